@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from quintain.dashboard.curve import learning_curve_png, learning_curve_svg, terminal_curve
+from quintain.dashboard.curve import learning_curve_png, learning_curve_svg, reward_model_svg, terminal_curve
 
 SVG = "{http://www.w3.org/2000/svg}"
 CURVE = re.compile("eval|train|band|task-.*")
@@ -113,3 +113,24 @@ def test_a_mixed_run_has_a_line_and_a_name_for_each_environment(rows: list[dict[
     assert [(bottom - y) / (bottom - top) for _, y in found["task-1"]] == pytest.approx([0.5, 0.75], abs=1e-3)
     markup = learning_curve_svg(rows)
     assert "&lt;guess&gt; 100%" in markup and r"calc\u001b 75%" in markup and "<guess>" not in markup
+
+
+def test_a_reward_model_and_the_truth_are_drawn_where_there_are_both() -> None:
+    """Each on its own axis: the score rises to the top of the picture, the truth falls to its foot."""
+    rows: list[dict[str, Any]] = [
+        {"step": step, "reward_model/score": 2.0 * step, "reward_model/gold": 1 - step / 10}
+        for step in range(11)
+    ]
+    picture = ElementTree.fromstring(reward_model_svg(rows))
+    lines = {
+        group.get("id"): [float(n) for n in re.findall(r"[-\d.]+", path.get("d", ""))]
+        for group in picture.iter("{http://www.w3.org/2000/svg}g")
+        if group.get("id") in ("gold", "score")
+        for path in group.iter("{http://www.w3.org/2000/svg}path")
+    }
+    gold, score = lines["gold"], lines["score"]
+    assert len(gold) == len(score) == 22 and gold[::2] == score[::2]
+    assert gold[1] < gold[-1] and score[1] > score[-1], "down the page is down in value"
+    assert (gold[1], gold[-1]) == pytest.approx((score[-1], score[1]), abs=0.5)
+    assert reward_model_svg(rows[:0]) == ""
+    assert reward_model_svg([{"step": 1, "reward_model/score": 1.0}]) == ""

@@ -3,7 +3,9 @@
 import gc
 import hashlib
 import json
+import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -236,6 +238,46 @@ def test_a_signal_ends_a_process_between_two_steps(tmp_path: Path) -> None:
 def test_pairs_need_outcomes_that_differ(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"pairs from 4 tasks: got none whose episodes differ in outcome"):
         train("dpo", tmp_path / "run", environment=f"{__file__}:Hopeless")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"label_smoothing": 0.1},
+        {"by_length": True, "imitation_weight": 0.0},
+        {"compares_ends": False},
+        {"loss": "hinge", "compares_ends": False},
+        {"loss": "ipo", "by_length": True},
+        {"loss": "simpo", "beta": 2.0, "imitation_weight": 0.0},
+        {"loss": "orpo", "imitation_weight": 1.0},
+    ],
+    ids=str,
+)
+def test_other_losses_on_pairs_are_learned_from(options: dict[str, Any], tmp_path: Path) -> None:
+    """Each differs from the others in the first step, and those without a reference keep none."""
+    told: list[list[float]] = []
+    for number, given in enumerate(({}, options)):
+        folder = tmp_path / f"run{number}"
+        train("dpo", folder, environment=f"{__file__}:Coin", seed=3, **given)
+        with Run.open(folder, writable=False) as run:
+            told.append([row["train/loss"] for row in run.metrics() if row.get("train/loss") is not None])
+    assert len(told[0]) == len(told[1]) == 2
+    assert all(math.isfinite(loss) for loss in told[1]) and told[0] != told[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"loss": "ipo", "label_smoothing": 0.1}, "label_smoothing: got 0.1 with the loss ipo"),
+        ({"loss": "simpo", "by_length": True}, "by_length, compares_ends: got True and True with simpo"),
+        ({"loss": "orpo", "imitation_weight": 0.0}, "imitation_weight: got 0.0 with orpo"),
+    ],
+)
+def test_losses_on_pairs_refuse_what_they_have_not(
+    options: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        train("dpo", tmp_path / "run", environment=f"{__file__}:Coin", **options)
 
 
 def test_a_few_of_the_demonstrations_are_imitated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

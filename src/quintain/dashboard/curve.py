@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from quintain.credit.scores import GOLD, PROXY
 from quintain.dashboard.page import visible
-from quintain.dashboard.series import Point, Rows, by_task, success
+from quintain.dashboard.series import Point, Rows, by_task, points, success
 from quintain.eval.pictures import BLUE, GREY, SOFT, TASKS, add_legend, empty_axes, png_of, svg_of
 from quintain.store.files import replace_file
 
@@ -26,6 +27,33 @@ def learning_curve_png(rows: Rows, path: Path) -> Path:
 def learning_curve_svg(rows: Rows) -> str:
     """Return success over steps as an SVG element for a page."""
     return svg_of(_draw(rows, 8, 3.4))
+
+
+def reward_model_svg(rows: Rows) -> str:
+    """Return what a reward model said and what the environment paid over steps as an SVG element; empty without both.
+
+    Each has an axis of its own, the score the right one, for the two have no common unit: what is to be seen is whether
+    one falls while the other rises (arXiv 2009.01325, figure 5).
+    """
+    gold, score = points(rows, GOLD), points(rows, PROXY)
+    if not gold or not score:
+        return ""
+    axes = empty_axes(8, 2.8)
+    right = axes.twinx()
+    right.tick_params(length=0, pad=6, labelcolor=SOFT)
+    right.spines[["top", "right", "left", "bottom"]].set_visible(False)
+    style: dict[str, Any] = {"linewidth": 1.8}
+    (meant,) = axes.plot(
+        *zip(*gold, strict=True), color=BLUE, label="environment's reward", gid="gold", **style
+    )
+    (paid,) = right.plot(
+        *zip(*score, strict=True), color=TASKS[0], label="reward model's score", gid="score", **style
+    )
+    axes.set(xlabel="step", ylabel="reward")
+    right.set_ylabel("score", color=SOFT)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    add_legend(axes, handles=[meant, paid], loc="upper left", bbox_to_anchor=(0, -0.18), ncols=2)
+    return svg_of(axes)
 
 
 def terminal_curve(rows: Rows, width: int = 60, height: int = 8) -> str:

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from quintain.dashboard.curve import learning_curve_svg
+from quintain.dashboard.curve import learning_curve_svg, reward_model_svg
 from quintain.dashboard.funnel import funnel_html, funnels, pairs_html, trained_html
 from quintain.dashboard.page import escape, page, table
 from quintain.dashboard.series import Rows, points, success
@@ -51,6 +51,7 @@ def report_body(run: Run, decode: Decode | None) -> str:
         f'<h1>{escape(run.name)}</h1><p class="soft">{escape(run.recipe)} · {escape(run.status)}</p>',
         _tiles(rows),
         _curve(rows),
+        _reward_model(rows),
         _data(run, rows),
         _pairs(run, rows, decode),
         f"<h2>Episodes</h2>{_LEGEND}{examples}" if examples else "",
@@ -95,6 +96,13 @@ def _curve(rows: Rows) -> str:
     if not success(rows).main:
         return '<p class="soft">No success was recorded yet.</p>'
     return f'<div role="img" aria-label="Success over steps">{learning_curve_svg(rows)}</div>'
+
+
+def _reward_model(rows: Rows) -> str:
+    """Return what a reward model said beside what the environment paid, where the run has both."""
+    picture = reward_model_svg(rows)
+    told = "The reward model's score and the environment's reward over steps"
+    return f'<h2>Reward model</h2><div role="img" aria-label="{told}">{picture}</div>' if picture else ""
 
 
 def _data(run: Run, rows: Rows) -> str:

@@ -7,16 +7,23 @@ policy sampled in an episode, as in the paper; prompts and observations are mask
 Differences to the paper: the preference is the environment's outcome, not a person's; episodes have many turns
 (the trajectory-level pairs of ETO, 2403.02502); AdamW instead of RMSprop. The better side is imitated as well (RPO,
 2404.19733): failed episodes are the long ones, and the loss alone is content to make both sides unlikely.
+
+The other losses on pairs are here to be compared with: cDPO, hinge (SLiC-HF), IPO, SimPO and ORPO.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.data.pairs import Pairs, best_and_worst, checked
-from quintain.errors import DataError
+from quintain.errors import ConfigError, DataError
+from quintain.losses.compose import combine
+from quintain.losses.preference import chosen_nll, dpo, hinge, ipo, orpo, rpo, simpo
 from quintain.methods.method import Collector, Needs, Offline, Update
-from quintain.methods.preference.updating import dpo_or_rpo
 from quintain.training.job import Job
+from quintain.types import Loss
+
+WITHOUT_REFERENCE = ("simpo", "orpo")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +43,15 @@ class Config(Job):
     """Strength of the pull towards the starting policy."""
     imitation_weight: NonNegativeFloat = 1.0
     """Weight of imitating the better side as well (RPO, 2404.19733); 0 is DPO as published."""
+    loss: Literal["dpo", "hinge", "ipo", "simpo", "orpo"] = "dpo"
+    """Loss of a pair: dpo, hinge (2305.10425), ipo (2310.12036), simpo (2405.14734; β about 2) or orpo (2403.07691; β
+    is the weight of its odds). The last two have no reference."""
+    label_smoothing: NonNegativeFloat = 0.0
+    """Share of pairs that is taken for turned round, below .5 (cDPO); for the loss dpo."""
+    by_length: bool = False
+    """Compare means over the tokens of a side and not sums; for dpo, hinge and ipo."""
+    compares_ends: bool = True
+    """Compare the tokens that end turns, too; for dpo, hinge and ipo."""
     tasks: PositiveInt = 256
     """Tasks that pairs are made from."""
     group_size: PositiveInt = 8
@@ -43,10 +59,28 @@ class Config(Job):
     batch_size: PositiveInt = 32
     """Pairs of a step."""
 
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        Job.check(self)
+        if self.label_smoothing and self.loss != "dpo":
+            raise ConfigError(
+                f"label_smoothing: got {self.label_smoothing} with the loss {self.loss}; leave it at 0, or take dpo"
+            )
+        if self.loss in WITHOUT_REFERENCE and (self.by_length or not self.compares_ends):
+            raise ConfigError(
+                f"by_length, compares_ends: got {self.by_length} and {self.compares_ends} with {self.loss}, which "
+                "always compares means over all tokens; leave them as they are"
+            )
+        if self.loss == "orpo" and self.imitation_weight != 1:
+            raise ConfigError(
+                f"imitation_weight: got {self.imitation_weight} with orpo, which imitates with weight 1; set beta, "
+                "the weight of its odds"
+            )
+
 
 def method(config: Config) -> Offline:
     """Return direct preference optimization as `config` describes it."""
-    loss = dpo_or_rpo(config.beta, config.imitation_weight)
+    has_reference = config.loss not in WITHOUT_REFERENCE
 
     def preferences(collector: Collector) -> Pairs:
         if config.preferences:
@@ -65,10 +99,28 @@ def method(config: Config) -> Offline:
 
     return Offline(
         data=preferences,
-        update=Update(loss=loss, has_reference=True, is_on_policy=False),
+        update=Update(loss=loss_of(config), has_reference=has_reference, is_on_policy=False),
         batch_size=config.batch_size,
         draws_anew=True,
-        needs=Needs(reference=True),
+        needs=Needs(reference=has_reference),
         held_out=config.held_out if config.preferences else 0.0,
         metrics=lambda pairs: {"dpo/pairs": float(len(pairs))},
     )
+
+
+def loss_of(config: Config) -> Loss:
+    """Return the loss of pairs that `config` names, with the likelihood of the better side where that has a weight."""
+    beta, by_length, ends = config.beta, config.by_length, config.compares_ends
+    if config.loss == "orpo":
+        return orpo(beta)
+    if config.loss == "dpo" and config.imitation_weight and not by_length and not config.label_smoothing:
+        return rpo(beta, alpha=config.imitation_weight, compares_ends=ends)
+    if config.loss == "dpo":
+        found = dpo(beta, label_smoothing=config.label_smoothing, by_length=by_length, compares_ends=ends)
+    elif config.loss == "simpo":
+        found = simpo(beta)
+    else:
+        found = {"hinge": hinge, "ipo": ipo}[config.loss](beta, by_length=by_length, compares_ends=ends)
+    if not config.imitation_weight:
+        return found
+    return combine((found, 1.0), (chosen_nll(), config.imitation_weight))
