@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from quintain.text.chat import Chat
+from quintain.text.tokenizer import COMPACT_TEMPLATE, train_tokenizer
 from quintain.training import preflight
 from quintain.training.context import TrainingContext
-from quintain.types import Group
+from quintain.types import Group, ToolSpec
 
 Cli = Callable[..., Any]
 SMALL = ["--environment", "lever.py:Lever", "--model", "micro", "--demonstrations", "0"]
@@ -131,6 +133,27 @@ def test_a_task_that_cannot_be_solved_has_no_variance(cli: Cli) -> None:
     found = cli("check", "grpo", *SMALL, "--environment", "lever.py:Stuck", "--json")
     assert states(found.out)["reward variance"] == "fail"
     assert "always 0: stuck/train/" in found.out
+
+
+@pytest.mark.parametrize("has_role", [True, False])
+def test_results_of_tools_that_become_text_of_the_user_are_told(has_role: bool) -> None:
+    tokenizer = train_tokenizer(["A lever."])
+    if not has_role:
+        tokenizer.chat_template = COMPACT_TEMPLATE.replace(", 'tool')", ")")
+    chat, spec = Chat(tokenizer), ToolSpec(name="look", description="Look.", parameters={})
+    found = list(preflight.tool_results((spec,), chat))
+    assert [each.name for each in found] == ([] if has_role else ["tool results"])
+    assert all("no tool role: they are written into the text of the user" in each.detail for each in found)
+    assert not list(preflight.tool_results((), chat))
+
+
+@pytest.mark.slow
+def test_a_check_says_where_results_of_tools_stand(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = [*SMALL, "--environment", "guess?high=8"]
+    assert "tool results" not in states(cli("check", "grpo", *small, "--json").out)
+    template = COMPACT_TEMPLATE.replace(", 'tool')", ")")
+    monkeypatch.setattr("quintain.text.tokenizer.COMPACT_TEMPLATE", template)
+    assert "tool results\tpass\tthe template has no tool role" in cli("check", "grpo", *small).out
 
 
 def test_flags_are_those_of_the_method(cli: Cli) -> None:

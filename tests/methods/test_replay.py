@@ -17,6 +17,7 @@ from quintain.data.samples import whole_prompt
 from quintain.errors import ConfigError, DataError, InvariantError, UsageError
 from quintain.losses.value import value
 from quintain.methods.critic.turn_critics import CRITICS, TARGETS, on_policy_targets, twins, watched
+from quintain.methods.find import find_method
 from quintain.methods.loops import train_by
 from quintain.methods.loops.consultation import Consulted, taken
 from quintain.methods.loops.replay import Buffer
@@ -31,6 +32,7 @@ from quintain.methods.method import (
     grouped,
     nothing_new,
 )
+from quintain.methods.table import MODULES
 from quintain.store.run import Run
 from quintain.training.context import TrainingContext
 from quintain.training.job import MAIN, OnPolicyJob, PolicySpec
@@ -41,6 +43,14 @@ from quintain.types import Trajectory
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
     monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+
+
+@pytest.mark.slow
+def test_every_method_of_the_loop_has_a_critic_that_is_watched() -> None:
+    found = {name: find_method(name) for name in MODULES}
+    made = {name: method.make(method.config_class()) for name, method in found.items()}
+    watched_by = {name: each.critic is not None for name, each in made.items() if isinstance(each, Replay)}
+    assert watched_by == dict.fromkeys(("archer", "digi_q", "digi_rl", "moe_dialogue", "web_rl"), True)
 
 
 def surprise(episodes: Sequence[Trajectory], consultation: Consultation) -> list[float]:
@@ -112,6 +122,9 @@ def test_priorities_decide_what_is_drawn() -> None:
     assert threes == pytest.approx(0.75, abs=0.1), "the other place goes to 2 or 3 as 1 to 3"
     assert buffer.metrics(2)["buffer/effective_size"] == pytest.approx(25 / 11)
     assert len(buffer.draw(0, 9)) == 3, "what has no chance is never drawn"
+    late = buffer.only(lambda t: t.seed > 2)
+    assert {number for seed in range(20) for number in drawn(late, seed)} == {3, 8}
+    assert buffer.only(lambda _: True).draw(7) == buffer.draw(7) and not buffer.only(lambda _: False).draw(7)
     buffer.add(3, [group(10)])
     assert buffer.metrics(3)["buffer/effective_size"] == 10, "other episodes, other priorities"
     for wrong in ([1.0], [-1.0] * 10, [0.0] * 10, [float("nan")] * 10):

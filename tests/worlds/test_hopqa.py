@@ -162,6 +162,16 @@ def test_one_answer_is_taken_and_graded() -> None:
     assert act(world_at_start(), "answer the BEN.")[0].is_success
 
 
+def test_turns_are_as_many_as_asked_for() -> None:
+    usual, long = HopQA(cost=0.01), HopQA(cost=0.01, max_turns=128)
+    assert (usual.max_turns, long.max_turns) == (6, 128)
+    assert long.return_range == pytest.approx((-1.28, 1.0))
+    looking = play(long, long.task("train", 0), lambda *_: tool_action("search", query="seat"))
+    assert len(looking.rewards) == 128
+    with pytest.raises(UsageError, match="max_turns=-1; give 0 or more"):
+        HopQA(max_turns=-1)
+
+
 @pytest.mark.parametrize("text", ["", "search", "answer", "find seat", "searching orbit"])
 def test_other_text_is_no_call(text: str) -> None:
     world = world_at_start()
@@ -477,11 +487,19 @@ def test_full_names_have_two_words_and_a_word_of_one_is_half_right() -> None:
     [
         ({"facts": 5}, "facts=5"),
         ({"facts": 300, "missing": 1.0}, "missing=1.0"),
-        ({"facts": 300, "corpus": "x"}, "facts with corpus"),
-        ({"facts": 300, "rounds": 1}, "rounds"),
-        ({"corpus": "x", "hops": 2, "least_hops": 2}, "hops or least_hops"),
-        ({"missing": 0.1}, "missing or changed without facts"),
-        ({"retriever": "dense"}, "retriever or record without"),
+        ({"facts": 300, "corpus": "x"}, "facts=300 with corpus='x'; give one of them"),
+        (
+            {"facts": 300, "rounds": 1},
+            "got rounds=1 with facts=300; leave out rounds or facts: only questions",
+        ),
+        (
+            {"facts": 1000, "evolved": 2},
+            "got evolved=2 with facts=1000; leave out evolved or facts: only questions",
+        ),
+        ({"corpus": "x", "evolved": 1}, "got evolved=1 with corpus='x'; leave out evolved or corpus"),
+        ({"corpus": "x", "hops": 2, "least_hops": 2}, "least_hops=2 with corpus='x'; leave out least_hops"),
+        ({"missing": 0.1}, "missing=0.1, changed=0.0 without facts; give facts, or leave these out"),
+        ({"retriever": "dense"}, "retriever='dense', record='' without facts or corpus; give one of them"),
         ({"facts": 300, "retriever": "bm52"}, "retriever"),
     ],
 )

@@ -577,6 +577,10 @@ class Consultation(Protocol):
         """Return the log-probs of the sampled tokens by the policy `by`: [episode][turn] → [tokens]."""
         ...
 
+    def entropies(self, episodes: Sequence[Trajectory], *, by: str = MAIN) -> TokenArrays:
+        """Return the entropy of the policy `by` where each token was sampled: [episode][turn] → [tokens]."""
+        ...
+
     def ways(self, episodes: Sequence[Trajectory], *, size: int = 1, by: str = MAIN) -> Ways:
         """Return `size` ways, each of weight 1/size, that the policy `by` as it is says in each turn of `episodes`.
 
@@ -663,6 +667,8 @@ class WatchedCritic:
     """γ per turn"""
     has_q: bool = True
     """whether it says anything of a turn once it is taken"""
+    is_read: Callable[[Trajectory], bool] = lambda _: True
+    """whether it says anything of an episode: a critic of one seat reads those of that seat alone"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

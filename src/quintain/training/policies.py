@@ -188,6 +188,10 @@ class Policy:
         """Return the policy's log-probs of the sampled tokens: [trajectory][turn] → [tokens]."""
         return self._over_tokens(trajectories, lambda outputs: outputs.logprobs)
 
+    def token_entropies(self, trajectories: Sequence[Trajectory]) -> TokenArrays:
+        """Return the policy's entropy (nats) where each token was sampled: [trajectory][turn] → [tokens]."""
+        return self._over_tokens(trajectories, lambda outputs: outputs.entropy)
+
     def token_values(self, trajectories: Sequence[Trajectory]) -> Critic:
         """Return the values of the sampled tokens, and one per trajectory for the state after it was cut.
 

@@ -19,7 +19,7 @@ from quintain.credit.group import group_relative
 from quintain.data.pack import micro_batches
 from quintain.data.pipeline import Chosen, example_samples
 from quintain.data.samples import in_streams, samples_from
-from quintain.environments.boundary import has_expert
+from quintain.environments.boundary import ask, check_tools, has_expert
 from quintain.errors import InvariantError
 from quintain.rollout.collect import Limits
 from quintain.rollout.measures import tool_metrics
@@ -32,7 +32,7 @@ from quintain.training.forecast import Forecast, forecast
 from quintain.training.job import Job
 from quintain.training.monitors.held_out import canaries
 from quintain.training.start import new_model
-from quintain.types import Batch, Failure, Group, Sample, Score, Trajectory
+from quintain.types import Batch, Failure, Group, Sample, Score, ToolSpec, Trajectory
 from quintain.types.findings import Finding
 
 NUM_TASKS, GROUP_SIZE, NUM_SHOWN = 8, 4, 3
@@ -110,6 +110,7 @@ def examined(context: TrainingContext, groups: Sequence[Group], *, job: Job, sec
     findings = [failures(groups), tools(groups), variance(groups), canary_tasks(context)]
     chat = Chat(context.tokenizer)
     findings.append(template(groups, chat))
+    findings += tool_results(ask(context.make_environment, check_tools), chat)
     try:
         samples = samples_from(group_relative(groups))
     except InvariantError as error:
@@ -202,6 +203,13 @@ def template(groups: Sequence[Group], chat: Chat) -> Finding:
     return Finding(
         "template", "fail" if chat.is_append_only and restarts == len(turns) > 0 else "pass", detail
     )
+
+
+def tool_results(specs: Sequence[ToolSpec], chat: Chat) -> Iterator[Finding]:
+    """Yield where results of the tools `specs` stand if the template has no role for them."""
+    if specs and not chat.template.takes_tool_role:
+        detail = "the template has no tool role: they are written into the text of the user"
+        yield Finding("tool results", "pass", detail)
 
 
 def mask(groups: Sequence[Group], samples: Sequence[Sample]) -> Finding:

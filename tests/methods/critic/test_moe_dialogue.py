@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quintain.credit.layout import Critic
+from quintain.credit.layout import Critic, TokenArrays
 from quintain.errors import ConfigError
 from quintain.methods.critic import moe_dialogue
+from quintain.methods.loops.replay import watch
 from quintain.types import Action, Completion, Credit, Group, Score, Stop, Task, Trajectory, Turn
 
 Train = Callable[..., list[dict[str, Any]]]
@@ -71,6 +72,43 @@ def test_targets_take_what_came_of_it_by_lambda() -> None:
         return float(credit.returns[0][0][0])
 
     assert [first(share) for share in (0.0, 0.5, 1.0)] == pytest.approx([-0.3, -0.15, 0.0])
+
+
+def test_a_choice_is_worth_its_state_and_what_the_policy_gives_it() -> None:
+    said = moe_dialogue.choice_values(
+        [[np.array([0.2, 9.0]), np.array([0.4])]],
+        [[np.array([-1.0, -0.5]), np.array([-0.2])]],
+        [[np.array([0.6, 0.4]), np.array([0.3])]],
+        0.1,
+    )
+    assert said.before == [[0.2, 0.4]] and said.after == [[pytest.approx(0.15), pytest.approx(0.41)]]
+
+
+def test_the_manager_is_measured_on_its_own_talks_alone() -> None:
+    manager = talk("manager", [0.0, 1.0], "policy")
+
+    class Asked:
+        def token_values(self, talks: Sequence[Trajectory], *, by: str) -> Critic:
+            assert list(talks) == [manager]
+            v = {"policy": 0.25, "target": 0.5}[by]
+            return Critic(values=[[np.array([v, 9.0]), np.array([2 * v, 9.0])]])
+
+        def logprobs(self, talks: Sequence[Trajectory]) -> TokenArrays:
+            return [[np.array([-0.5, -0.5]), np.array([0.0, 0.0])] for _ in talks]
+
+        def entropies(self, talks: Sequence[Trajectory]) -> TokenArrays:
+            return [[np.array([0.0, 0.0]), np.array([1.0, 1.0])] for _ in talks]
+
+    ask: Any = Asked()
+    critic = moe_dialogue.method(moe_dialogue.Config(discount=0.5, softness=0.1)).critic
+    assert critic is not None
+    # V .25, .5; Q .15, .7; G .5, 1; targets of Q .5 · 1 and 1
+    assert watch(critic, [talk("asks", [1.0]), manager], ask) == {
+        "critic/explained_variance": pytest.approx(1 - 0.125**2 / 0.25**2),
+        "critic/overestimation": pytest.approx((-0.35 - 0.3) / 2),
+        "critic/td_error": pytest.approx(((0.35**2 + 0.3**2) / 2) ** 0.5),
+    }
+    assert watch(critic, [talk("asks", [1.0])], ask) == {}, "experts have no critic"
 
 
 def test_one_policy_plays_all_experts_where_nothing_is_said_of_them() -> None:
@@ -143,4 +181,7 @@ def test_a_run_trains_the_experts_and_then_the_manager(train: Train) -> None:
     steps = [row for row in rows if "buffer/size" in row]
     assert ["experts/kl/reference" in row for row in steps] == [True, False, False]
     assert ["q/error" in row for row in steps] == [False, True, True]
+    for row in steps:
+        assert {"critic/explained_variance", "critic/td_error", "critic/overestimation"} <= row.keys()
+        assert {"buffer/age", "buffer/effective_size"} <= row.keys()
     assert steps[1]["buffer/size"] == steps[2]["buffer/size"], "the data is all there is"

@@ -1,7 +1,10 @@
 """FireAct: whose episodes are imitated, that what is read carries no loss, and where it is plain imitation."""
 
-from collections.abc import Callable
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +16,17 @@ from quintain.data.pipeline import as_example, example_samples
 from quintain.errors import DataError
 from quintain.losses.imitation import imitation
 from quintain.methods.imitation import fireact, sft
+from quintain.methods.loops import offline
 from quintain.methods.loops.offline import examples_of, make_samples
+from quintain.models.load import load_tokenizer
 from quintain.rewards.answers import exact_match
-from quintain.types import Outputs, Trajectory
+from quintain.store.run import Run
+from quintain.text.chat import Chat
+from quintain.types import Outputs, Sample, Trajectory
 
 Make = Callable[..., Trajectory]
+TOLD = re.compile("reward|score|return|success|solved|correct|wrong", re.IGNORECASE)
+"""Words that would say how an episode is rated."""
 
 
 def test_labels_of_what_was_read_change_nothing(trajectory: Make) -> None:
@@ -72,9 +81,34 @@ def test_conversations_of_others_are_filtered_alike(trajectory: Make, shows: Any
     assert len(examples_of(made)) == 1 and collector.teachers == [()]
 
 
-def test_two_teachers_show_the_same_tasks_and_nothing_says_the_reward(train: Any) -> None:
+def test_two_teachers_show_the_same_tasks_and_nothing_says_the_reward(
+    train: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learned: list[Sample] = []
+
+    def watched(*given: Any, **fields: Any) -> list[list[Sample]]:
+        found = make_samples(*given, **fields)
+        learned.extend(sample for streams in found for sample in streams)
+        return found
+
+    monkeypatch.setattr(offline, "make_samples", watched)
     rows = train("fireact", environment="stream?pages=2&facts=1&closed_book=0.5", demonstrations=12)
     assert rows[-1]["data/in"] == 24 and 12 < rows[-1]["data/right"] < 24
+    folder = tmp_path / "fireact"
+    with Run.open(folder, writable=False) as run:
+        shown = list(run.trajectories(step=0, phase="demonstrations"))
+    assert sorted(Counter(t.task.id for t in shown).values()) == [2] * 12
+    chat = Chat(load_tokenizer(folder / "start"))
+
+    def text(sample: Sample, of: Sequence[bool]) -> str:
+        return chat.text(sample.token_ids[list(of)].tolist())
+
+    assert len(learned) == rows[-1]["data/kept"]
+    for sample in learned:
+        everything = text(sample, [True] * len(sample.token_ids))
+        assert re.search(r"\d+ pages\. ", everything) and not TOLD.search(everything), everything
+        said = text(sample, (sample.loss_weight > 0).tolist())
+        assert re.fullmatch(r"(read(<\|end\|>)?)*answer \d+(<\|end\|>)?", said), said
 
 
 def test_exact_match_knows_articles_and_marks() -> None:

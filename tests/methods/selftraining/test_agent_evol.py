@@ -1,11 +1,13 @@
 """AgentEvol: thresholds by environment, one success of a task, the base in every iteration, from the base model."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from tests.methods.test_training import rows, train
 
 from quintain.benchmarks.formulas.rounds import Lived, recorded
 from quintain.benchmarks.labs.rounds import adam, imitate, train_rounds
@@ -109,6 +111,30 @@ def test_weights_by_reward_have_the_gradient_of_the_formula_and_for_0_and_1_that
     ours = gradient(values, "reward", "-1")
     cosine = float((ours * wanted).sum() / (ours.norm() * wanted.norm()))
     assert np.isclose(cosine, 1.0, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_three_worlds_are_explored_and_each_has_a_success_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    worlds = "mix:sums?digits=1&revisions=0,stream?pages=2&facts=1,bandit?arms=2&pulls=2"
+    folder = train(
+        "agent_evol", tmp_path / "run", environment=worlds, demonstrations=6, tasks=6, num_minibatches=2, num_epochs=1,
+        thresholds="0.99,stream=0.5", eval_every=1, eval_episodes=6, max_turn_tokens=6,
+    )  # fmt: skip
+    start, *rounds = rows(folder)
+    assert len(rounds) == 2
+    for row in (start, *rounds):
+        wins = [row[f"eval/task/{name}/success"] for name in ("sums", "stream", "bandit")]
+        assert row["eval/success"] == pytest.approx(sum(wins) / 3)
+        assert [row[f"eval/task/{name}/episodes"] for name in ("sums", "stream", "bandit")] == [2, 2, 2]
+    for row in rounds:
+        wins = [row[f"task/{name}/success"] for name in ("sums", "stream", "bandit")]
+        assert row["train/success"] == pytest.approx(sum(wins) / 3), (
+            "two tasks of each, two episodes of a task"
+        )
+        assert row["data/in"] == 12
 
 
 def test_without_a_base_there_is_nothing_to_merge() -> None:

@@ -15,14 +15,15 @@ from quintain.benchmarks.labs.tabular import TablePolicy, assign, kept_samples, 
 from quintain.credit.group import group_relative
 from quintain.data.pack import pack
 from quintain.data.samples import samples_from
-from quintain.environments.protocol import Environment
+from quintain.environments.protocol import Environment, tool_action
 from quintain.errors import InvariantError
 from quintain.losses.policy import clipped
 from quintain.methods.loops import train_by
 from quintain.methods.toolrl import asearcher
 from quintain.rollout.staleness import judged
 from quintain.store.run import Run
-from quintain.types import Action, Score, StepResult, Task, Trajectory
+from quintain.types import Action, Score, StepResult, Stop, Task, Trajectory
+from quintain.worlds.hopqa.game import HopQA
 
 METHOD = asearcher.method(asearcher.Config())
 
@@ -171,6 +172,30 @@ def test_workers_delayed_at_random_never_break_the_bound(
     assert len(rows) == 9 and {"asearcher/differing", "asearcher/versions"} <= rows[-1].keys()
     assert len(ages) >= 40 and 0 < max(ages) <= 4
     assert len({t.group for _, t in played}) == 16 and all(t.task.id for _, t in played)
+
+
+class Searching(HopQA):
+    """You are asked. Whatever you say is searched for, so that nobody answers before the turns are over."""
+
+    def step(self, action: Action) -> StepResult:
+        return super().step(tool_action("search", query=action.text))
+
+
+@pytest.mark.slow
+def test_an_episode_searches_for_more_than_a_hundred_turns_in_training_and_evaluation(tmp_path: Path) -> None:
+    pytest.importorskip("bm25s")
+    torch.set_num_threads(1)
+    rows, played, _ = trained(
+        tmp_path, "long", environment=f"{__file__}:Searching?hops=1&closed=0&max_turns=128",
+        agent="window?turns=0+text", demonstrations=0, steps=1, tasks=1, group_size=2, eval_episodes=1,
+        eval_every=1,
+    )  # fmt: skip
+    assert asearcher.Config().max_turns == 128 == rows[-1]["asearcher/most_turns"]
+    assert [(len(t.turns), t.stop) for _, t in played] == [(128, Stop.MAX_TURNS)] * 2
+    assert all(turn.action.error is None for _, t in played for turn in t.turns)
+    with Run.open(tmp_path / "long", writable=False) as run:
+        held_out = [len(t.turns) for t in run.trajectories() if t.task.split == "eval"]
+    assert held_out and set(held_out) == {128}, "evaluations keep to what the environment allows"
 
 
 @pytest.mark.slow

@@ -25,13 +25,22 @@ from quintain.agents.catalog import check as parts_of
 from quintain.agents.experts import LABEL, MANAGER, USUAL, intents_of
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
 from quintain.credit.gae import gae_turns
-from quintain.credit.layout import Critic, credit_of, repeat_over_tokens
+from quintain.credit.layout import Critic, TokenArrays, credit_of, repeat_over_tokens
+from quintain.credit.turn_td import TurnValues
 from quintain.errors import ConfigError
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.own_q import own_q
 from quintain.losses.policy import clipped
-from quintain.methods.method import Collector, Consultation, CriticUpdate, Needs, Replay, ReplayBuffer
+from quintain.methods.method import (
+    Collector,
+    Consultation,
+    CriticUpdate,
+    Needs,
+    Replay,
+    ReplayBuffer,
+    WatchedCritic,
+)
 from quintain.training.job import MAIN, Job, PolicySpec
 from quintain.training.update import Update
 from quintain.types import Credit, Group, Trajectory, scored
@@ -166,6 +175,7 @@ def method(config: Config) -> Replay:
                 rate=config.manager_rate,
             ),
         ),
+        critic=watched(config.discount, config.softness),
         needs=Needs(
             critic=True,
             reference=True,
@@ -180,8 +190,12 @@ def method(config: Config) -> Replay:
 
 def spoken_by(trajectory: Trajectory) -> str:
     """Return the policy that spoke in `trajectory`, the talk of one seat; nobody where that is the manager's."""
-    first = trajectory.turns[0]
-    return "" if first.speaker == MANAGER else first.completion.policy
+    return "" if is_managers(trajectory) else trajectory.turns[0].completion.policy
+
+
+def is_managers(trajectory: Trajectory) -> bool:
+    """Return whether the seat whose talk `trajectory` is, is the manager's."""
+    return trajectory.turns[0].speaker == MANAGER
 
 
 def label_credit(trajectories: Sequence[Trajectory]) -> Credit:
@@ -209,9 +223,52 @@ def choice_targets(
     At the end of a talk G is r, and r + γV where it was cut. `values` says of the manager's talks what the target
     network does.
     """
-    own = [t for t in scored(groups) if t.turns[0].speaker == MANAGER]
+    own = [t for t in scored(groups) if is_managers(t)]
     alone = [Group(task=t.task, trajectories=(t,)) for t in own]
     return gae_turns(alone, values(own), discount=discount, gae_lambda=td_lambda)
+
+
+def watched(discount: float, softness: float) -> WatchedCritic:
+    """Return the manager as a critic of its own talks, to be measured, with its target network.
+
+    Experts have no critic, so nothing is said of their talks.
+    """
+
+    def target(talks: Sequence[Trajectory], ask: Consultation) -> TurnValues:
+        before = state_values(ask.token_values(talks, by=TARGET).values)
+        return TurnValues(before=before, after=before)
+
+    return WatchedCritic(
+        values=lambda talks, ask: choice_values(
+            ask.token_values(talks, by=MAIN).values, ask.logprobs(talks), ask.entropies(talks), softness
+        ),
+        target=target,
+        discount=discount,
+        is_read=is_managers,
+    )
+
+
+def state_values(values: TokenArrays) -> list[list[float]]:
+    """Return V of the state before each turn, of `values` before each of its tokens."""
+    return [[float(own[0]) for own in turns] for turns in values]
+
+
+def choice_values(
+    values: TokenArrays, logprobs: TokenArrays, entropies: TokenArrays, softness: float
+) -> TurnValues:
+    """Return V and Q = V + τ(log π + H) of each turn, whose log-probs and entropies are those of its tokens together.
+
+    Example: V .2, log-probs -1 and -.5, entropies .6 and .4, and τ = .1: V .2 and Q .15.
+    """
+    before = state_values(values)
+    after = [
+        [
+            v + softness * float(logs.sum() + spread.sum())
+            for v, logs, spread in zip(states, said, spreads, strict=True)
+        ]
+        for states, said, spreads in zip(before, logprobs, entropies, strict=True)
+    ]
+    return TurnValues(before=before, after=after)
 
 
 def measured(groups: Sequence[Group]) -> dict[str, float]:

@@ -64,6 +64,10 @@ class Consulted:
         """See `Consultation.logprobs`."""
         return self._policies[by].token_logprobs(episodes)
 
+    def entropies(self, episodes: Sequence[Trajectory], *, by: str = MAIN) -> TokenArrays:
+        """See `Consultation.entropies`."""
+        return self._policies[by].token_entropies(episodes)
+
     def _forget(self) -> None:
         """Forget the ways of policies that learn."""
         for key in [key for key in self._ways if self._policies[key[2]].learner is not None]:

@@ -5,7 +5,7 @@ had. Which episodes an update draws depends on the run's seed, the step, the upd
 weights alone. The journal names the episodes that a step learned from, with its own and with earlier ones.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,11 +71,21 @@ class Buffer:
             )
         self._odds = odds / odds.sum()
 
+    def only(self, is_read: Callable[[Trajectory], bool]) -> "Buffer":
+        """Return a buffer of the episodes that `is_read` says yes to, each as likely beside the others as here."""
+        kept = [place for place, (_, trajectory) in enumerate(self._episodes) if is_read(trajectory)]
+        part = Buffer(self.settings)
+        part._episodes = [self._episodes[place] for place in kept]
+        part._odds = None if self._odds is None else self._odds[kept]
+        return part
+
     def draw(self, seed: int, size: int | None = None) -> list[Group]:
         """Return a batch of different episodes, each a group of its own; a share of it comes from the newest step.
 
         There are `size` of them (the settings' otherwise), or as many as may be drawn.
         """
+        if not self._episodes:
+            return []
         rng = np.random.default_rng(seed)
         num, odds = len(self._episodes), self._odds
         possible = num if odds is None else int(np.count_nonzero(odds))
@@ -131,7 +141,9 @@ def train_by_replay(method: Replay, job: Job, run: Run) -> None:
                 buffer.weigh(method.buffer.priority(buffer.episodes, consulted))
             if is_ready:
                 renew_heads(context.policies, method.updates, step, buffer.episodes)
-            seen = fresh or (buffer.draw(context.seed("watched", step)) if is_ready else [])
+            seen = fresh
+            if not fresh and is_ready and method.critic is not None:
+                seen = buffer.only(method.critic.is_read).draw(context.seed("watched", step))
             watched = watch(method.critic, scored(seen), consulted)
             used: dict[str, None] = {}
             reports = [
@@ -209,12 +221,15 @@ def logged(source: Path, context: TrainingContext) -> list[Group]:
 def watch(
     critic: WatchedCritic | None, episodes: Sequence[Trajectory], consulted: Consulted
 ) -> dict[str, float]:
-    """Return how good `critic` is on `episodes`; see `critic_metrics`."""
-    if critic is None or not episodes:
+    """Return how good `critic` is on those of `episodes` that it reads; see `critic_metrics`."""
+    if critic is None:
         return {}
-    values = critic.values(episodes, consulted)
-    target = None if critic.target is None else critic.target(episodes, consulted)
-    return critic_metrics(episodes, values, critic.discount, target=target, has_q=critic.has_q)
+    read = [t for t in episodes if critic.is_read(t)]
+    if not read:
+        return {}
+    values = critic.values(read, consulted)
+    target = None if critic.target is None else critic.target(read, consulted)
+    return critic_metrics(read, values, critic.discount, target=target, has_q=critic.has_q)
 
 
 def renew_heads(

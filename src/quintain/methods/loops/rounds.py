@@ -13,6 +13,7 @@ from quintain.data.samples import pair_samples
 from quintain.data.seats import separated
 from quintain.methods.loops.recall import recall, remember, tell
 from quintain.methods.loops.requirements import begun
+from quintain.methods.loops.statistics import measure_task_kinds
 from quintain.methods.loops.trials import Trials
 from quintain.methods.method import Choose, Improve, OptimizerSteps, Rounds
 from quintain.store.run import Run
@@ -104,6 +105,7 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
                         for key, value in {**report.metrics, "train/loss": report.loss}.items()
                     },
                     **funnels([made for made, _ in parts]),
+                    **measure_task_kinds(groups),
                     **method.measure(groups, context.collector.decode),
                 },
             )

@@ -35,8 +35,8 @@ def measure_rewards(before: Sequence[Group], after: Sequence[Group], *, most: fl
     return {**paid, "reward/failed": len(failures) / max(len(episodes), 1)}
 
 
-def measure_task_kinds(groups: Sequence[Group], credit: Credit) -> dict[str, float]:
-    """Return for each kind of task success, mean and deviation of the outcomes, and its share of Σ|A|.
+def measure_task_kinds(groups: Sequence[Group], credit: Credit | None = None) -> dict[str, float]:
+    """Return for each kind of task success, mean and deviation of the outcomes, and with `credit` its share of Σ|A|.
 
     Σ|A| runs over the sampled tokens: on-policy and with a mean over tokens, it bounds the norm of the policy gradient;
     a mean over episodes first lets long episodes weigh less than this says. {} for one kind.
@@ -45,8 +45,9 @@ def measure_task_kinds(groups: Sequence[Group], credit: Credit) -> dict[str, flo
     if len(kinds) < 2:
         return {}
     size = dict.fromkeys(kinds, 0.0)
-    for trajectory, arrays in zip(credit.trajectories, credit.advantages, strict=True):
-        size[trajectory.task.environment] += sum(float(np.abs(array).sum()) for array in arrays)
+    if credit is not None:
+        for trajectory, arrays in zip(credit.trajectories, credit.advantages, strict=True):
+            size[trajectory.task.environment] += sum(float(np.abs(array).sum()) for array in arrays)
     total = sum(size.values()) or 1.0
     metrics: dict[str, float] = {}
     for kind in kinds:
@@ -59,6 +60,7 @@ def measure_task_kinds(groups: Sequence[Group], credit: Credit) -> dict[str, flo
             f"task/{kind}/success": float(np.mean(wins)),
             f"task/{kind}/reward": float(np.mean(outcomes)),
             f"task/{kind}/reward_std": float(np.std(outcomes)),
-            f"task/{kind}/gradient_share": size[kind] / total,
         }
+        if credit is not None:
+            metrics[f"task/{kind}/gradient_share"] = size[kind] / total
     return metrics

@@ -83,6 +83,7 @@ class HopQA(Environment):
         retriever: str = "bm25",
         record: str = "",
         deadline: float = 10.0,
+        max_turns: int = 0,
     ) -> None:
         """Ask questions of `least_hops` to `hops` facts over a corpus with `distractors` other facts.
 
@@ -105,6 +106,9 @@ class HopQA(Environment):
         (``quintain retrieve 'hopqa?facts=50000'``), which has `deadline` seconds for a search; the file `record`
         keeps what it answered and gives it again.
 
+        There are `max_turns`; 0: twice as many as the longest question takes, twice that where searches fail, and one
+        more for each quote.
+
         Raises:
             MissingExtra: bm25s is not installed.
             UsageError: there are no such questions.
@@ -121,8 +125,8 @@ class HopQA(Environment):
                 f"hopqa: got closed={closed}, hits={hits}, early={early}, failures={failures}, cost={cost}, "
                 f"noise={noise}; give shares from 0 to 1, failures below 1 and no negative number"
             )
-        if quotes < 0:
-            raise UsageError(f"hopqa: got quotes={quotes}; give 0 or more")
+        if quotes < 0 or max_turns < 0:
+            raise UsageError(f"hopqa: got quotes={quotes}, max_turns={max_turns}; give 0 or more of each")
         if decoys not in (0, 1):
             raise UsageError(f"hopqa: got decoys={decoys}; give 0 or 1")
         if not 0 <= rounds <= MAX_ROUNDS or not 0 <= evolved <= MAX_ROUNDS:
@@ -132,18 +136,31 @@ class HopQA(Environment):
                 f"hopqa: got facts={facts}, missing={missing}, changed={changed}; give 0 or {FEWEST} to {MOST} facts, "
                 "a share below 1 that is missing, and up to 1 that has changed"
             )
-        shared = facts or corpus
-        wrong = {
-            "facts with corpus": facts and corpus,
-            "rounds or evolved": shared and (rounds or evolved),
-            "hops or least_hops": corpus and least_hops > 1,
-            "missing or changed without facts": (missing or changed) and not facts,
-            "retriever or record without facts or corpus": (retriever != "bm25" or record) and not shared,
-        }
-        for what in (name for name, is_wrong in wrong.items() if is_wrong):
-            raise UsageError(
-                f"hopqa: got {what}, which do not go together; leave one out (docs/worlds/hopqa.md)"
-            )
+        name = "facts" if facts else "corpus"
+        shared = f"facts={facts}" if facts else f"corpus={corpus!r}" if corpus else ""
+        own = "only questions that have facts of their own are made harder"
+        wrong = (
+            (facts and corpus, f"facts={facts} with corpus={corpus!r}", "give one of them"),
+            (shared and rounds, f"rounds={rounds} with {shared}", f"leave out rounds or {name}: {own}"),
+            (shared and evolved, f"evolved={evolved} with {shared}", f"leave out evolved or {name}: {own}"),
+            (
+                corpus and least_hops > 1,
+                f"least_hops={least_hops} with {shared}",
+                "leave out least_hops: a question about texts asks for one of them",
+            ),
+            (
+                (missing or changed) and not facts,
+                f"missing={missing}, changed={changed} without facts",
+                "give facts, or leave these out",
+            ),
+            (
+                (retriever != "bm25" or record) and not shared,
+                f"retriever={retriever!r}, record={record!r} without facts or corpus",
+                "give one of them, or leave these out",
+            ),
+        )
+        for got, advice in ((got, advice) for is_wrong, got, advice in wrong if is_wrong):
+            raise UsageError(f"hopqa: got {got}; {advice} (docs/worlds/hopqa.md)")
         self._corpus: Facts | Texts | None = None
         if facts:
             self._corpus = draw_facts(facts, missing, changed, paragraphs == "article")
@@ -167,7 +184,8 @@ class HopQA(Environment):
         self._top, self._failures, self._cost, self._hits = top, failures, cost, hits
         self._grading, self._noise, self._early = grading, noise, early
         self._quotes = quotes
-        self.max_turns = (2 * (hops + rounds + evolved) + 2) * (2 if failures else 1) + quotes
+        usual = (2 * (hops + rounds + evolved) + 2) * (2 if failures else 1) + quotes
+        self.max_turns = max_turns or usual
         self.return_range = (0.0 - cost * self.max_turns, 1.0)
         self._question = Question(chain=(), paragraphs=(), titles=(), sources=(), is_closed=False, told=())
         self._shown: frozenset[int] = frozenset()
