@@ -24,7 +24,7 @@ from quintain.types import Score, ToolSpec, Trajectory, as_text
 
 WORLDS = (
     "bandit", "calc", "collab", "craft", "desk", "guess", "hopqa", "house", "keydoor", "plan", "repo", "room",
-    "screen", "shop", "sokoban", "stream", "sums", "twocards", "web", "mix:guess,keydoor",
+    "screen", "shop", "sokoban", "stream", "sums", "twenty", "twocards", "web", "mix:guess,keydoor",
 )  # fmt: skip
 CASES = [*((world, "auto") for world in WORLDS), ("guess", "react"), ("calc", "react"), ("desk", "react")]
 

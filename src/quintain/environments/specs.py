@@ -64,6 +64,7 @@ CATALOG: dict[str, str] = {
     "textarena": "quintain.adapters.textarena.environment:TextArena",
     "textworld": "quintain.adapters.textworld.environment:TextWorld",
     "toolbox": "quintain.worlds.toolbox.game:Toolbox",
+    "twenty": "quintain.worlds.twenty.game:Twenty",
     "twocards": "quintain.worlds.twocards.game:TwoCards",
     "verifiers": "quintain.adapters.verifiers.environment:Verifiers",
     "web": "quintain.worlds.web.game:Web",

@@ -15,7 +15,7 @@ from quintain.errors import UsageError
 from quintain.methods.method import same_groups
 from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn
 
-CHEAP = ("guess", "twocards", "collab", "stream", "room", "bandit?mode=mastermind")
+CHEAP = ("guess", "twenty", "twocards", "collab", "stream", "room", "bandit?mode=mastermind")
 OTHERS = (
     "api", "calc", "craft", "desk", "hopqa", "house", "keydoor", "plan", "screen", "shelf", "shop", "sokoban", "sums",
     "toolbox", "web",

@@ -1,0 +1,1 @@
+"""Twenty questions: find a hidden thing by asking what it is like. Start at `game`; `things` has what is asked."""
