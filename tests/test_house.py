@@ -141,6 +141,11 @@ ASKED = (
 """The kinds of nodes that any rule looks at."""
 
 
+def asked(module: ast.Module) -> list[ast.AST]:
+    """Return the nodes of `module` that rules look at; a rule is tried on these alone, too (`found_in`)."""
+    return [node for node in ast.walk(module) if isinstance(node, ASKED)]
+
+
 @dataclass(frozen=True)
 class Read:
     """What the tests ask of a file, from one pass over its syntax."""
@@ -155,7 +160,7 @@ class Read:
 def read(path: Path) -> Read:
     """Return what the file `path` says."""
     module = ast.parse(path.read_text(encoding="utf-8"))
-    nodes = [node for node in ast.walk(module) if isinstance(node, ASKED)]
+    nodes = asked(module)
     return Read(
         has_docstring=bool(ast.get_docstring(module)),
         broken=tuple((rule, line, what) for rule in RULES for node in nodes for line, what in rule(node)),
@@ -174,7 +179,7 @@ def broken(paths: list[Path], *rules: Rule) -> list[str]:
 
 
 def found_in(source: str, rule: Rule) -> list[str]:
-    return [what for node in ast.walk(ast.parse(source)) for _, what in rule(node)]
+    return [what for node in asked(ast.parse(source)) for _, what in rule(node)]
 
 
 def test_nothing_opens_code() -> None:

@@ -163,7 +163,7 @@ def orpo(weight: float = 0.1) -> Loss:
         values = -log_sigmoid(_log_odds(chosen) - _log_odds(rejected))
         return _report(values, chosen - rejected, {"logprob": (chosen, rejected)}, batch)
 
-    return _with_likelihood(loss, weight, chosen_nll(), 1.0)
+    return with_likelihood(loss, weight, chosen_nll(), 1.0)
 
 
 def _log_odds(log_prob: Tensor) -> Tensor:
@@ -202,7 +202,7 @@ def rpo(
     and against 5 where the likelihood is summed.
     """
     _positive(beta)
-    return _with_likelihood(
+    return with_likelihood(
         dpo(beta, compares_ends=compares_ends), 1.0, chosen_nll(is_summed=is_summed), alpha
     )
 
@@ -252,7 +252,7 @@ def kto(
     return loss
 
 
-def _with_likelihood(pairs: Loss, pair_weight: float, nll: Loss, nll_weight: float) -> Loss:
+def with_likelihood(pairs: Loss, pair_weight: float, nll: Loss, nll_weight: float) -> Loss:
     """Return the weighted sum of the two, which reports how strongly each pulls at the log-probs."""
 
     def loss(outputs: Outputs, batch: Batch) -> LossReport:

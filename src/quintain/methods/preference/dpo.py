@@ -17,8 +17,7 @@ from typing import Literal
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.data.pairs import Pairs, best_and_worst, checked
 from quintain.errors import ConfigError, DataError
-from quintain.losses.compose import combine
-from quintain.losses.preference import chosen_nll, dpo, hinge, ipo, orpo, rpo, simpo
+from quintain.losses.preference import chosen_nll, dpo, hinge, ipo, orpo, simpo, with_likelihood
 from quintain.methods.method import Collector, Needs, Offline, Update
 from quintain.training.job import Job
 from quintain.types import Loss
@@ -113,14 +112,11 @@ def loss_of(config: Config) -> Loss:
     beta, by_length, ends = config.beta, config.by_length, config.compares_ends
     if config.loss == "orpo":
         return orpo(beta)
-    if config.loss == "dpo" and config.imitation_weight and not by_length and not config.label_smoothing:
-        return rpo(beta, alpha=config.imitation_weight, compares_ends=ends)
-    if config.loss == "dpo":
-        found = dpo(beta, label_smoothing=config.label_smoothing, by_length=by_length, compares_ends=ends)
-    elif config.loss == "simpo":
-        found = simpo(beta)
+    if config.loss == "simpo":
+        pairs = simpo(beta)
+    elif config.loss == "dpo":
+        pairs = dpo(beta, label_smoothing=config.label_smoothing, by_length=by_length, compares_ends=ends)
     else:
-        found = {"hinge": hinge, "ipo": ipo}[config.loss](beta, by_length=by_length, compares_ends=ends)
-    if not config.imitation_weight:
-        return found
-    return combine((found, 1.0), (chosen_nll(), config.imitation_weight))
+        pairs = {"hinge": hinge, "ipo": ipo}[config.loss](beta, by_length=by_length, compares_ends=ends)
+    weight = config.imitation_weight
+    return with_likelihood(pairs, 1.0, chosen_nll(), weight) if weight else pairs
