@@ -120,6 +120,17 @@ def test_a_report_without_evaluations(run: Run, make: Any) -> None:
     assert "<tr><th>loss</th><td>not finite</td></tr><tr><th>count</th><td>3</td></tr>" in content
 
 
+def test_a_reward_model_stands_beside_the_truth_where_a_run_has_both(run: Run, make: Any) -> None:
+    run.append([make()], step=0)
+    run.commit(0, {"train/success": 0.25, "reward_model/score": 1.0})
+    assert "Reward model" not in checked(write_report(run, None))
+    run.append([make()], step=1)
+    run.commit(1, {"train/success": 0.25, "reward_model/score": 1.5, "reward_model/gold": 0.5})
+    content = checked(write_report(run, None))
+    assert "<h2>Reward model</h2>" in content and content.count("<svg") == 2
+    assert "reward model's score" in content and "environment's reward" in content
+
+
 def test_one_evaluation_without_interval(run: Run, make: Any) -> None:
     run.append([make()], step=0, phase="eval")
     run.commit(0, {"eval/success": 0.5})
