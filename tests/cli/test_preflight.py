@@ -176,3 +176,9 @@ def test_what_a_method_of_imitation_makes_of_demonstrations_is_shown(cli: Cli) -
     assert titles and titles == [str(number + 1) for number in range(len(titles))]
     assert re.search(r"right_calls +6 → \d .* has no turn whose calls are right", out)
     assert out.index("--- episode 1") < out.index("--- example 1 of the data") < out.index("right_calls  ")
+
+
+@pytest.mark.slow
+def test_what_several_teachers_show_is_no_record_of_the_warm_start(cli: Cli) -> None:
+    out = cli("check", "fireact", "--model", "micro", "--demonstrations", "4").out
+    assert re.search(r"right +8 → \d ", out), "two ways on four tasks, beside the start's own demonstrations"

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from shutil import copytree
 from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
 
@@ -27,7 +28,7 @@ from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.training import gap
 from quintain.training.collector import Collector
-from quintain.training.context import TrainingContext, opened
+from quintain.training.context import START, TrainingContext, opened
 from quintain.training.forecast import Forecast, forecast
 from quintain.training.job import Job
 from quintain.training.monitors.held_out import canaries
@@ -82,27 +83,31 @@ def preflight(job: Job, made: Callable[[Collector], Chosen] | None = None) -> Pr
         max_broken=1.0,
     )
     limits = Limits(max_failure_share=1.0)
-    with (
-        TemporaryDirectory(prefix="quintain-check-") as place,
-        Run.create(Path(place) / "check", recipe="check", config=asdict(small)) as run,
-        opened(small, run, has_warm_start=new_model(job.model) is not None, limits=limits) as context,
-    ):
-        tasks = context.collector.tasks(1, NUM_TASKS)
-        started = time.monotonic()
-        groups = context.rollout.groups(tasks, size=GROUP_SIZE, seed=context.seed("check"))
-        found = examined(context, groups, job=job, seconds=time.monotonic() - started)
+    with TemporaryDirectory(prefix="quintain-check-") as place:
+        with (
+            Run.create(Path(place) / "check", recipe="check", config=asdict(small)) as run,
+            opened(small, run, has_warm_start=new_model(job.model) is not None, limits=limits) as context,
+        ):
+            tasks = context.collector.tasks(1, NUM_TASKS)
+            started = time.monotonic()
+            groups = context.rollout.groups(tasks, size=GROUP_SIZE, seed=context.seed("check"))
+            found = examined(context, groups, job=job, seconds=time.monotonic() - started)
         if made is None:
             return found
-        chosen, chat = made(context.collector), Chat(context.tokenizer)
-        return replace(
-            found,
-            funnel=str(chosen.funnel),
-            examples=tuple(
-                (", ".join(example.sources), tuple(pieces(sample, chat)))
-                for example in chosen.examples[:NUM_SHOWN]
-                for sample in example_samples([example])
-            ),
-        )
+        with Run.create(Path(place) / "data", recipe="check", config=asdict(small)) as other:
+            # the same policy, in a run that has recorded no demonstrations yet: those of `made` are others
+            copytree(run.folder / START, other.folder / START)
+            with opened(small, other, limits=limits) as context:
+                chosen, chat = made(context.collector), Chat(context.tokenizer)
+    return replace(
+        found,
+        funnel=str(chosen.funnel),
+        examples=tuple(
+            (", ".join(example.sources), tuple(pieces(sample, chat)))
+            for example in chosen.examples[:NUM_SHOWN]
+            for sample in example_samples([example])
+        ),
+    )
 
 
 def examined(context: TrainingContext, groups: Sequence[Group], *, job: Job, seconds: float) -> Preflight:
