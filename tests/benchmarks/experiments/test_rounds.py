@@ -9,7 +9,16 @@ import pytest
 
 from quintain.benchmarks.evidence.spec import FOLDER
 from quintain.benchmarks.experiments.imitation import pae, paprika, world_of_bits
-from quintain.benchmarks.experiments.selftraining import agent0, agent_evol, androidgen, rest, star
+from quintain.benchmarks.experiments.selftraining import (
+    agent0,
+    agent_evol,
+    androidgen,
+    androidgen_memory,
+    rest,
+    star,
+)
+from quintain.environments.protocol import begin
+from quintain.worlds.craft.game import Craft
 
 Rows = list[dict[str, float]]
 
@@ -98,3 +107,28 @@ def test_guessing_at_random_is_counted_exactly() -> None:
     start = paprika.starting_table(0, 4)
     lost = [7 / 8, 7 / 8, 7 / 8]
     assert paprika.guessed(start) == pytest.approx(1 - np.prod(lost))
+
+
+@pytest.mark.slow
+def test_the_task_most_alike_tells_more_than_anothers() -> None:
+    rows = measured(androidgen_memory, "androidgen-memory", world="craft", seeds=60, memories=[5, 80])
+    assert np.mean(effects(rows)) > 0.1 > abs(np.mean(nulls(rows)))
+    assert np.mean([row["extra.memory5"] for row in rows]) < np.mean([row["method"] for row in rows])
+
+
+def test_who_follows_leaves_out_what_is_not_legal_and_ends_at_random() -> None:
+    craft = Craft(places=2)
+    begin(craft, craft.task("train", 3))
+    told = "A task like this one was solved: Goal: table. Done: fly home; wait; wait."
+    act = androidgen_memory.follower(told, seed=0)
+    assert [act(craft, "").text for _ in range(2)] == ["wait", "wait"]
+    assert act(craft, "").text in craft.legal_actions()
+
+
+def test_a_permuted_memory_tells_what_was_done_elsewhere() -> None:
+    craft = Craft(places=2)
+    known = [androidgen_memory.solved(craft, craft.task("train", number)) for number in range(4)]
+    others = androidgen_memory.permuted(known, seed=0)
+    for before, after in zip(known, others, strict=True):
+        assert [turn.action for turn in after.turns] == [turn.action for turn in before.turns]
+        assert after.turns[0].observation != before.turns[0].observation
