@@ -264,6 +264,22 @@ class Hindsight(Protocol):
 
 
 @runtime_checkable
+class Proposes(Protocol):
+    """Who sees a task begin can ask for something else there, whether it can be done or not (PAE, arXiv 2412.13194).
+
+    `reset` takes it as `Task.data`, as with `Hindsight`. What is held out is never proposed.
+    """
+
+    def proposal(self, rng: Random) -> Mapping[str, Any]:
+        """Return the data of a task that may be asked for now, after `reset`, drawn by what can be seen of it."""
+        ...
+
+    def read_proposal(self, text: str) -> Mapping[str, Any] | None:
+        """Return the data of the task that `text` asks for, in the words of this environment; None where it is none."""
+        ...
+
+
+@runtime_checkable
 class StateKey(Protocol):
     """States can be recognised across episodes of a task."""
 

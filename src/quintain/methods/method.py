@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from quintain.data.pipeline import Chosen
     from quintain.environments.noisy import NoisyExpert
     from quintain.environments.protocol import Corpus, Environment
+    from quintain.rollout.proposals import Proposer
     from quintain.rollout.replay import Walk
     from quintain.rollout.samplers import Conversant
     from quintain.rollout.views import Prefix
@@ -128,6 +129,13 @@ class Collector(Protocol):
         """Return the scored ones of an episode of the teacher on each of `tasks`; they are not recorded."""
         ...
 
+    def proposed(self, step: int, tasks: Sequence[Task], by: Proposer | None = None) -> list[Task | None]:
+        """Return what is proposed in the place of each of `tasks`, by how it begins; None where that is no task.
+
+        `by` is a model that is asked; without one the environment draws it. Whether it can be solved is not known.
+        """
+        ...
+
     def hidden(self, tasks: Sequence[Task]) -> list[str]:
         """Return what the environment hides from agents at the beginning of each of `tasks`."""
         ...
@@ -202,6 +210,8 @@ class Needs:
     """an environment that lists its legal actions"""
     privileged: bool = False
     """an environment that says what it hides from agents"""
+    proposals: bool = False
+    """an environment that knows what could be asked for, whether or not it can be done"""
 
     @property
     def policies(self) -> dict[str, PolicySpec]:

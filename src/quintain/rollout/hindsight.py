@@ -7,10 +7,10 @@ ends with the turn that solved it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from quintain.agents.protocol import Agent, equip
 from quintain.environments.protocol import Environment, Hindsight, environment_name
@@ -60,11 +60,13 @@ def task_solved(looks: Looks, environment: Environment, trajectory: Trajectory) 
     """
     carried_out(looks, environment, trajectory)
     found = cast(Hindsight, environment).achieved()
-    if found is None:
-        return None
-    task = trajectory.task
-    told = ",".join(f"{key}={value}" for key, value in sorted(found.items()))
-    return replace(task, id=f"{task.id}?{told}", data={**task.data, **found})
+    return None if found is None else asking(trajectory.task, found)
+
+
+def asking(task: Task, data: Mapping[str, Any]) -> Task:
+    """Return `task` with `data` in the place of what was drawn with it, and that behind its name."""
+    told = ",".join(f"{key}={value}" for key, value in sorted(data.items()))
+    return replace(task, id=f"{task.id}?{told}", data={**task.data, **data})
 
 
 def told_again(

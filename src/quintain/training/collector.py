@@ -20,6 +20,7 @@ from quintain.errors import UsageError
 from quintain.rollout.collect import Rollout
 from quintain.rollout.hindsight import hindsight
 from quintain.rollout.openings import openings
+from quintain.rollout.proposals import Proposer, proposed
 from quintain.rollout.replay import Walk
 from quintain.rollout.request import EpisodeRequest, Options
 from quintain.rollout.samplers import Conversant
@@ -181,6 +182,14 @@ class Collector:
         """Return the scored ones of an episode of the teacher on each of `tasks`; they are not recorded."""
         self.apart.check(tasks)
         return self._show(tasks)
+
+    def proposed(self, step: int, tasks: Sequence[Task], by: Proposer | None = None) -> list[Task | None]:
+        """Return what is proposed in the place of each of `tasks`, by its beginning; None where that is no task.
+
+        `by` is a model that is asked; without one the environment draws it.
+        """
+        seed = self.seed("proposals", step)
+        return proposed(self.rollout.make_environment, tasks, by, seed=seed)
 
     def hidden(self, tasks: Sequence[Task]) -> list[str]:
         """Return what the environment hides from agents at the beginning of each of `tasks`."""

@@ -45,7 +45,8 @@ class Thresholds:
     overoptimised: float = 0.1
     """fall of the true reward from its highest, as a part of it, while the reward model's score is above what it was"""
     judge: float = 0.1
-    """fall of the agreement of a policy's judgements of its own answers with the truth, since the first round"""
+    """fall of the agreement of verdicts with the truth, since the first round: a policy's of its own answers, or an
+    evaluator's"""
     failures: float = 0.02
     """share of episodes that fail by one owner"""
     stop_failures: float = 0.05

@@ -144,6 +144,21 @@ def test_preferred_sides_may_fall_while_success_rises_and_need_no_episodes() -> 
     )
 
 
+@pytest.mark.parametrize(("error", "is_alarming"), [(0.0, True), (0.02, True), (0.04, False)])
+def test_an_evaluator_that_agrees_less_is_told_from_the_luck_of_the_draw(
+    error: float, is_alarming: bool
+) -> None:
+    rows = [
+        {"step": n, "monitor/failures": 0.0, "evaluator/agreement": share, "evaluator/error": error}
+        for n, share in enumerate((0.95, 0.9, 0.8))
+    ]
+    found = [str(each) for each in alarms(rows, BOUNDS) if each.name == "judge"]
+    assert bool(found) == is_alarming
+    assert not found or found[0].startswith(
+        "the agreement of the evaluator's verdicts with the truth fell from 0.95"
+    )
+
+
 def test_every_threshold_has_its_alarm() -> None:
     assert set(LEVELS) | set(CHANGES) | {"window"} == set(Thresholds.__slots__)
 

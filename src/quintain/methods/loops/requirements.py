@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from quintain.credit.layout import Critic
 from quintain.environments.boundary import call_within, spec_of
 from quintain.environments.catalog import find
-from quintain.environments.protocol import Expert, Legal, Privileged, Snapshot, StateKey
+from quintain.environments.protocol import Expert, Legal, Privileged, Proposes, Snapshot, StateKey
 from quintain.errors import ConfigError
 from quintain.methods.method import Estimates, Needs, OnPolicy
 from quintain.rollout.collect import Limits
@@ -62,6 +62,8 @@ def refuse_environment(job: Job, needs: Needs) -> None:
              "which exploration chooses; give it legal_actions(), or leave tries_all and epsilon out"),
             (needs.privileged, isinstance(environment, Privileged), "one that does not say what it hides, which the "
              "critic of this method is told; give it privileged(), or say is_told=false"),
+            (needs.proposals, isinstance(environment, Proposes), "one that cannot say what could be asked for, for "
+             "tasks to be proposed; give it proposal(rng) and read_proposal(text), or leave the proposer out"),
             (needs.snapshots, isinstance(environment, Snapshot), "one without snapshots, which step values are sampled "
              "from; give it snapshot() and restore(), or use ppo"),
         )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf, isfinite, sqrt
+from math import hypot, inf, isfinite, sqrt
 
 from quintain.training.thresholds import Thresholds
 from quintain.types import UNKNOWN_TOOL
@@ -49,6 +49,8 @@ CURES: Mapping[str, str] = {
     "chosen": "raise --imitation-weight or --beta, lower --learning-rate, or stop at the best checkpoint",
 }
 """What to change, by the name of an alarm, and by name and subject where that is a case of its own."""
+JUDGES: Mapping[str, str] = {"judge": "the policy's own judgements", "evaluator": "the evaluator's verdicts"}
+"""Whose agreement with the truth is watched, by what its metrics begin with."""
 PAGE = "docs/alarms.md"
 NOT_THE_POLICY = ("tool_error", "timeout", "infrastructure")
 
@@ -336,14 +338,19 @@ def hacked(
 
 
 def judge(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
-    """A policy that judges itself and agrees less with the truth than it did in its first round, whatever it scores."""
-    known = [value for value in (row.get("judge/agreement") for row in rows) if value is not None]
-    if known and known[-1] < known[0] - bounds.judge:
-        yield Alarm(
-            name="judge",
-            message=f"the agreement of the policy's own judgements with the truth fell from {known[0]:.2f} to "
-            f"{known[-1]:.2f}",
-        )
+    """Verdicts that agree less with the truth than in the first round, beyond the luck of the draw where that is told.
+
+    They are those of a policy that judges itself, or of another evaluator whom the policy learns to please.
+    """
+    for name, whose in JUDGES.items():
+        told = [row for row in rows if row.get(f"{name}/agreement") is not None]
+        known = [value for row in told if (value := row[f"{name}/agreement"]) is not None]
+        errors = [row.get(f"{name}/error") or 0.0 for row in told]
+        if known and known[0] - known[-1] > max(bounds.judge, 4 * hypot(errors[0], errors[-1])):
+            yield Alarm(
+                name="judge",
+                message=f"the agreement of {whose} with the truth fell from {known[0]:.2f} to {known[-1]:.2f}",
+            )
 
 
 def overoptimised(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from quintain.environments.noisy import chatter
 from quintain.environments.protocol import Environment
-from quintain.environments.splitting import split_draw
+from quintain.environments.splitting import is_eval, split_draw
 from quintain.errors import UsageError
 from quintain.types import Action, StepResult, Task
 from quintain.worlds.craft.land import (
@@ -181,6 +181,21 @@ class Craft(Environment):
         """Return the deepest thing in the tech tree that was made or gathered, as the goal; wood is never one."""
         reached = [item for item in self.achievements() if item in GOALS]
         return {"goal": max(reached, key=lambda item: TIER[item])} if reached else None
+
+    def proposal(self, rng: random.Random) -> Mapping[str, Any]:
+        """Return a goal of one who read the recipes and saw the land, whether or not its raw things are enough for it.
+
+        A land with a goal that is held out is not proposed; where no other is left it is the task as it was drawn.
+        """
+        goals = [goal for goal in self._land.askable if not is_eval(self._land.aimed_at(goal))]
+        return {"goal": rng.choice(goals)} if goals else {}
+
+    def read_proposal(self, text: str) -> Mapping[str, Any] | None:
+        """Return the goal that `text` names, as ``Goal: furnace.``; None where it is not made here, or is held out."""
+        goal = text.lower().removeprefix("goal:").strip(" .")
+        if goal not in self._land.askable or is_eval(self._land.aimed_at(goal)):
+            return None
+        return {"goal": goal}
 
     @property
     def is_lost(self) -> bool:

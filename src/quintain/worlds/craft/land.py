@@ -78,17 +78,21 @@ class Land:
     contents: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
     """place → raw things there; the first place is where the agent starts"""
 
+    @property
+    def askable(self) -> tuple[str, ...]:
+        """What may be asked for here: what there is a recipe of, or some of lies about."""
+        known = {*dict(self.recipes), *(name for _, things in self.contents for name, _ in things)}
+        return tuple(item for item in GOALS if item in known)
+
     def aimed_at(self, goal: object) -> Self:
         """Return this land with another goal.
 
         Raises:
             UsageError: it is not made in this land.
         """
-        recipes = dict(self.recipes)
-        known = [item for item in GOALS if item in recipes or any(item in dict(t) for _, t in self.contents)]
-        if goal not in known:
-            raise UsageError(f"goal of craft: got {goal!r}; {suggestion(str(goal), known)}")
-        return replace(self, goals=(str(goal),), steps=steps_to([str(goal)], recipes))
+        if goal not in self.askable:
+            raise UsageError(f"goal of craft: got {goal!r}; {suggestion(str(goal), self.askable)}")
+        return replace(self, goals=(str(goal),), steps=steps_to([str(goal)], dict(self.recipes)))
 
     def words(self) -> str:
         """Return the task in words."""

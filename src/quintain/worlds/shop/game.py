@@ -6,14 +6,27 @@ scored is what was bought, and a purchase ends the episode.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from random import Random
 from typing import Any, ClassVar, Literal
 
 from quintain.environments.noisy import chatter
 from quintain.environments.protocol import Environment
-from quintain.environments.splitting import split_draw
+from quintain.environments.splitting import is_eval, split_draw
 from quintain.errors import UsageError
 from quintain.types import Action, StepResult, Task
-from quintain.worlds.shop.stock import KINDS, PRICES, Item, Stock, Wish, draw_stock, draw_wish
+from quintain.worlds.shop.stock import (
+    COLORS,
+    FEATURES,
+    KINDS,
+    PRICES,
+    SIZES,
+    Item,
+    Stock,
+    Wish,
+    draw_stock,
+    draw_wish,
+    read_wish,
+)
 
 LETTERS = "abcd"
 """What the results of a page are called; so many are shown at once."""
@@ -133,6 +146,29 @@ class Shop(Environment):
         limit = max(item.price, PRICES[1])
         wish = Wish(kind=item.kind, feature=item.feature, color=visit.color, size=visit.size, limit=limit)
         return {"wish": asdict(wish)}
+
+    def proposal(self, rng: Random) -> Mapping[str, Any]:
+        """Return the wish of one who saw a thing listed: its kind, price and feature, in some color and size.
+
+        Whether it is sold so is not known; where features are hidden that is drawn, too. No wish that is held out.
+        """
+        while True:
+            item = rng.choice(self._stock.items)
+            feature = rng.choice(FEATURES) if self._is_hidden else item.feature
+            wish = Wish(
+                kind=item.kind,
+                feature=feature,
+                color=rng.choice(COLORS),
+                size=rng.choice(SIZES),
+                limit=max(item.price, PRICES[1]),
+            )
+            if not is_eval(wish):
+                return {"wish": asdict(wish)}
+
+    def read_proposal(self, text: str) -> Mapping[str, Any] | None:
+        """Return the wish that `text` says as this shop does; None for another text, and for one that is held out."""
+        wish = read_wish(text)
+        return None if wish is None or is_eval(wish) else {"wish": asdict(wish)}
 
     def snapshot(self) -> State:
         """Return the shop and where the customer is."""

@@ -3,6 +3,7 @@
 Frozen data and pure functions. There is always an item that is all that the customer wants.
 """
 
+import re
 from dataclasses import dataclass
 from random import Random
 
@@ -11,6 +12,11 @@ FEATURES = ("cotton", "wool", "leather", "linen", "silk", "denim")
 COLORS = ("red", "blue", "green", "black", "white", "grey")
 SIZES = ("small", "medium", "large")
 PRICES = tuple(range(10, 100, 10))
+WISH = re.compile(
+    rf"({'|'.join(FEATURES)}), ({'|'.join(KINDS)}), ({'|'.join(COLORS)}), "
+    rf"({'|'.join(SIZES)}), at most ({'|'.join(map(str, PRICES))})\b"
+)
+"""How a wish is said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +87,15 @@ def draw_wish(rng: Random) -> Wish:
         size=rng.choice(SIZES),
         limit=rng.choice(PRICES[1:-1]),
     )
+
+
+def read_wish(text: str) -> Wish | None:
+    """Return the wish that `text` says, in words as `Wish.words` has them; None where it says none."""
+    found = WISH.search(text.lower())
+    if found is None:
+        return None
+    feature, kind, color, size, limit = found.groups()
+    return Wish(kind=kind, feature=feature, color=color, size=size, limit=int(limit))
 
 
 def draw_stock(wish: Wish, num_items: int, num_near: int, rng: Random) -> Stock:
