@@ -12,7 +12,7 @@ Differences to the paper: the critic is the environment's `progress`, where the 
 subgoals; what the last turn of a failure did is not known, so that it never counts. Likeness is the cosine of counts of
 words, where the paper has Contriever, and the episode is told by what was asked and what was done. Its plans that are
 written anew and its check of operations before they are carried out are no part of training and left out. Measured on a
-table over an open sokoban; the paper has Android apps.
+table over an open sokoban, and what the memory finds in `craft`; the paper has Android apps.
 """
 
 from collections.abc import Callable, Sequence
