@@ -29,7 +29,7 @@ from quintain.dashboard.report import write_report
 from quintain.engines.build import build_engine
 from quintain.engines.chat_client import is_endpoint
 from quintain.engines.settings import EngineSettings
-from quintain.environments.boundary import has_expert, tasks_of
+from quintain.environments.boundary import ask, has_expert, tasks_of
 from quintain.environments.catalog import EnvironmentSpec, is_importing
 from quintain.environments.noisy import noisy
 from quintain.environments.nothing import NO_ENVIRONMENT
@@ -44,6 +44,7 @@ from quintain.methods.method import Contrastive, Method, Offline
 from quintain.methods.rl.parts.choices import IDEAS, LOSSES
 from quintain.models.load import LoadedModel, check_folder, find_folder, load, load_tokenizer
 from quintain.rollout.collect import Limits, Rollout
+from quintain.rollout.search import Searcher, is_search, refuse_unsearchable
 from quintain.store.creation import JOURNAL, check_free
 from quintain.store.names import run_folder
 from quintain.store.run import Run
@@ -76,6 +77,8 @@ TEACHERS = {"expert": expert_action, "random": valid_action}
 """Agents of `collect` that need no model."""
 AT_ONCE = 8
 """Questions that a teacher behind an endpoint is asked at the same time."""
+PER_NODE = 0.1
+"""Seconds that a search may take for each action that it tries."""
 
 
 def train(
@@ -257,9 +260,10 @@ def collect(
     split: str = "train",
     mistakes: float = 0.0,
 ) -> tuple[list[Trajectory], PreTrainedTokenizerBase]:
-    """Return episodes of the expert, of random valid actions, of a model or of a chat endpoint, and their tokenizer.
+    """Return episodes of the expert, of random actions, a search, a model or a chat endpoint, and their tokenizer.
 
-    The expert does something else in the share `mistakes` of its turns.
+    The expert does something else in the share `mistakes` of its turns. ``search?nodes=1000&by=best`` is the teacher of
+    `quintain.rollout.search`.
     An endpoint is named by its URL and options: ``http://127.0.0.1:8000/v1?model=NAME``; see `engines.chat_client`.
     """
     if split not in ("train", "eval"):
@@ -267,18 +271,24 @@ def collect(
     if mistakes and agent != "expert":
         raise UsageError(f"mistakes: got {mistakes} with the agent {agent}, which errs by itself; give 0")
     teacher = Teacher.read(agent) if is_endpoint(agent) else None
-    make_environment = find_ready(environment, for_training=split == "train", for_model=agent not in TEACHERS)
+    searcher = Searcher.read(agent) if is_search(agent) else None
+    is_script = agent in TEACHERS or searcher is not None
+    make_environment = find_ready(environment, for_training=split == "train", for_model=not is_script)
     if agent == "expert":
         require_expert(make_environment)
-    loaded = None if agent in TEACHERS or teacher is not None else policy_of(agent)
+    if searcher is not None:
+        ask(make_environment, refuse_unsearchable)
+    loaded = None if is_script or teacher is not None else policy_of(agent)
     tokenizer = new_tokenizer(make_environment, seed=seed) if loaded is None else loaded.tokenizer
-    harness = AUTO if teacher is not None else harness_of(agent)
+    harness = AUTO if teacher is not None or searcher is not None else harness_of(agent)
     acting = build_agent(tokenizer, make_environment, temperature=1.0, agent=harness)
     limits = Limits(max_failure_share=0.5, has_state_keys=True)
     if teacher is not None:
         limits = dataclasses.replace(
             limits, num_workers=AT_ONCE, step_timeout=teacher.client.deadline + limits.step_timeout
         )
+    if searcher is not None:
+        limits = dataclasses.replace(limits, step_timeout=limits.step_timeout + searcher.nodes * PER_NODE)
     rollout = Rollout(
         acting,
         make_environment,
@@ -292,7 +302,7 @@ def collect(
         if loaded is not None:
             groups = rollout.groups(tasks, size=1, seed=chosen, on_episode=lambda _: display.advance())
         else:
-            demonstrator = noisy(mistakes) if mistakes else TEACHERS[agent] if teacher is None else teacher
+            demonstrator = noisy(mistakes) if mistakes else teacher or searcher or TEACHERS[agent]
             groups = rollout.demonstrations(
                 tasks, demonstrator, seed=chosen, on_episode=lambda _: display.advance()
             )

@@ -86,6 +86,11 @@ def test_experts_and_models_are_collected(cli: Cli, trained: Path) -> None:
     assert cli(*argv, "expert.jsonl").out == "expert.jsonl: success 100.0 % [34.2, 100.0], 2 episodes\n"
     assert cli(*argv, "random", "--agent", "random", "--split", "eval").status == 0
     assert cli("export", "random", "--to", "messages", "--out", "random.jsonl").status == 0
+    found = cli("collect", "sokoban", "--agent", "search?nodes=2000", "--episodes", "2", "--out", "searched")
+    assert found.out == "searched: success 100.0 % [34.2, 100.0], 2 episodes\n"
+    assert "solved" in cli("data", "searched", "--stage", "solved").out
+    refused = cli("collect", "guess", "--agent", "search", "--episodes", "2", "--out", "nothing")
+    assert (refused.status, refused.line[:32]) == (2, "a search in guess: got an environm"[:32])
     assert cli(*argv, "model", "--agent", "first").status == 0
     assert "2 episodes" in cli("export", "model", "--to", "parquet", "--out", "model.parquet").out
     assert cli("eval", "model").line.startswith("model of the run model: got a run without one")

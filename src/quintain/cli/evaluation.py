@@ -96,7 +96,8 @@ def collect(argv: Sequence[str]) -> int:
     parser.add_argument("environment", metavar="E", help="environment: see quintain environments")
     parser.flag(
         "--agent",
-        "expert (default), random, a model folder, hub id or run, or a teacher: http://…/v1?model=NAME",
+        "expert (default), random, search?nodes=1000&by=breadth, a model folder, hub id or run, or a teacher: "
+        "http://…/v1?model=NAME",
         "AGENT",
         "expert",
     )
@@ -115,7 +116,8 @@ def collect(argv: Sequence[str]) -> int:
     if mistakes > 1:
         raise UsageError(f"--mistakes: got {arguments.mistakes}; give a share from 0 to 1")
     agent = arguments.agent
-    if agent not in ("expert", "random") and not agent.startswith(("http://", "https://")):
+    is_named = agent in ("expert", "random") or agent.partition("?")[0] == "search"
+    if not is_named and not agent.startswith(("http://", "https://")):
         agent = named_model(agent, arguments.runs)
 
     from quintain import api as launch
