@@ -29,7 +29,6 @@ from quintain.config.ranges import PositiveFloat, PositiveInt, Share
 from quintain.data.pipeline import Pipeline, chosen
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Folds, Rounds, Update
-from quintain.methods.rl.parts.measures import Decode
 from quintain.methods.selftraining.rft import accepted
 from quintain.rollout.tree import Seen, Tree, Value, process_values
 from quintain.training.job import OnPolicyJob
@@ -82,7 +81,7 @@ def method(config: Config) -> Rounds:
         ),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         state=Folds(model if config.has_values else None),
-        measure=search.measure,
+        measure=lambda groups, _: measured(groups, model.before),
     )
 
 
@@ -121,17 +120,6 @@ class Search:
                     tree.grow(node, [path_of(t, depth) for t in group.scored])
                 groups += found
         return trees_of(groups)
-
-    def measure(self, groups: Sequence[Group], _: Decode) -> Mapping[str, float]:
-        """Return how many trees hold a solution, how many values they imply, and how far the model is from these."""
-        trees = trees_of(groups)
-        targets = [target for tree in trees for target in targets_of(tree)]
-        errors = [abs(self.model(seen.text) - value) for seen, value in targets]
-        return {
-            "mcts/solved": sum(any(t.is_success for t in tree.scored) for tree in trees) / max(len(trees), 1),
-            "mcts/targets": float(len(targets)),
-            "mcts/value_error": sum(errors) / max(len(errors), 1),
-        }
 
     def _tree(self, task: Task) -> Tree:
         config = self.config
@@ -176,6 +164,21 @@ def targets_of(tree: Group) -> list[tuple[Seen, float]]:
     return process_values([path_of(trajectory) for trajectory in tree.scored])
 
 
+def measured(groups: Sequence[Group], value: Value) -> Mapping[str, float]:
+    """Return how many trees hold a solution, how many values they imply, and how far `value` is from these.
+
+    To judge what a search went by, `value` is what the model said before it learned from these trees.
+    """
+    trees = trees_of(groups)
+    targets = [target for tree in trees for target in targets_of(tree)]
+    errors = [abs(value(seen.text) - implied) for seen, implied in targets]
+    return {
+        "mcts/solved": sum(any(t.is_success for t in tree.scored) for tree in trees) / max(len(trees), 1),
+        "mcts/targets": float(len(targets)),
+        "mcts/value_error": sum(errors) / max(len(errors), 1),
+    }
+
+
 class TextValue:
     """A value model that reads what is seen: ridge regression on words and pairs of neighbours.
 
@@ -187,7 +190,7 @@ class TextValue:
     def __init__(self, *, size: int = SIZE, ridge: float = 1.0) -> None:
         self._moment = ridge * np.eye(size)
         self._cross = np.zeros(size)
-        self._weights = np.zeros(size)
+        self._weights = self._older = np.zeros(size)
 
     def update(self, groups: Sequence[Group]) -> None:
         """Learn from the trees of a round."""
@@ -195,6 +198,7 @@ class TextValue:
 
     def learn(self, samples: Sequence[tuple[str, float]]) -> None:
         """Take in texts with their values, beside all that came before."""
+        self._older = self._weights
         if not samples:
             return
         rows = np.stack([self.features(text) for text, _ in samples])
@@ -204,7 +208,14 @@ class TextValue:
 
     def __call__(self, text: str) -> float:
         """Return the value of `text`, from 0 to 1."""
-        return float(np.clip(self.features(text) @ self._weights, 0.0, 1.0))
+        return self._under(self._weights, text)
+
+    def before(self, text: str) -> float:
+        """Return the value that `text` had before what was learned last."""
+        return self._under(self._older, text)
+
+    def _under(self, weights: NDArray[np.float64], text: str) -> float:
+        return float(np.clip(self.features(text) @ weights, 0.0, 1.0))
 
     def features(self, text: str) -> NDArray[np.float64]:
         """Return how often each feature occurs in `text`, [size], the first of them always once."""
