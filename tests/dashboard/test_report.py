@@ -131,6 +131,17 @@ def test_a_reward_model_stands_beside_the_truth_where_a_run_has_both(run: Run, m
     assert "reward model's score" in content and "environment's reward" in content
 
 
+def test_what_each_stage_forgot_stands_in_the_report_where_a_run_looks_at_it(run: Run, make: Any) -> None:
+    run.append([make()], step=0, phase="train")
+    run.commit(0, {"train/reward": 0.0})
+    assert "demonstrated tasks" not in checked(write_report(run, None))
+    run.commit(1, {"forgetting/start": 0.75, "forgetting/rl": 0.5, "forgetting/known": -0.125})
+    text = checked(write_report(run, None))
+    assert "<h2>Success on demonstrated tasks</h2>" in text
+    assert "<th>at the start</th><td>75.0%</td>" in text
+    assert "<th>step 1</th><td>25.0% after RL, 87.5% after imitation</td>" in text
+
+
 def test_one_evaluation_without_interval(run: Run, make: Any) -> None:
     run.append([make()], step=0, phase="eval")
     run.commit(0, {"eval/success": 0.5})

@@ -52,6 +52,7 @@ def report_body(run: Run, decode: Decode | None) -> str:
         _tiles(rows),
         _curve(rows),
         _reward_model(rows),
+        _forgetting(rows),
         _data(run, rows),
         _pairs(run, rows, decode),
         f"<h2>Episodes</h2>{_LEGEND}{examples}" if examples else "",
@@ -103,6 +104,20 @@ def _reward_model(rows: Rows) -> str:
     picture = reward_model_svg(rows)
     told = "The reward model's score and the environment's reward over steps"
     return f'<h2>Reward model</h2><div role="img" aria-label="{told}">{picture}</div>' if picture else ""
+
+
+def _forgetting(rows: Rows) -> str:
+    """Return how much of what was demonstrated was known after each stage, where the run looks at that."""
+    shown: list[tuple[str, object]] = []
+    for row in rows:
+        if (start := row.get("forgetting/start")) is None:
+            continue
+        if not shown:
+            shown.append(("at the start", f"{start:.1%}"))
+        after = (("RL", row.get("forgetting/rl")), ("imitation", row.get("forgetting/known")))
+        told = [f"{start - lost:.1%} after {stage}" for stage, lost in after if lost is not None]
+        shown.append((f"step {row['step']}", ", ".join(told)))
+    return f"<h2>Success on demonstrated tasks</h2>{table(shown)}" if shown else ""
 
 
 def _data(run: Run, rows: Rows) -> str:

@@ -498,6 +498,8 @@ class Rehearsal:
     """optimizer steps of a rehearsal, by its number from 1"""
     rate: float = 1.0
     """factor on the learning rate"""
+    known: int = 0
+    """tasks of the base that are played before and after each rehearsal, to see what was forgotten; 0: none"""
 
 
 def no_demonstrations(_: Collector) -> Sequence[Trajectory]:

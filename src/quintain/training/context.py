@@ -149,6 +149,7 @@ class TrainingContext:
         self.agent = self.rollout.agent
         if self.ahead is not None:
             self.ahead.rollout.retries = self.rollout.retries
+        self._placing = placing
         self.evaluator = make_evaluator(job, self.rollout, self.tokenizer, placing)
         self.held_out = held_out_tasks(job)
         me = weakref.proxy(self)  # no circle, which would keep the models in memory until the collector comes
@@ -288,6 +289,17 @@ class TrainingContext:
             | canaries(self.evaluator.make_environment, self.held_out)
             | audited(self.evaluator.make_environment, trajectories)
         )
+
+    def elsewhere(self, environment: str) -> Rollout:
+        """Return what plays episodes of the policy in `environment`, as evaluations in another one do.
+
+        Raises:
+            ConfigError: a policy that learns in the run's environment cannot act there.
+        """
+        if environment == self.job.environment:
+            return self.rollout
+        job = replace(self.job, eval_environment=environment)
+        return make_evaluator(job, self.rollout, self.tokenizer, self._placing)
 
     def judge(self, step: int, row: Mapping[str, float]) -> dict[str, float]:
         """Return the alarms that hold after `step`, whose metrics are `row`."""

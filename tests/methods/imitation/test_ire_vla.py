@@ -1,7 +1,9 @@
 """iRe-VLA: the trunk rests while the head learns, all learn in the rehearsal, and half of that is the expert's."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,11 +18,13 @@ from quintain.losses.imitation import imitation
 from quintain.methods.imitation import ire_vla
 from quintain.methods.loops import on_policy
 from quintain.methods.loops.rehearsal import Rehearsed, rehearsal_batch
+from quintain.methods.loops.retention import Retention, world_of
 from quintain.models.families import trunk
+from quintain.store.run import Run
 from quintain.training.learner import Learner, Optimization
 from quintain.training.start import expert_action
 from quintain.training.updating import resting
-from quintain.types import Trajectory
+from quintain.types import Group, Task, Trajectory
 
 WORLD = "guess?high=4&max_turns=3"
 Make = Callable[..., Trajectory]
@@ -145,3 +149,85 @@ def test_there_must_be_an_expert(shows: Any, trajectory: Make) -> None:
     context: Any = type("Context", (), {"collector": shows([trajectory([((1,), (2,))], value=0.0)])})
     with pytest.raises(DataError, match="got no episode as its base"):
         Rehearsed(plan, context)
+
+
+class Lived:
+    """A run of which only the events, the seeds and what the policy solves are there."""
+
+    def __init__(self, make: Make, solved: Sequence[set[str]]) -> None:
+        self.make, self.solved, self.played, self.told = make, list(solved), list[list[str]](), list[Any]()
+        self.worlds: list[str] = []
+        self.served = 0
+        self.job = ire_vla.Config(environment=WORLD, demonstrations=3)
+        self.display = SimpleNamespace(phase=lambda *_: None, advance=lambda: None)
+        self.run = SimpleNamespace(events=lambda: self.told, event=self.event)
+
+    def event(self, kind: str, message: str, **data: Any) -> None:
+        self.told.append({"kind": kind, "message": message, "data": data})
+
+    def seed(self, *parts: int | str) -> int:
+        return len(str(parts))
+
+    def serve_weights(self) -> dict[str, float]:
+        self.served += 1
+        return {}
+
+    def elsewhere(self, environment: str) -> Any:
+        self.worlds.append(environment)
+        return self
+
+    def groups(self, tasks: Sequence[Task], *, size: int, seed: int, on_episode: Any) -> list[Group]:
+        assert size == 1 and seed == self.seed("known")
+        self.played.append([task.id for task in tasks])
+        solved = self.solved.pop(0)
+        return [
+            Group(
+                task=task,
+                trajectories=(self.make([((1,), (2,))], value=float(task.id in solved), task=task.id),),
+            )
+            for task in tasks
+        ]
+
+
+def test_what_was_forgotten_is_the_fall_since_the_start_on_the_same_tasks(trajectory: Make) -> None:
+    tasks = [Task(id=name, environment="e", seed=0) for name in "abacde"]
+    lived = Lived(trajectory, [{"a", "b", "c"}, {"a"}, {"a", "b", "d", "c"}])
+    retention = Retention(tasks, 4, lived)  # type: ignore[arg-type] # pyright: ignore
+    assert retention.start == 0.75 and lived.worlds == [WORLD]
+    assert retention.lost("rl") == {"forgetting/rl": 0.5, "forgetting/start": 0.75}
+    assert retention.lost("known") == {"forgetting/known": -0.25, "forgetting/start": 0.75}
+    assert lived.played == [list("abcd")] * 3 and lived.served == 3
+    (told,) = lived.told
+    assert told["message"] == "75.0% of 4 demonstrated tasks at the start"
+
+
+def test_a_resumed_run_knows_what_it_began_with(trajectory: Make) -> None:
+    lived = Lived(trajectory, [{"a"}])
+    lived.event("data", "m", role="demonstrations")
+    lived.event("known", "m", success=0.5)
+    retention = Retention([Task(id="a", environment="e", seed=0)], 4, lived)  # type: ignore[arg-type] # pyright: ignore
+    assert lived.played == [] and retention.lost("rl") == {"forgetting/rl": -0.5, "forgetting/start": 0.5}
+
+
+def test_what_is_known_is_played_where_it_was_shown(tmp_path: Path) -> None:
+    assert world_of(ire_vla.Config(environment=WORLD)) == WORLD
+    with Run.create(tmp_path / "old", recipe="collect", config={"environment": "craft"}) as run:
+        run.finish()
+    assert world_of(ire_vla.Config(environment=WORLD, demonstrations=str(tmp_path / "old"))) == "craft"
+    (tmp_path / "chats.jsonl").write_text("{}\n")
+    config = ire_vla.Config(environment=WORLD, demonstrations=str(tmp_path / "chats.jsonl"), known=4)
+    with pytest.raises(ConfigError, match="known: got 4 with the conversations"):
+        config.check()
+    with pytest.raises(ConfigError, match=r"known: got demonstrations chats.jsonl, conversations"):
+        world_of(config)
+
+
+@pytest.mark.slow
+def test_a_run_says_what_each_stage_forgot_and_plays_nothing_where_it_is_off(train: Any) -> None:
+    rows = train(
+        "ire_vla", environment=WORLD, steps=3, every=2, updates=2, episodes=4, demonstrations=6, known=4
+    )
+    told = [{key for key in row if key.startswith("forgetting/")} for row in rows]
+    assert told == [set(), set(), {"forgetting/start", "forgetting/rl", "forgetting/known"}, set()]
+    assert 0 <= rows[2]["forgetting/start"] <= 1
+    assert ire_vla.method(ire_vla.Config(environment=WORLD)).rehearsal.known == 0  # type: ignore[union-attr] # pyright: ignore

@@ -4,7 +4,8 @@ PPO (clip .2, GAE) on all of a large policy is unstable, and forgets what it cou
 learns by PPO: the last `head_layers` layers, the norm behind them and the critic; nothing below changes, and neither
 does what the optimizer keeps of it. Every `every` steps the second stage imitates: the expert's episodes D_e and all
 successes of the run so far, D_RL, by all weights; at least half of every batch is of D_e. Then the first stage again.
-While nothing has succeeded the second stage is `sft` on D_e.
+While nothing has succeeded the second stage is `sft` on D_e. With `known` so many tasks of D_e are played before the
+first step, and before and after each second stage, to see what the one forgets and the other brings back.
 
 Differences to the paper: actions are tokens, so that the head is the end of a language model, whose output embedding
 rests with the input's where they are tied; the second stage trains all weights, not LoRA of the trunk, unless the run
@@ -13,8 +14,9 @@ has `--lora`. D_e may be of other tasks than those of the run: a file or a run o
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
+from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
 from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whiten
 from quintain.data.pipeline import Pipeline
@@ -62,12 +64,20 @@ class Config(EpisodesJob):
     """The ratio is clipped to 1 ± this."""
     vf_coef: NonNegativeFloat = 0.5
     """Weight of the critic's loss."""
+    known: NonNegativeInt = 0
+    """Demonstrated tasks that are played once before the first step and around every second stage, which says what was
+    forgotten; 0: none."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
         EpisodesJob.check(self)
         if self.demonstrations == 0:
             raise ConfigError("demonstrations: got 0, and the second stage imitates them; give 1 or more")
+        if self.known and isinstance(self.demonstrations, str) and Path(self.demonstrations).is_file():
+            raise ConfigError(
+                f"known: got {self.known} with the conversations {self.demonstrations}, whose tasks cannot be played; "
+                "give a run as demonstrations, or leave it at 0"
+            )
         if self.batch_size < 2:
             raise ConfigError(
                 f"batch_size: got {self.batch_size}, half of which is the expert's; give 2 or more"
@@ -95,6 +105,7 @@ def method(config: Config) -> OnPolicy:
             update=Update(loss=imitation(), is_on_policy=False),
             steps=OptimizerSteps(count=lambda _: config.updates, batch_size=config.batch_size),
             rate=config.rehearsal_rate,
+            known=config.known,
         ),
         needs=Needs(critic=True),
     )

@@ -8,6 +8,7 @@ from statistics import fmean
 from quintain.data.pipeline import as_example, example_samples
 from quintain.data.seats import separated
 from quintain.errors import DataError
+from quintain.methods.loops.retention import Retention
 from quintain.methods.method import Rehearsal
 from quintain.training.context import TrainingContext
 from quintain.training.signals import Imitated
@@ -29,6 +30,11 @@ class Rehearsed:
             raise DataError(
                 "rehearsal: got no episode as its base; raise demonstrations, or give the environment an expert"
             )
+        self.retention = (
+            Retention([example.trajectory.task for example in self.base], plan.known, context)
+            if plan.known
+            else None
+        )
         self.found: list[Example] = []
         self._imitated = Imitated(context.run, is_on=context.job.records_signals)
 
@@ -41,6 +47,7 @@ class Rehearsed:
         number, rest = divmod(step, self.plan.every)
         if rest:
             return {}
+        before = {} if self.retention is None else self.retention.lost("rl")
         seed, losses = self.context.seed("rehearsal", step), list[float]()
         for update in range(self.plan.steps.count(number)):
             batch = rehearsal_batch(self.base, self.found, self.plan.steps.batch_size, update, seed)
@@ -52,7 +59,8 @@ class Rehearsed:
                 observe=self._imitated.watch(batch),
             )
             losses.append(report.loss)
-        return {"rehearsal/loss": fmean(losses), "rehearsal/found": float(len(self.found))} if losses else {}
+        told = {"rehearsal/loss": fmean(losses), "rehearsal/found": float(len(self.found))} if losses else {}
+        return {**told, **before, **({} if self.retention is None else self.retention.lost("known"))}
 
     def uses(self, uses: Sequence[Use] | None) -> list[Use] | None:
         """Return the `uses` of a step with those of its rehearsal; an episode of both has those of the step."""
