@@ -15,6 +15,8 @@ from quintain.cli.pipelines import chat_of
 from quintain.cli.stages import STAGES, options_of, stage_rows
 from quintain.data.files import read_objects
 from quintain.data.records import read_records
+from quintain.models.save import save
+from quintain.models.tiny import build_tiny
 from quintain.processes import http_json
 from quintain.store.run import Run
 from quintain.training.demonstrations import tokenizer_of, write_run
@@ -170,6 +172,29 @@ def test_sources_are_mixed_by_shares_of_samples(cli: Callable[..., Any], chats: 
             "option of relabelled: got 'environment'; relabelled has no options",
         ),
         (
+            "negatives",
+            "stage negatives: got conversations (chats.jsonl), which do not say what came of a call",
+        ),
+        ("spliced?by=luck", "by of spliced: got 'luck'; choose from expert, progress"),
+        ("spliced", "stage spliced: got conversations without an environment; say spliced?environment=E"),
+        ("spliced?environment=twocards", "stage spliced: got twocards, in which several seats act; give"),
+        (
+            "spliced?environment=guess&by=progress",
+            "stage spliced: got guess, which does not say how far a task has come; say spliced?by=expert",
+        ),
+        ("rationales?by=expert", "by of rationales: got 'expert'; give the address of a model, http://"),
+        (
+            "rationales?by=http://127.0.0.1:1/v1",
+            "by of rationales: got 'http://127.0.0.1:1/v1' without a model",
+        ),
+        ("rationales?by=http://h/v1?model=m&marker=(", "marker of rationales: got '('"),
+        (
+            "one_transcript",
+            "chats.jsonl: got 4 episodes into one_transcript and none out of it, because each has no roles",
+        ),
+        ("one_transcript?names=a", "names of one_transcript: got 'a'; write SEAT:MARK,SEAT:MARK"),
+        ("perplexity?by=gone", "model 'gone': got no such folder"),
+        (
             "distinct_states",
             "stage distinct_states: got conversations without an environment; say distinct_states?",
         ),
@@ -206,9 +231,21 @@ def test_episodes_of_a_run(cli: Callable[..., Any], tmp_path: Path, monkeypatch:
     assert len(made) == 4 and all(weights(row)[-1] == 1 and not any(weights(row)[:-1]) for row in made)
     assert all(row["sources"][0].startswith("taught:") for row in made)
     assert "best_2" in cli("data", "taught", "--stage", "best", "--stage", "best").out
+    cli("data", "taught", "--stage", "stripped?pattern=number ", "--out", "plain.jsonl")
+    cli("data", "taught", "--out", "whole.jsonl")
+    before, after = (tmp_path / "whole.jsonl").read_text(), (tmp_path / "plain.jsonl").read_text()
+    assert "number " in rows(tmp_path / "whole.jsonl")[0]["messages"][0]["content"] and before != after
+    texts = [
+        m["content"]
+        for row in rows(tmp_path / "plain.jsonl")
+        for m in row["messages"]
+        if m["role"] != "assistant"
+    ]
+    assert texts and not any("number " in text for text in texts)
+    cli("collect", "craft", "--episodes", "1", "--out", "runs/chosen")
     assert (
-        "as messages first: quintain export RUN"
-        in cli("data", "taught", "--stage", "stripped?pattern=a").error
+        "does not write again as they were recorded, so its text is fixed; write it as messages first: quintain export"
+        in cli("data", "chosen", "--stage", "stripped?pattern=zzz").error
     )
 
 
@@ -336,3 +373,164 @@ def test_a_teacher_that_errs_has_turns_that_are_masked(cli: Callable[..., Any], 
         "mistakes: got 0.5 with the agent random"
         in cli("collect", "calc", "--agent", "random", "--mistakes", "0.5", "--out", "runs/other").error
     )
+
+
+def test_failures_are_put_right_behind_their_first_bad_turn(
+    cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cli("collect", "craft", "--episodes", "12", "--mistakes", "0.8", "--out", "runs/made")
+    told = cli("data", "made", "--stage", "spliced", "--stage", "verified", "--out", "right.jsonl").out
+    num_right = int(re.search(r"\((?:.*, )?(\d+) were put right", told)[1])  # type: ignore[index]
+    num_left = int(re.search(r"spliced +12 → (\d+)", told)[1])  # type: ignore[index]
+    assert num_right and re.search(rf"verified +{num_left} → {num_left} ", told)
+    made = [row for row in rows(tmp_path / "right.jsonl") if 0 in weights(row)]
+    assert len(made) == num_right and all(row["is_success"] for row in made)
+    assert all(sorted(weights(row)) == weights(row) and weights(row)[-1] for row in made), (
+        "first what went wrong"
+    )
+    cli("data", "made", "--out", "told.jsonl")
+    cli("data", "told.jsonl", "--stage", "spliced?environment=craft", "--out", "again.jsonl")
+    again = [row for row in rows(tmp_path / "again.jsonl") if 0 in weights(row)]
+    assert [row["messages"] for row in again] == [row["messages"] for row in made]
+    told = cli("data", "again.jsonl", "--stage", "spliced?environment=craft&solved=true").out
+    assert re.search(rf"spliced +{num_left} → {num_left} .*put right", told)
+
+
+@pytest.fixture
+def thinker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ChatModel, str]]:
+    """A writer of thoughts that speaks of the hint where Rome was looked for, and calls a tool in its answers."""
+    monkeypatch.setattr(http_json, "PAUSE", 0.001)
+
+    def say(body: dict[str, Any]) -> str:
+        told = json.loads(body["messages"][1]["content"])
+        if "Colosseum" in told["right action"]:
+            return "As the hint says."
+        return "So </think> it is." if told["right action"] == "It is in Rome." else "I look it up."
+
+    model = ChatModel(say)
+    (tmp_path / "key").write_text(KEY)
+    yield model, f"by={model.url}?model=thinker%26key_file={tmp_path}/key"
+    model.listener.close()
+
+
+def test_thoughts_come_in_front_of_actions(
+    cli: Callable[..., Any], chats: Path, thinker: tuple[ChatModel, str]
+) -> None:
+    model, by = thinker
+    thinks = chat("And Oslo?", {"role": "assistant", "content": "<think>\nI know.\n</think>\n\nIn Norway."})
+    write(chats, [*CHATS, thinks])
+    told = cli("data", "chats.jsonl", "--stage", f"rationales?{by}", "--out", "thought.jsonl").out
+    assert "(3 written, 4 dropped, which change the action, 1 dropped, which name what was told)" in told
+    first, second, third, _, last = rows(Path("thought.jsonl"))
+    said = [m["content"] for m in first["messages"] if m["role"] == "assistant"]
+    assert said == ["I look it up.", "It is in Rome."] and first["messages"][1]["tool_calls"]
+    assert [m["content"] for m in second["messages"] if m.get("tool_calls")] == ["I look it up."] * 2
+    assert third["messages"][1]["content"] == "" and last["messages"] == thinks["messages"]
+    asked = json.loads(model.seen[0]["messages"][1]["content"])
+    assert set(asked) == {"so far", "right action"} and "right" in model.seen[0]["messages"][0]["content"]
+    cli("data", "chats.jsonl", "--stage", f"rationales?{by}&needed=true", "--out", "only.jsonl")
+    assert [weights(row) for row in rows(Path("only.jsonl"))] == [[1, 0], [1, 1, 0], [1]]
+    model.say = lambda _: 500
+    found = cli("data", "chats.jsonl", "--stage", f"rationales?{by}")
+    assert "rationales of http" in found.error and "HTTP status 500" in found.error
+
+
+def test_a_run_is_told_again_through_its_harness(
+    cli: Callable[..., Any], chats: Path, thinker: tuple[ChatModel, str]
+) -> None:
+    _, by = thinker
+    cli("collect", "calc", "--episodes", "2", "--out", "runs/taught")
+    told = cli("data", "taught", "--stage", f"rationales?{by}", "--out", "thought.jsonl", "--show", "1").out
+    assert "[trained] I look it up.\n<tool_call>" in told
+    for row in rows(Path("thought.jsonl")):
+        assert all(m["content"] == "I look it up." for m in row["messages"] if m["role"] == "assistant")
+    cli("collect", "sokoban", "--episodes", "1", "--out", "runs/bare")
+    assert "as messages first" in cli("data", "bare", "--stage", f"rationales?{by}").error
+
+
+def test_several_seats_become_one_transcript(
+    cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cli("collect", "twocards", "--episodes", "4", "--out", "runs/two")
+    told = cli("data", "two", "--stage", "one_transcript?names=A:left", "--out", "one.jsonl").out
+    assert re.search(r"one_transcript +8 → 4 ", told)
+    made = rows(tmp_path / "one.jsonl")
+    for row in made:
+        said = [m["content"] for m in row["messages"] if m["role"] == "assistant"]
+        assert said[0].startswith("<left>say ") and said[1].startswith("<B>") and len(row["sources"]) == 2
+        assert [m["role"] for m in row["messages"]] == ["system", *["user", "assistant"] * len(said)]
+    cli("data", "one.jsonl", "--out", "again.jsonl")
+    assert rows(tmp_path / "again.jsonl") == made
+    write(tmp_path / "held.jsonl", [{"messages": made[0]["messages"][3:5]}])
+    held = "contamination?held_out=held.jsonl&size=5"
+    told = cli("data", "two", "--stage", held, "--stage", "one_transcript").out
+    assert re.search(r"one_transcript +7 → 3 .*\(1 miss a seat\)", told)
+    found = cli("data", "two", "--stage", "last_turn", "--stage", "one_transcript").error
+    assert "got an episode that an earlier stage weighed or changed; put it behind filters" in found
+    named = [
+        {"role": "user", "content": "2 + 2?"},
+        {"role": "assistant", "name": "solver", "content": "4 < 5"},
+        {"role": "assistant", "name": "critic", "content": "5"},
+    ]
+    write(
+        tmp_path / "team.jsonl", [{"messages": named}, {"messages": [*named[:1], {**named[1], "name": ""}]}]
+    )
+    out = cli(
+        "data", "team.jsonl", "--stage", "one_transcript?names=critic:double_check", "--out", "t.jsonl"
+    ).out
+    assert "one_transcript       2 → 1 " in out and "(1 name no speakers)" in out
+    (row,) = rows(tmp_path / "t.jsonl")
+    assert row["messages"][1]["content"] == "<solver>4 &lt; 5</solver><double_check>5</double_check>"
+
+
+def test_perplexity_under_another_model(cli: Callable[..., Any], chats: Path, tmp_path: Path) -> None:
+    chat_format = chat_of([chats], None)
+    save(build_tiny(chat_format.tokenizer), chat_format.tokenizer, tmp_path / "model")
+    size = len(chat_format.tokenizer)
+    told = cli("data", "chats.jsonl", "--stage", f"perplexity?by=model&low={size / 3}&high={size * 3}").out
+    assert re.search(r"perplexity +4 → 4 ", told), "a new model finds all tokens about as likely"
+    assert re.search(
+        r"perplexity +4 → 0 ", cli("data", "chats.jsonl", "--stage", "perplexity?by=model&high=2").out
+    )
+    cli("collect", "craft", "--episodes", "2", "--out", "runs/made")
+    assert (
+        "as in demonstrations; measure it with another model"
+        in cli("data", "made", "--stage", "perplexity").error
+    )
+    assert re.search(r"perplexity +2 → 2 ", cli("data", "made", "--stage", "perplexity?by=model").out)
+
+
+def test_perplexity_by_an_endpoint(
+    cli: Callable[..., Any], chats: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_json, "PAUSE", 0.001)
+
+    def say(body: dict[str, Any]) -> Any:
+        """Answers are tokens of a letter each with a log-prob of -2 nats, all else has -9."""
+        text, own = body["prompt"], len("Assistant:")
+        is_said = [
+            text[: n + 1].rpartition("\n")[2][: own + 1].startswith("Assistant:") for n in range(len(text))
+        ]
+        values = [
+            -2.0 if said and text[: n + 1].rpartition("\n")[2] != "Assistant:" else -9.0
+            for n, said in enumerate(is_said)
+        ]
+        told = {"text_offset": [*range(len(text)), len(text)], "token_logprobs": [None, *values[1:], -1.0]}
+        return {"choices": [{"logprobs": told}]}
+
+    model = ChatModel(say)
+    (tmp_path / "key").write_text(KEY)
+    by = f"by={model.url}?model=base%26key_file={tmp_path}/key"
+    try:
+        told = cli("data", "chats.jsonl", "--stage", f"perplexity?{by}&low=7&high=12").out
+        assert re.search(r"perplexity +4 → 4 ", told), "exp(2) is 7.4, and a line's end is said, too"
+        assert model.seen[0]["echo"] and model.seen[0]["prompt"].startswith(
+            "User: Where is the Pantheon?\nAssistant: "
+        )
+        model.say = lambda _: {"choices": [{"logprobs": None}]}
+        found = cli("data", "chats.jsonl", "--stage", f"perplexity?{by}")
+        assert found.status and "give an endpoint that returns the log-probs of a prompt" in found.error
+    finally:
+        model.listener.close()

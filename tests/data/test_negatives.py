@@ -1,9 +1,15 @@
 """What the policy got wrong is exported with what mended it; what tools got wrong is not."""
 
-import json
 from dataclasses import replace
 
-from quintain.data.negatives import negatives, write_negatives
+import pytest
+
+from quintain.data.files import Found
+from quintain.data.messages import Told
+from quintain.data.negatives import mended, negatives, preference_record
+from quintain.data.pipeline import Pipeline, as_example
+from quintain.data.records import read_preferences
+from quintain.errors import DataError
 from quintain.types import (
     Action,
     Completion,
@@ -14,6 +20,7 @@ from quintain.types import (
     ToolError,
     Trajectory,
     Turn,
+    as_text,
 )
 
 
@@ -61,20 +68,29 @@ def test_mistakes_of_the_policy_and_what_mended_them() -> None:
     ]
 
 
-def test_negatives_as_lines() -> None:
-    found = negatives([EPISODE])
-    lines = [json.loads(line) for line in write_negatives(found, decode, system="Go.")]
-    assert [line["messages"][-1] for line in lines] == [
-        {"role": "user", "content": f"seen {number}"} for number in (0, 1, 3)
-    ]
-    assert lines[0]["messages"][0] == {"role": "system", "content": "Go."}
-    assert lines[1] == {
-        "messages": lines[1]["messages"],
-        "rejected": "said (1,)",
-        "chosen": "said (2,)",
-        "kind": "unknown_tool",
-        "task": "t/train/0",
-    }
-    (bare, *_) = write_negatives(found, decode)
-    assert json.loads(bare)["messages"] == [{"role": "user", "content": "seen 0"}]
-    assert json.loads(bare)["chosen"] is None
+def test_what_mended_a_call_alone_counts_and_is_preferred_to_it() -> None:
+    made = Pipeline(mended()).run([as_example(EPISODE)])
+    (example,) = made.examples
+    assert [own.tolist() for own in example.weights or ()] == [[0], [0], [1]]
+    assert made.funnel.passages[0].says == (
+        "has no wrong call that the next turn mended (2 not mended in the next turn, 1 of unknown tools)"
+    )
+    record = preference_record(example.trajectory, decode, told=Told(system="Go."))
+    assert record["prompt"][0] == {"role": "system", "content": "Go."}
+    assert record["prompt"][-1] == {"role": "user", "content": "seen 1"}
+    assert record["rejected"] == [{"role": "assistant", "content": "said (1,)", "weight": 1}]
+    assert record["chosen"] == [{"role": "assistant", "content": "said (2,)"}]
+    assert (record["kind"], record["task"]) == ("unknown_tool", "t/train/0")
+    found = [Found(file="pairs.jsonl", line=1, value=record)]
+    (pair,) = read_preferences(found)
+    assert [as_text(side.messages[-1].content) for side in (pair.chosen, pair.rejected)] == [
+        "said (2,)", "said (1,)",
+    ]  # fmt: skip
+    with pytest.raises(
+        DataError, match="got an episode that does not end with a wrong call and what mended it"
+    ):
+        preference_record(replace(EPISODE, turns=EPISODE.turns[2:3]), decode)
+
+
+def test_an_episode_without_mistakes_goes() -> None:
+    assert not Pipeline(mended()).run([as_example(replace(EPISODE, turns=(turn(5),)))]).examples

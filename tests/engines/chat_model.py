@@ -19,7 +19,11 @@ class ChatModel:
     def __init__(self, say: Callable[[dict[str, Any]], Any]) -> None:
         self.say = say
         self.seen: list[dict[str, Any]] = []
-        app = Starlette(routes=[Route("/v1/chat/completions", self.answer, methods=["POST"])])
+        routes = [
+            Route("/v1/chat/completions", self.answer, methods=["POST"]),
+            Route("/v1/completions", self.complete, methods=["POST"]),
+        ]
+        app = Starlette(routes=routes)
         self.listener = Listener(app, token=KEY).start()
         self.url = f"{self.listener.url}/v1"
 
@@ -31,3 +35,8 @@ class ChatModel:
             return JSONResponse({}, found)
         message = found if isinstance(found, dict) else {"content": found}
         return JSONResponse({"choices": [{"message": message}], "usage": {"total_tokens": 10}})
+
+    async def complete(self, request: Request) -> JSONResponse:
+        body = await request.json()
+        self.seen.append(body)
+        return JSONResponse(self.say(body))

@@ -1,17 +1,34 @@
 """Splices are carried out before they are learned from."""
 
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
+from random import Random
 
 import pytest
 
+from quintain.agents.harness import PlainText
 from quintain.data.pipeline import Pipeline, as_example
 from quintain.environments.protocol import Environment
-from quintain.errors import UsageError
-from quintain.rollout.splices import Splice, can_be_carried_out, executable, joined, spliced, way_back
+from quintain.errors import EnvironmentFault, UsageError
+from quintain.rollout.collect import Rollout
+from quintain.rollout.request import Limits
+from quintain.rollout.splices import (
+    Splice,
+    can_be_carried_out,
+    executable,
+    first_bad_turn,
+    joined,
+    spliced,
+    way_back,
+    way_out,
+)
+from quintain.text.chat import Chat
 from quintain.types import (
     Action,
     Completion,
     Example,
+    Observation,
     Score,
     StepResult,
     Stop,
@@ -120,3 +137,55 @@ def test_a_way_back_has_the_fewest_actions_there_are() -> None:
     assert way_back(Undone, lost, 3, "0") is None, "there is no such turn"
     with pytest.raises(UsageError, match="a way back in walk: got an environment without snapshots"):
         way_back(Walk, lost, 1, "0")
+
+
+class Guided(Walk):
+    """Walk to 3, with a guide."""
+
+    def expert_action(self) -> Action:
+        return Action(text="on")
+
+    def progress(self) -> float:
+        return max(self.place, 0) / 3
+
+
+def test_the_first_bad_turn_by_the_expert_and_by_progress() -> None:
+    by_expert, by_progress = first_bad_turn(Guided, "expert"), first_bad_turn(Guided, "progress")
+    assert (by_expert(SHOWN), by_progress(SHOWN)) == (None, None)
+    lost = walked("lost", "-+-++-+", 0.0)
+    assert by_expert(lost) == 0
+    assert by_progress(lost) == 5, "a step back from nothing undoes nothing"
+    invalid = replace(LOST, turns=(replace(LOST.turns[0], is_valid=False), LOST.turns[1]))
+    assert by_progress(invalid) == 0
+    for by in ("expert", "progress"):
+        with pytest.raises(
+            UsageError, match=f"bad turns by {by} in walk: got an environment that cannot tell"
+        ):
+            first_bad_turn(Walk, by)(SHOWN)
+    with pytest.raises(EnvironmentFault):
+        by_expert(replace(LOST, turns=LOST.turns[1:]))
+
+
+def acted(chat: Chat, moves: str) -> Trajectory:
+    """Return an episode of a harness that ends after `moves`."""
+
+    def act(_: Environment, __: Random, seen: Sequence[Observation]) -> Action:
+        return Action(text="on" if moves[len(seen) - 1] == "+" else "back")
+
+    limits = Limits(max_turns=len(moves))
+    with closing(Rollout(PlainText(chat), Guided, None, limits=limits)) as rollout:
+        (group,) = rollout.demonstrations([TASK], act, seed=0)
+    return group.trajectories[0]
+
+
+def test_the_way_out_is_what_the_expert_does_from_there(chat: Chat) -> None:
+    out, lost = way_out(Guided, PlainText(chat)), acted(chat, "+-+")
+    made = out(lost, 2)
+    assert not isinstance(made, str) and made.is_success
+    assert [turn.action.text for turn in made.turns] == ["on", "back", "on", "on", "on"]
+    assert made.turns[:2] == lost.turns[:2]
+    assert not isinstance(out(lost, 3), str), "whoever cut it can go on"
+    assert out(replace(lost, stop=Stop.MAX_TURNS), 3) == "end with their bad turn"
+    assert out(replace(lost, turns=lost.turns[::-1][1:]), 1) == "cannot be carried out again"
+    assert out(acted(chat, "-" * 7 + "+"), 7) == "have no way out that succeeds"
+    assert out(walked("other", "+-+", 0.0), 2) == "were prompted in other words than those of the harness"

@@ -6,14 +6,17 @@ expert can demonstrate; a demonstrator that knows the roles gives its whole tran
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from quintain.agents.harness import ChatSession, Wording, sampling_of, system_text
 from quintain.agents.protocol import Brief
+from quintain.data.seats import speakers
 from quintain.text.chat import Chat
 from quintain.text.parse import UnreadableError, parse_tool_calls, tools_text, write_tool_calls
 from quintain.text.roles import ACT, Activation, read_roles, write_roles
-from quintain.types import Action
+from quintain.types import NOTHING, Action, Trajectory, Turn, as_text
 
 INSTRUCTIONS = (
     "Speak for one role after the other: <think>…</think>, <suggested_answer>…</suggested_answer>, "
@@ -36,6 +39,37 @@ class Roles:
         told = f"{INSTRUCTIONS}\n{tools_text(brief.tools)}" if has_tools else INSTRUCTIONS
         wording = Wording(parse=lambda text: parse_roles(text, has_tools=has_tools), write=write_action)
         return ChatSession(self.chat, sampling, wording, system_text(brief, told), has_tools=has_tools)
+
+
+def one_transcript(
+    trajectory: Trajectory, text: Callable[[Turn], str], names: Mapping[str, str] = NOTHING
+) -> list[dict[str, Any]]:
+    """Return an episode of several seats as the messages of one agent that speaks for all in turn (AFM, 2508.13167).
+
+    What a seat said, by `text`, stands in a mark of its name, ``<A>say corn 3</A>``, or of another that `names` gives
+    it. What an agent said to itself before it acted (``agent/plan``) stands in front of the action, in the same answer,
+    which then reads as `read_roles` has it: ``<plan>…</plan><action>…</action>``. The other messages are what each seat
+    was shown; what the seats said before stands there as the agent's own words. An answer that could not be read or
+    carried out has weight 0.
+
+    Difference to the paper: what tools showed within a turn of one seat is not there, since each turn is one action.
+    """
+    is_team = len(speakers(trajectory)) > 1
+    messages: list[dict[str, Any]] = []
+    parts: list[Activation] = []
+    for turn in trajectory.turns:
+        speaker, _, role = turn.seat.partition("/")
+        own = role or (speaker if is_team else ACT)
+        parts.append(Activation(names.get(own, own), text(turn)))
+        if turn.is_internal:
+            continue
+        is_sound = turn.is_valid and turn.action.error is None
+        messages += [
+            {"role": "user", "content": as_text(turn.observation)},
+            {"role": "assistant", "content": write_roles(parts), **({} if is_sound else {"weight": 0})},
+        ]
+        parts = []
+    return messages
 
 
 def parse_roles(text: str, *, has_tools: bool) -> Action:

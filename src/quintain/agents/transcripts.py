@@ -123,26 +123,16 @@ class Transcriber:
         Raises:
             DataError: it calls a tool that the environment, or its own list of tools, has not.
         """
-        said = list(record.said)
-        system = as_text(said.pop(0).message.content) if said[0].message.role == "system" else ""
-        tools = record.tools
-        if self.place is not None:
-            told = self.place.told_to(record)
-            tools, system = told.tools, system or told.system
-            if record.tools and not same_tools(record.tools, tools):
-                self.notes.other_tools[record.place] += 1
+        brief, said = self._begun(record)
+        task = brief.task
         trained = chosen(said, self.rules.train_on)
         check_calls(
-            record, [each for each, is_on in zip(said, trained, strict=True) if is_on], tools, self.place
+            record,
+            [each for each, is_on in zip(said, trained, strict=True) if is_on],
+            brief.tools,
+            self.place,
         )
-        task = Task(
-            id=f"{record.file}:{record.line}",
-            environment=self.place.name if self.place else TRANSCRIPTS,
-            seed=0,
-            data={"file": record.file, "line": record.line, **known_fields(record)},
-        )
-        session = self._open(Brief(task=task, instructions=system, tools=tools))
-        turns, rest = self._turns(session, said, trained)
+        turns, rest = self._turns(self._open(brief), said, trained)
         turns = without(turns, {number for number, (_, is_on) in enumerate(turns) if not is_on})
         if not turns:
             return None
@@ -159,6 +149,30 @@ class Transcriber:
             index=0,
             final_observation=tuple(part for message in rest for part in message.content),
         )
+
+    def turns(self, record: Record) -> tuple[Turn, ...]:
+        """Return a turn for every answer of `record`, to be trained or not; whether its calls fit is not asked."""
+        brief, said = self._begun(record)
+        turns, _ = self._turns(self._open(brief), said, [True] * len(said))
+        return tuple(turn for turn, _ in turns)
+
+    def _begun(self, record: Record) -> tuple[Brief, list[Said]]:
+        """Return what the agent of `record` is told, and the messages after that."""
+        said = list(record.said)
+        system = as_text(said.pop(0).message.content) if said[0].message.role == "system" else ""
+        tools = record.tools
+        if self.place is not None:
+            told = self.place.told_to(record)
+            tools, system = told.tools, system or told.system
+            if record.tools and not same_tools(record.tools, tools):
+                self.notes.other_tools[record.place] += 1
+        task = Task(
+            id=f"{record.file}:{record.line}",
+            environment=self.place.name if self.place else TRANSCRIPTS,
+            seed=0,
+            data={"file": record.file, "line": record.line, **known_fields(record)},
+        )
+        return Brief(task=task, instructions=system, tools=tools), said
 
     def _open(self, brief: Brief) -> ChatSession:
         """Return the session that `brief` opens in the environment's harness, or in that of tool calls without one.

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quintain.cli.arguments import Parser, new_folder, whole_number
+from quintain.cli.arguments import Parser, new_folder, one_of, whole_number
 from quintain.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -39,6 +39,12 @@ def data(argv: Sequence[str]) -> int:
         help="a step, in order; several are given one by one (--list shows all)",
     )
     parser.flag("--out", "file to write, .jsonl: messages that --demonstrations takes", "FILE")
+    parser.flag(
+        "--as",
+        "messages (default), or preferences: what --stage negatives made, for --preferences of dpo",
+        "FORM",
+        "messages",
+    )
     parser.flag("--show", "examples to print as they would be trained (default 0)", "N", "0")
     parser.flag("--model", "whose tokens and template conversations are written in", "MODEL")
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
@@ -48,6 +54,9 @@ def data(argv: Sequence[str]) -> int:
     if not arguments.sources:
         raise UsageError("quintain data needs RUN|FILE: got nothing; name a run or a file of conversations")
     out = None if arguments.out is None else new_folder(arguments.out, "--out")
+    form = one_of(vars(arguments)["as"], "--as", ("messages", "preferences"))
+    if out is None and form != "messages":
+        raise UsageError(f"--as: got {form} without --out; name a file that ends in .jsonl")
     if out is not None and out.suffix != ".jsonl":
         raise UsageError(f"--out: got {arguments.out!r}; give a file that ends in .jsonl")
 
@@ -64,13 +73,15 @@ def data(argv: Sequence[str]) -> int:
     if not made.examples:
         print(made.funnel)
     refuse_empty(made, what)
-    lines = list(given.lines(made.examples)) if out is not None else []
+    written = given.lines if form == "messages" else given.preferences
+    lines = list(written(made.examples)) if out is not None else []
     for number, example in enumerate(made.examples[:num_shown], start=1):
         show(number, example, given)
     for text in report(made, given):
         print(text)
     if out is not None:
-        print(f"{out}: {write_lines(lines, out, nothing=f'{out}: got nothing')} conversations")
+        what = "conversations" if form == "messages" else form
+        print(f"{out}: {write_lines(lines, out, nothing=f'{out}: got nothing')} {what}")
     return 0
 
 

@@ -10,21 +10,25 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
+from quintain.agents.catalog import AUTO
 from quintain.data import mixtures, stages
 from quintain.data.calls import right_calls
-from quintain.data.pipeline import Stage
+from quintain.data.negatives import mended
+from quintain.data.pipeline import Stage, remade
 from quintain.engines.chat_client import is_endpoint
 from quintain.engines.judge import Judge, needed
 from quintain.errors import UsageError, suggestion
-from quintain.types import Example, Trajectory
+from quintain.types import Example, Trajectory, as_content, as_text
 
 if TYPE_CHECKING:
+    from quintain.data.records import Record
     from quintain.training.gathering import Gathered, Origin
 
 
@@ -36,6 +40,9 @@ CRITICAL = (
     "mistake that is mended), 0 where it could be left out."
 )
 SOLVED = "The material is an episode. Score whether the agent did what the task asks for: 10 for all, 0 for nothing."
+GIVEN_AWAY = "hint|right action|right answer|known to be|was given|was told"
+"""What no thought may say that was written for an action that its writer was told."""
+MARK = re.compile(r"[A-Za-z_][\w-]*")
 HINTED = (
     "The material is an answer, and a pattern of hints that its writer was shown and is not to speak of. Score whether "
     "it speaks of a hint, or could only be written by somebody who was given one: 10 where it does, 0 where not."
@@ -120,10 +127,7 @@ def relabelled(given: Gathered, *, name: str = "relabelled") -> Stage:
     from quintain.rollout.hindsight import hindsight
     from quintain.training.start import build_agent
 
-    if told := [origin.name for origin in given.origins.values() if origin.transcriber is not None]:
-        raise UsageError(
-            f"stage {name}: got conversations ({told[0]}), whose prompts no harness wrote; give runs"
-        )
+    refuse_conversations(given, name, "whose prompts no harness wrote")
 
     def of(world: str, origin: Origin) -> Callable[[Trajectory], Trajectory | None]:
         make = find(world)
@@ -131,6 +135,132 @@ def relabelled(given: Gathered, *, name: str = "relabelled") -> Stage:
         return hindsight(make, agent)
 
     return stages.relabelled(given.by_world(name, "", of), name=name)
+
+
+def spliced(
+    given: Gathered, by: str = "expert", solved: bool = False, environment: str = "", *, name: str = "spliced"
+) -> Stage:
+    """Put the expert's way out, carried out and alone imitated, behind a failure's first bad turn (STeCa, Agent-R).
+
+    `by` says what is bad: ``expert``, what the expert does not do; ``progress``, what undoes some of the task or cannot
+    be done. What solved its task stays as it is; with `solved` it is put right at its first bad turn, too.
+    """
+    from quintain.environments.boundary import ask
+    from quintain.environments.catalog import find
+    from quintain.environments.protocol import (
+        Environment,
+        Expert,
+        Progressing,
+        Seats,
+        SimultaneousSeats,
+    )
+    from quintain.errors import EnvironmentFault
+    from quintain.rollout.splices import UNREPEATABLE, JudgeOfTurns, Splice, first_bad_turn, way_out
+    from quintain.training.start import build_agent
+
+    judge = next((each for each in typing.get_args(JudgeOfTurns) if each == by), None)
+    if judge is None:
+        raise UsageError(f"by of {name}: got {by!r}; {suggestion(by, typing.get_args(JudgeOfTurns))}")
+
+    def lacks(world: Environment) -> str:
+        if isinstance(world, (Seats, SimultaneousSeats)):
+            return "in which several seats act; give episodes of one that acts alone"
+        if not isinstance(world, Expert):
+            return "which has no expert to show the way out; define expert_action, or leave the stage out"
+        if by == "progress" and not isinstance(world, Progressing):
+            return f"which does not say how far a task has come; say {name}?by=expert, or define progress"
+        return ""
+
+    def of(world: str, origin: Origin) -> Callable[[Trajectory], Splice | str | None]:
+        make = find(world)
+        if lack := ask(make, lacks):
+            raise UsageError(f"stage {name}: got {world}, {lack}")
+        agent = build_agent(origin.chat.tokenizer, make, temperature=1.0, agent=origin.harness or AUTO)
+        bad, out = first_bad_turn(make, judge), way_out(make, agent)
+
+        def splice(trajectory: Trajectory) -> Splice | str | None:
+            try:
+                number = bad(trajectory)
+            except EnvironmentFault:
+                return UNREPEATABLE
+            if number is None:
+                return None
+            made = out(trajectory, number + 1)
+            if isinstance(made, str):
+                return made
+            return Splice(head=trajectory, until=number + 1, tail=made, begin=number + 1)
+
+        return splice
+
+    splice_of = given.by_world(name, environment, of)
+    counts: Counter[str] = Counter()
+
+    def make(example: Example) -> Iterable[Example]:
+        is_solved = example.trajectory.is_success
+        found = None if is_solved and not solved else splice_of(given.whole(example))
+        if isinstance(found, Splice):
+            counts["were put right"] += 1
+            yield given.spliced(example, found)
+        elif is_solved:
+            yield example
+        else:
+            counts[found or "have no bad turn"] += 1
+
+    return remade(name, "failed and has no way out that can be carried out", make, counts=counts)
+
+
+def one_transcript(given: Gathered, names: str = "", *, name: str = "one_transcript") -> Stage:
+    """Put one agent that plays all roles in turn in the place of several seats, each in a mark of its name (AFM).
+
+    Roles of an agent that speaks to itself come in front of its ``action``; of conversations, answers say who spoke in
+    ``name``. `names` renames: ``names=critic:double_check,solver:suggested_answer``.
+    """
+    pairs = [part.partition(":") for part in names.split(",") if part]
+    if wrong := [part for part in pairs if not all(MARK.fullmatch(each) for each in (part[0], part[2]))]:
+        raise UsageError(
+            f"names of {name}: got {''.join(wrong[0])!r}; write SEAT:MARK,SEAT:MARK, of letters and _"
+        )
+    return given.one_transcript(name, {seat: mark for seat, _, mark in pairs})
+
+
+def rationales(
+    given: Gathered, by: str, marker: str = GIVEN_AWAY, needed: bool = False, *, name: str = "rationales"
+) -> Stage:
+    """Put a thought in front of each action that has none, by a model that is told the action (STaR, FireAct).
+
+    `by` is its address, ``http://…/v1?model=NAME``. A thought that `marker` matches, since it names what was told, or
+    behind which another action would be read, is dropped; with `needed` an answer without a thought does not count.
+    """
+    from quintain.engines.rationale import Rationalist
+    from quintain.training.rationales import rationales as with_thoughts
+
+    if not is_endpoint(by):
+        raise UsageError(f"by of {name}: got {by!r}; give the address of a model, http://…/v1?model=NAME")
+    try:
+        found = re.compile(marker, re.IGNORECASE)
+    except re.error as error:
+        raise UsageError(f"marker of {name}: got {marker!r} ({error}); give a regular expression") from None
+    writer = Rationalist(by, asked=f"by of {name}")
+    return with_thoughts(given, writer, found, is_needed=needed, name=name)
+
+
+def negatives(given: Gathered, *, name: str = "negatives") -> Stage:
+    """Put what mended a call that was unreadable or wrong in an episode's place: it alone counts, the call is context.
+
+    With ``--as preferences`` it is preferred to that call.
+    """
+    refuse_conversations(given, name, "which do not say what came of a call")
+    return mended(name=name)
+
+
+def refuse_conversations(given: Gathered, name: str, why: str) -> None:
+    """Raise where something is no run.
+
+    Raises:
+        UsageError: naming it.
+    """
+    if told := [origin.name for origin in given.origins.values() if origin.transcriber is not None]:
+        raise UsageError(f"stage {name}: got conversations ({told[0]}), {why}; give runs")
 
 
 def stripped(given: Gathered, pattern: str, by: str = "", *, name: str = "stripped") -> Stage:
@@ -149,7 +279,20 @@ def stripped(given: Gathered, pattern: str, by: str = "", *, name: str = "stripp
             judge is not None and needed(judge.score({"answer": text, "hints match": pattern})) >= AGREED
         )
 
-    return given.retelling(name, "speaks of its hint", lambda text: found.sub("", text), speaks)
+    def change(_: Example, record: Record) -> Record | None:
+        texts = [as_text(each.message.content) for each in record.said]
+        answers = [each.message.role == "assistant" for each in record.said]
+        if any(speaks(text) for text, is_own in zip(texts, answers, strict=True) if is_own):
+            return None
+        said = [
+            each
+            if is_own
+            else replace(each, message=replace(each.message, content=as_content(found.sub("", text))))
+            for each, text, is_own in zip(record.said, texts, answers, strict=True)
+        ]
+        return replace(record, said=tuple(said))
+
+    return given.retelling(name, "speaks of its hint", change)
 
 
 def verified(
@@ -209,9 +352,18 @@ def mixture(given: Gathered, shares: str, seed: int = 0, *, name: str = "mixture
     return mixtures.mixture(wanted, given.part, seed=seed, name=name)
 
 
-def perplexity(low: float = 1.0, high: float = float("inf"), *, name: str = "perplexity") -> Stage:
-    """Keep the episodes whose perplexity under whoever sampled them is from `low` to `high`, by recorded log-probs."""
-    return stages.perplexity(low, high, name=name)
+def perplexity(
+    given: Gathered, low: float = 1.0, high: float = float("inf"), by: str = "", *, name: str = "perplexity"
+) -> Stage:
+    """Keep the episodes whose perplexity is from `low` to `high`, by the log-probs that were recorded, or by a model.
+
+    `by` is a folder, a run, or an address, ``http://…/v1?model=NAME``, that gives the log-probs of a prompt.
+    """
+    if not by:
+        return stages.perplexity(low, high, name=name)
+    from quintain.training.likelihood import perplexity_under
+
+    return stages.perplexity(low, high, score=perplexity_under(by, given, name), name=name)
 
 
 def segment_reward(*, name: str = "segment_reward") -> Stage:
@@ -247,6 +399,10 @@ STAGES: Mapping[str, Callable[..., Stage]] = {
     "without_end": stages.without_end,
     "stripped": stripped,
     "relabelled": relabelled,
+    "spliced": spliced,
+    "one_transcript": one_transcript,
+    "rationales": rationales,
+    "negatives": negatives,
     "mixture": mixture,
 }
 

@@ -1,21 +1,30 @@
 """Turns in which a call could not be read or was wrong, as negatives to learn from.
 
 A wrong call is the policy's own mistake, seen in place: the conversation before it is the prompt, the call is
-rejected, and where the policy mended it in the next turn, what it wrote then is chosen. Failures of tools and of what
-is around them are not its mistakes. Only turns that were sampled are exported; nothing is made up.
+rejected, and where the policy mended it in the next turn, what it wrote then is chosen (NAT, arXiv 2402.11651, learns
+from what failed, too, but marks whole episodes). Failures of tools and of what is around them are not its mistakes.
+Only turns that were sampled are exported; nothing is made up.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from quintain.data.messages import Told, to_record
-from quintain.types import UNKNOWN_TOOL, Trajectory, Turn
+from quintain.data.messages import UNTOLD, Told, to_record
+from quintain.data.pipeline import Stage, name_of, remade, weigh_turns
+from quintain.errors import DataError
+from quintain.types import UNKNOWN_TOOL, Example, Trajectory, Turn
 
 Kind = Literal["unreadable", "unknown_tool", "invalid_arguments"]
+WORDS: Mapping[Kind, str] = {
+    "unreadable": "unreadable",
+    "unknown_tool": "of unknown tools",
+    "invalid_arguments": "with wrong arguments",
+}
+"""What is counted of each kind, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,20 +67,47 @@ def kind_of(turn: Turn) -> Kind | None:
     return "invalid_arguments" if any(tool != UNKNOWN_TOOL for tool in wrong) else "unknown_tool"
 
 
-def write_negatives(
-    found: Sequence[Negative], decode: Callable[[Sequence[int]], str], *, system: str | None = None
-) -> Iterator[str]:
-    """Yield a JSON line for each of `found`: messages up to the turn, `rejected`, `chosen` or null, `kind`, task."""
-    for negative in found:
-        turns = negative.trajectory.turns
-        before = to_record(negative.trajectory, decode, told=Told(system=system or ""))["messages"]
-        record: dict[str, Any] = {
-            "messages": before[: 2 * negative.turn + 1 + bool(system)],
-            "rejected": decode(turns[negative.turn].completion.token_ids),
-            "chosen": None
-            if negative.mended is None
-            else decode(turns[negative.mended].completion.token_ids),
-            "kind": negative.kind,
-            "task": negative.trajectory.task.id,
-        }
-        yield json.dumps(record, ensure_ascii=False) + "\n"
+def mended(*, name: str = "negatives") -> Stage:
+    """Put what mended a call that was unreadable or wrong in an episode's place: it alone counts, the call is context.
+
+    There is one for each such call that the next turn mended, up to that turn; `preference_record` writes both sides.
+    """
+    counts: Counter[str] = Counter()
+
+    def make(example: Example) -> Iterator[Example]:
+        turns = example.trajectory.turns
+        for negative in negatives([example.trajectory]):
+            if negative.mended is None:
+                counts["not mended in the next turn"] += 1
+                continue
+            counts[WORDS[negative.kind]] += 1
+            kept = turns[: negative.mended + 1]
+            cut = replace(example, trajectory=replace(example.trajectory, turns=kept), weights=None)
+            yield weigh_turns(cut, [0.0] * negative.mended + [1.0])
+
+    return remade(name, "has no wrong call that the next turn mended", make, counts=counts)
+
+
+def preference_record(
+    trajectory: Trajectory, decode: Callable[[Sequence[int]], str], *, told: Told = UNTOLD
+) -> dict[str, Any]:
+    """Return an episode that ends as `mended` has it as a preference: ``prompt``, ``chosen``, ``rejected``, ``kind``.
+
+    The prompt ends before the wrong call, so that what was chosen stands in its place; it is read back by
+    `quintain.data.records.read_preferences`.
+
+    Raises:
+        DataError: its last two turns are not a wrong call and what mended it.
+    """
+    kinds = [kind_of(turn) for turn in trajectory.turns[-2:]]
+    if len(kinds) < 2 or kinds[0] is None or kinds[1] is not None:
+        raise DataError(
+            f"preference of {name_of(trajectory)}: got an episode that does not end with a wrong call and what mended "
+            "it; put --stage negatives last"
+        )
+    record = to_record(trajectory, decode, told=told, is_compared=True)
+    *prompt, rejected, _, chosen = record["messages"]
+    tools = {"tools": record["tools"]} if "tools" in record else {}
+    return {
+        "prompt": prompt, "chosen": [chosen], "rejected": [rejected], **tools, "task": record["task"], "kind": kinds[0],
+    }  # fmt: skip

@@ -11,6 +11,7 @@ text), which name what they were made of. None of them changes what it was given
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -34,6 +35,8 @@ class Stage:
     says: str
     """what is true of the examples that it leaves out, or what it does to those that it keeps"""
     apply: Callable[[Sequence[Example]], Sequence[Example]]
+    counts: Counter[str] | None = None
+    """what it counted when it was applied last, by what is told of it beside `says`; None where it counts nothing"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +118,7 @@ class Pipeline:
             passages.append(
                 Passage(
                     stage=stage.name,
-                    says=stage.says,
+                    says=told(stage),
                     num_in=len(examples),
                     num_out=len(after),
                     num_tokens=sum(map(num_trained, after)),
@@ -126,6 +129,12 @@ class Pipeline:
         num_tokens = passages[-1].num_tokens if passages else sum(map(num_trained, examples))
         funnel = Funnel(passages=tuple(passages), num_tokens=num_tokens)
         return Chosen(examples=tuple(examples), funnel=funnel)
+
+
+def told(stage: Stage) -> str:
+    """Return what `stage` says of what it left out, and what it counted: ``has no way out (3 lead to no success)``."""
+    counts = stage.counts or {}
+    return stage.says + (f" ({', '.join(f'{num} {what}' for what, num in counts.items())})" if counts else "")
 
 
 def refuse_empty(made: Chosen, what: str) -> None:
@@ -190,12 +199,25 @@ def weighed(name: str, says: str, weigh: Callable[[Trajectory], Weights]) -> Sta
     return Stage(name=name, says=says, apply=apply)
 
 
-def remade(name: str, says: str, make: Callable[[Example], Iterable[Example]]) -> Stage:
+def remade(
+    name: str,
+    says: str,
+    make: Callable[[Example], Iterable[Example]],
+    *,
+    counts: Counter[str] | None = None,
+) -> Stage:
     """Return the stage that puts what `make` makes of an example in its place; none drops it.
 
-    What is made names its sources itself: at least those of the example that it replaces.
+    What is made names its sources itself: at least those of the example that it replaces. `counts` is what `make` adds
+    to; it begins anew whenever the stage is applied.
     """
-    return Stage(name=name, says=says, apply=lambda examples: [made for e in examples for made in make(e)])
+
+    def apply(examples: Sequence[Example]) -> list[Example]:
+        if counts is not None:
+            counts.clear()
+        return [made for example in examples for made in make(example)]
+
+    return Stage(name=name, says=says, apply=apply, counts=counts)
 
 
 def weigh_turns(example: Example, weights: Weights) -> Example:

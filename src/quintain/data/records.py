@@ -61,6 +61,8 @@ class Said:
 
     message: Message
     is_trained: bool | None = None
+    spoken: tuple[tuple[str, str], ...] = ()
+    """(``name``, text) of each message of the assistant that it was joined of, where these have a name"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,7 +252,10 @@ def _said(entry: Mapping[str, Any], place: str, *, keeps_text: bool) -> Iterator
             yield Said(message=_message(role, part))
         return
     is_read = not (keeps_text if tag else tag is False)
-    yield Said(message=_answer(entry, content, place, is_read=is_read), is_trained=tag)
+    message = _answer(entry, content, place, is_read=is_read)
+    speaker = entry.get("name")
+    spoken = ((speaker, as_text(message.content)),) if isinstance(speaker, str) and speaker else ()
+    yield Said(message=message, is_trained=tag, spoken=spoken)
 
 
 def _answer(entry: Mapping[str, Any], content: object, place: str, *, is_read: bool) -> Message:
@@ -297,7 +302,8 @@ def _joined(read: Sequence[Said], place: str) -> tuple[Said, ...]:
         texts = [text for m in (last.message, said.message) if (text := as_text(m.content)).strip()]
         calls = (*last.message.tool_calls, *said.message.tool_calls)
         message = Message(role="assistant", content=(Text(text="\n".join(texts)),), tool_calls=calls)
-        found[-1] = replace(last, message=message)
+        is_named = last.spoken and said.spoken
+        found[-1] = replace(last, message=message, spoken=(*last.spoken, *said.spoken) if is_named else ())
     return tuple(found)
 
 

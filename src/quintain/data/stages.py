@@ -373,9 +373,21 @@ def recorded_perplexity(trajectory: Trajectory) -> float:
     if len(found) < trajectory.num_sampled or not found:
         raise DataError(
             f"perplexity of {name_of(trajectory)}: got {len(found)} log-probs of {trajectory.num_sampled} tokens, as "
-            "in demonstrations; give a score of a model's, or leave the stage out"
+            "in demonstrations; measure it with another model (by=FOLDER), or leave the stage out"
         )
-    return math.exp(-sum(found) / len(found))
+    return perplexity_of(found, name_of(trajectory))
+
+
+def perplexity_of(logprobs: Sequence[float], name: str) -> float:
+    """Return exp of the mean negative of `logprobs`; infinity where that is too large for a number.
+
+    Raises:
+        DataError: there are none of what is called `name`.
+    """
+    if not logprobs:
+        raise DataError(f"perplexity of {name}: got no token that was said; leave it out")
+    mean = -sum(logprobs) / len(logprobs)
+    return math.exp(mean) if mean < 700 else math.inf
 
 
 def runs_of_words(text: str, size: int) -> set[tuple[str, ...]]:

@@ -266,6 +266,23 @@ class ChatClient:
                 self._asking.discard(name)
                 self._answered.notify_all()
 
+    def text_logprobs(self, text: str) -> list[tuple[int, float]]:
+        """Return where each token of `text` begins in it, and its log-prob after those before it; not of the first.
+
+        It asks ``POST {url}/completions`` with ``echo``, as vLLM and older OpenAI models have it; tapes do not hold it.
+
+        Raises:
+            HttpTrouble: the endpoint gives no log-probs of a prompt, or the budget is spent.
+        """
+        with self._lock:
+            self._check_budget()
+            self.num_calls += 1
+        body = {
+            "model": self.model, "prompt": text, "echo": True, "logprobs": 1, "max_tokens": 1, "temperature": 0.0,
+        }  # fmt: skip
+        found = self._server.ask("POST", "/completions", body, read=read_echo)
+        return [(place, value) for place, value in found if place < len(text)]
+
     def close(self) -> None:
         """Give up whoever waits between two attempts."""
         self._server.close()
@@ -315,6 +332,16 @@ def read_reply(answer: Any) -> Reply:
         tokens=int(usage.get("total_tokens") or 0),
         calls=tuple(_call(call["function"]["name"], call["function"]["arguments"]) for call in calls),
     )
+
+
+def read_echo(answer: Any) -> list[tuple[int, float]]:
+    """Return place and log-prob of each token that has one; raises what `HttpServer.ask` takes for a wrong answer."""
+    told = answer["choices"][0]["logprobs"]
+    pairs = zip(told["text_offset"], told["token_logprobs"], strict=True)
+    found = [(int(place), float(value)) for place, value in pairs if value is not None]
+    if len(found) < 2:
+        raise ValueError("no log-probs of the prompt")
+    return found
 
 
 def _call(name: Any, arguments: Any) -> ToolCall:

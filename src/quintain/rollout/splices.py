@@ -10,26 +10,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
+from quintain.agents.deliberation import describe_action
+from quintain.agents.protocol import Agent
 from quintain.data.pipeline import Stage, name_of, remade
 from quintain.data.stages import verified
+from quintain.environments.noisy import noisy
 from quintain.environments.protocol import (
     Environment,
     Expert,
     Legal,
+    Progressing,
     Snapshot,
     StateKey,
     advance,
     environment_name,
 )
-from quintain.errors import DataError, EnvironmentFault, UsageError
+from quintain.errors import DataError, EnvironmentFault, InvariantError, UsageError
+from quintain.rollout.collect import Rollout
 from quintain.rollout.replay import carried_out, replayed
+from quintain.rollout.request import Limits
 from quintain.rollout.views import Looks
-from quintain.types import Action, Branch, Example, StepResult, Trajectory
+from quintain.types import Action, Branch, Example, StepResult, Stop, Trajectory
 
 UNREPEATABLE = "cannot be carried out again"
+JudgeOfTurns = Literal["expert", "progress"]
+"""By what a turn is found to be bad."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +76,16 @@ def joined(splice: Splice) -> Trajectory:
         parent=Branch(episode=name_of(head), turn=splice.until),
         id="",
     )
+
+
+def imitated(splice: Splice) -> Example:
+    """Return what is imitated of `splice`: its tail, behind a head of the weight that it has."""
+    whole = joined(splice)
+    weights = tuple(
+        np.full(len(turn.completion.token_ids), splice.weight if number < splice.until else 1.0, np.float32)
+        for number, turn in enumerate(whole.turns)
+    )
+    return Example(trajectory=whole, weights=weights, sources=(name_of(splice.head),))
 
 
 def can_be_carried_out(make: Callable[[], Environment]) -> Callable[[Trajectory], bool]:
@@ -243,6 +262,83 @@ def led_on(
     return None
 
 
+def first_bad_turn(make: Callable[[], Environment], by: JudgeOfTurns) -> Callable[[Trajectory], int | None]:
+    """Return which turn of an episode, from 0, is its first bad one; None where none is.
+
+    By ``expert`` a turn is bad that does something else than the expert there, which may be another way that is as
+    good; by ``progress`` one that could not be carried out, or after which the task has come less far. STeCa asks what
+    a step is worth, and Agent-R what came of it on the whole: neither is recorded.
+
+    Raises:
+        UsageError: the environment has no expert, or does not say how far a task has come, when an episode is given.
+        EnvironmentFault: the episode does not repeat.
+    """
+    looks = Looks(has_state_keys=False)
+
+    def found(trajectory: Trajectory) -> int | None:
+        with closing(make()) as environment:
+            lacks = (by == "expert" and not isinstance(environment, Expert)) or (
+                by == "progress" and not isinstance(environment, Progressing)
+            )
+            if lacks:
+                raise UsageError(
+                    f"bad turns by {by} in {environment_name(environment)}: got an environment that cannot tell; "
+                    "define expert_action or progress"
+                )
+            before, last = 0.0, None
+            for moment in replayed(looks, environment, trajectory, checks_rewards=False):
+                turn = trajectory.turns[moment.number]
+                if turn.is_internal:
+                    continue
+                if isinstance(environment, Expert) and by == "expert":
+                    try:
+                        right = environment.expert_action()
+                    except EnvironmentFault:
+                        return None
+                    if describe_action(right) != describe_action(turn.action):
+                        return moment.number
+                elif isinstance(environment, Progressing):
+                    far = environment.progress()
+                    if last is not None and far < before:
+                        return last
+                    if not turn.is_valid or turn.action.error is not None:
+                        return moment.number
+                    before, last = far, moment.number
+        return None
+
+    return found
+
+
+def way_out(make: Callable[[], Environment], agent: Agent) -> Callable[[Trajectory, int], Trajectory | str]:
+    """Return what goes on as the expert from behind the first turns of an episode, in the tokens of `agent`.
+
+    It returns the episode with these turns in front, which was carried out from its first turn on; or in words what
+    becomes of an episode that has no way out: ``cannot be carried out again``.
+
+    Raises:
+        UsageError: the environment has no expert, when an episode is asked for.
+    """
+
+    def found(trajectory: Trajectory, until: int) -> Trajectory | str:
+        if until >= len(trajectory.turns) and trajectory.stop is not Stop.CUT:
+            return "end with their bad turn"
+        limits = Limits(max_failure_share=1.0, attempts=1)
+        with closing(Rollout(agent, make, None, limits=limits)) as rollout:
+            try:
+                (walk,) = rollout.walks([trajectory], checks_rewards=False)
+            except EnvironmentFault:
+                return UNREPEATABLE
+            try:
+                (group,) = rollout.continuations(
+                    [walk.prefix(until)], size=1, seed=trajectory.seed, demonstrator=noisy(0.0)
+                )
+            except InvariantError:  # the prompts that were recorded are not those of `agent`
+                return "were prompted in other words than those of the harness"
+        return next((t for t in group.scored if t.is_success), "have no way out that succeeds")
+
+    return found
+
+
 def _sound(environment: Environment) -> Action | None:
     """Return the expert's action, which is carried out; None where there is none, or where it has no effect."""
     assert isinstance(environment, Expert), "asked before"
@@ -272,18 +368,9 @@ def spliced(
         if keeps:
             yield example
         for splice in of(example):
-            whole = joined(splice)
-            if not repeats(whole):
-                continue
-            weights = tuple(
-                np.full(
-                    len(turn.completion.token_ids),
-                    splice.weight if number < splice.until else 1.0,
-                    np.float32,
-                )
-                for number, turn in enumerate(whole.turns)
-            )
-            sources = dict.fromkeys((*example.sources, name_of(splice.head), name_of(splice.tail)))
-            yield Example(trajectory=whole, weights=weights, sources=tuple(sources))
+            whole = imitated(splice)
+            if repeats(whole.trajectory):
+                sources = dict.fromkeys((*example.sources, name_of(splice.head), name_of(splice.tail)))
+                yield replace(whole, sources=tuple(sources))
 
     return remade(name, "has no splice that can be carried out", made)

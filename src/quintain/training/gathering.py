@@ -8,29 +8,41 @@ answers, unless a stage made another text of it.
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
+from quintain.agents.roles import one_transcript
 from quintain.agents.transcripts import Rules, Transcriber, chosen, unknown_tools
 from quintain.data.calls import messages_of
-from quintain.data.files import read_objects
+from quintain.data.files import Found, read_objects
 from quintain.data.messages import Told, to_record, was_unusable, write_call, write_tool
-from quintain.data.pipeline import Stage, as_example, name_of, remade
-from quintain.data.records import Record, read_records
+from quintain.data.negatives import preference_record
+from quintain.data.pipeline import Stage, as_example, name_of, remade, weigh_turns
+from quintain.data.records import Record, read_record, read_records
 from quintain.data.seats import by_seat
+from quintain.environments.boundary import tasks_of
+from quintain.environments.catalog import find
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.tools import find_clash
 from quintain.errors import DataError, UsageError
+from quintain.rollout.splices import Splice, imitated, joined
 from quintain.store.run import Run
 from quintain.text.chat import Chat
-from quintain.training.demonstrations import COLLECT, find_source, harness_of, teller, tokenizer_of
-from quintain.types import Example, Text, ToolSpec, Trajectory, as_text
+from quintain.text.roles import Activation, write_roles
+from quintain.training.demonstrations import COLLECT, find_source, harness_of, place_of, teller, tokenizer_of
+from quintain.training.start import build_agent
+from quintain.types import Completion, Example, Score, ToolSpec, Trajectory, Turn, as_content, as_text
 
 T = TypeVar("T")
+PLACE = re.compile(r".+/(train|eval)/(\d{1,9})")
+"""The name of a task in a world: split and number."""
 
 
 @dataclass(slots=True)
@@ -50,12 +62,35 @@ class Origin:
     """name of a conversation → what was read, and the episode that was made of it"""
     transcriber: Transcriber | None = None
     """writes conversations as tokens; None of a run, whose tokens are there"""
+    parts: dict[str, tuple[Trajectory, Trajectory]] = field(
+        default_factory=dict[str, "tuple[Trajectory, Trajectory]"]
+    )
+    """of a run: name of an episode, of one seat where there are several → it, and the episode of all seats"""
+    _writer: Transcriber | None = None
+
+    def harness_writer(self) -> Transcriber:
+        """Return what writes conversations as the harness of this run would have lived through them."""
+        if self._writer is None:
+            self._writer = harness_writer(self.chat, self.environment, self.harness)
+        return self._writer
+
+
+def harness_writer(chat: Chat, environment: str, harness: str) -> Transcriber:
+    """Return what writes conversations as `harness` would have lived through them in `environment`."""
+    agent = None
+    if environment != NO_ENVIRONMENT:
+        agent = build_agent(chat.tokenizer, find(environment), temperature=1.0, agent=harness)
+    return Transcriber(chat, Rules(), place=place_of(environment, agent))
 
 
 class Gathered:
     """What several files and runs hold: ``Gathered.of(["chats.jsonl", "runs/first"], chat)``."""
 
-    def __init__(self, origins: Sequence[Origin], examples: Sequence[Example]) -> None:
+    def __init__(
+        self, origins: Sequence[Origin], examples: Sequence[Example], *, root: Path | None = None
+    ) -> None:
+        self.root = root
+        """folder of runs, which are known by their names in it"""
         self.origins = {origin.name: origin for origin in origins}
         self.examples = tuple(examples)
 
@@ -98,46 +133,177 @@ class Gathered:
                 raise UsageError(
                     f"stage {asked}: got conversations without an environment; say {asked}?environment=E"
                 )
-            known[origin.name] = make(named or origin.environment, origin)
+            says = make(named or origin.environment, origin)
+            known[origin.name] = says if origin.environment else in_world(named, says)
         return lambda trajectory: known[self.part_of(trajectory)](trajectory)
 
-    def retelling(
-        self, name: str, says: str, change: Callable[[str], str], is_refused: Callable[[str], bool]
-    ) -> Stage:
-        """Return the stage that changes the texts of conversations, and drops those in which `is_refused` of an answer.
+    def conversation(self, example: Example) -> Record:
+        """Return `example` as a conversation: the one that was read, or the messages that a run's episode is."""
+        origin, name = self.origin(example), example.sources[0]
+        known, trajectory = origin.records.get(name, (None, None))
+        if known is not None and (origin.transcriber is not None or trajectory is example.trajectory):
+            return known
+        own = example.trajectory
+        value = to_record(own, origin.chat.text, told=origin.told(own), is_compared=True)
+        found = Found(file=origin.name, line=0, value=None)
+        return replace(read_record(value, found, keeps_text=True), place=name)
 
-        Only what an agent was shown is changed.
+    def retelling(
+        self,
+        name: str,
+        says: str,
+        change: Callable[[Example, Record], Record | None],
+        *,
+        counts: Counter[str] | None = None,
+    ) -> Stage:
+        """Return the stage that tells examples in other words: those of `change`, which drops one by None.
+
+        `change` keeps the messages in their number and order. Episodes of a run are told again through its harness.
 
         Raises:
-            DataError: an example is an episode of a run, whose tokens are there, when the stage is applied.
+            DataError: the harness of a run does not write the prompts again as they were recorded, when the stage is
+                applied.
         """
+        done: dict[int, tuple[Trajectory, Example]] = {}
 
         def make(example: Example) -> Iterator[Example]:
-            origin = self.origin(example)
-            if origin.transcriber is None or example.sources[0] not in origin.records:
-                raise DataError(
-                    f"stage {name} of {example.sources[0]}: got an episode in tokens, whose text is fixed; write it as "
-                    "messages first: quintain export RUN --to messages"
-                )
-            record, _ = origin.records[example.sources[0]]
-            texts = [as_text(each.message.content) for each in record.said]
-            answers = [each.message.role == "assistant" for each in record.said]
-            if any(is_refused(text) for text, is_own in zip(texts, answers, strict=True) if is_own):
+            known = done.get(id(example.trajectory))
+            if known is not None:
+                yield replace(known[1], weights=carried(example, known[1].trajectory))
                 return
-            said = [
-                each
-                if is_own
-                else replace(each, message=replace(each.message, content=(Text(text=change(text)),)))
-                for each, text, is_own in zip(record.said, texts, answers, strict=True)
-            ]
-            yield self._take(origin, replace(record, said=tuple(said)))
+            record = change(example, self.conversation(example))
+            if record is not None:
+                made = self.retold(name, example, record)
+                done[id(example.trajectory)] = example.trajectory, made
+                yield made
 
-        return remade(name, says, make)
+        return remade(name, says, make, counts=counts)
 
-    def _take(self, origin: Origin, record: Record) -> Example:
-        found = transcribed(origin, record)
-        assert found is not None, "the same answers are trained as before"
-        return found
+    def retold(self, asked: str, example: Example, record: Record) -> Example:
+        """Return `example` in the words of `record`, with the weights that its turns had; remember the record.
+
+        Raises:
+            DataError: it is an episode of a run, whose harness does not write its prompts again as they were.
+        """
+        origin, name = self.origin(example), example.sources[0]
+        if origin.transcriber is not None:
+            made = transcribed(origin, record, name)
+            assert made is not None, "the same answers are trained as before"
+            return replace(example, trajectory=made.trajectory, weights=carried(example, made.trajectory))
+        before = self.lived(asked, example)
+        after = origin.harness_writer().turns(record)
+        turns = tuple(told_anew(*each) for each in zip(example.trajectory.turns, before, after, strict=True))
+        trajectory = replace(example.trajectory, turns=turns)
+        said = iter(turns)
+        marked = tuple(
+            replace(each, is_trained=False if was_unusable(next(said)) else None)
+            if each.message.role == "assistant"
+            else each
+            for each in record.said
+        )
+        origin.records[name] = replace(record, said=marked), trajectory
+        return replace(example, trajectory=trajectory, weights=carried(example, trajectory))
+
+    def answers(self, example: Example, record: Record) -> list[int]:
+        """Return the places in `record`, which tells `example`, of the answers that are its turns, turn by turn."""
+        is_all = self.origin(example).transcriber is None
+        trained = chosen(record.said, "all")
+        return [
+            place
+            for place, each in enumerate(record.said)
+            if each.message.role == "assistant" and (is_all or (place and trained[place]))
+        ]
+
+    def one_transcript(self, asked: str, names: Mapping[str, str]) -> Stage:
+        """Return the stage that puts one transcript of all seats in the place of the examples of each.
+
+        Raises:
+            DataError: an earlier stage weighed or changed what is put together, when the stage is applied.
+        """
+        counts: Counter[str] = Counter()
+
+        def apply(examples: Sequence[Example]) -> list[Example]:
+            counts.clear()
+            there = {name for example in examples for name in example.sources}
+            done: set[int] = set()
+            made: list[Example] = []
+            for example in examples:
+                origin, name = self.origin(example), example.sources[0]
+                if origin.transcriber is not None:
+                    found = told_by_names(self.conversation(example), names)
+                    if found is None:
+                        counts["name no speakers"] += 1
+                    else:
+                        made.append(self.retold(asked, example, found))
+                    continue
+                own, whole = origin.parts[name]
+                if own is not example.trajectory or example.weights is not None:
+                    raise DataError(
+                        f"stage {asked} of {name}: got an episode that an earlier stage weighed or changed; put it "
+                        "behind filters and before masks"
+                    )
+                if id(whole) in done:
+                    continue
+                done.add(id(whole))
+                parts = [part for part, (_, its) in origin.parts.items() if its is whole]
+                if len({turn.seat for turn in whole.turns}) == 1:
+                    counts["have one speaker"] += 1
+                elif not there.issuperset(parts):
+                    counts["miss a seat"] += 1
+                else:
+                    made.append(transcript_of(origin, whole, parts, names))
+            return made
+
+        return Stage(name=asked, says="has no roles that one agent could play", apply=apply, counts=counts)
+
+    def whole(self, example: Example) -> Trajectory:
+        """Return the episode of `example` with all that was said in it; of conversations what is not trained, too."""
+        origin = self.origin(example)
+        if origin.transcriber is None:
+            return example.trajectory
+        return replace(example.trajectory, turns=origin.transcriber.turns(self.conversation(example)))
+
+    def spliced(self, example: Example, splice: Splice) -> Example:
+        """Return `splice` of the episode of `example` (`whole`), which takes its name; a conversation stays one.
+
+        Of a conversation the first messages stay as they were read, and the others are those of the tail.
+        """
+        origin, name = self.origin(example), example.sources[0]
+        if origin.transcriber is None:
+            made = imitated(splice)
+            return replace(made, trajectory=replace(made.trajectory, id=name), sources=example.sources)
+        head, tail = self.conversation(example), joined(splice)
+        answers = [place for place, each in enumerate(head.said) if each.message.role == "assistant"]
+        kept = [
+            replace(each, is_trained=False) if each.message.role == "assistant" else each
+            for each in head.said[: answers[splice.until - 1] + 1]
+        ]
+        value = to_record(replace(tail, turns=splice.tail.turns[splice.begin :]), origin.chat.text)
+        more = read_record(value, Found(file=head.file, line=head.line, value=None)).said
+        if kept[-1].message.tool_calls:
+            more = (replace(more[0], message=replace(more[0].message, role="tool")), *more[1:])
+        fields = {**head.fields, **{key: value[key] for key in ("reward", "is_success")}}
+        record = replace(head, said=(*kept, *more), fields=fields)
+        made = transcribed(origin, record, name)
+        assert made is not None, "the way out is trained"
+        return replace(made, sources=example.sources)
+
+    def lived(self, asked: str, example: Example) -> tuple[Turn, ...]:
+        """Return the turns of a run's episode as its harness writes them again.
+
+        Raises:
+            DataError: its prompts are not those that were recorded.
+        """
+        origin = self.origin(example)
+        turns = origin.harness_writer().turns(self.conversation(example))
+        prompts = [(turn.prompt_ids, turn.starts_segment) for turn in turns]
+        if prompts != [(turn.prompt_ids, turn.starts_segment) for turn in example.trajectory.turns]:
+            raise DataError(
+                f"stage {asked} of {example.sources[0]}: got an episode whose prompts the harness {origin.harness} "
+                "does not write again as they were recorded, so its text is fixed; write it as messages first: "
+                "quintain export RUN --to messages"
+            )
+        return turns
 
     def lines(self, examples: Iterable[Example]) -> Iterator[str]:
         """Yield a line of JSON for each of `examples`: messages with weights, tools, task, outcome and `sources`.
@@ -156,6 +322,17 @@ class Gathered:
             sources = dict.fromkeys(first for name in example.sources for first in self._first(origin, name))
             yield json.dumps({**written, "sources": list(sources)}, ensure_ascii=False) + "\n"
 
+    def preferences(self, examples: Iterable[Example]) -> Iterator[str]:
+        """Yield a line of JSON for each of `examples`: what mended a wrong call, and the call that it is preferred to.
+
+        Raises:
+            DataError: one does not end with a wrong call and what mended it.
+        """
+        for example in examples:
+            origin, own = self.origin(example), example.trajectory
+            written = preference_record(own, origin.chat.text, told=origin.told(own))
+            yield json.dumps({**written, "sources": list(example.sources)}, ensure_ascii=False) + "\n"
+
     def _first(self, origin: Origin, name: str) -> Sequence[str]:
         """Return the sources of the conversation `name` as its line has them, itself where it has none."""
         record = origin.records[name][0] if name in origin.records else None
@@ -172,8 +349,10 @@ class Gathered:
 
     def _weighable(self, origin: Origin, example: Example) -> list[int]:
         """Return the turns whose answers are written without a weight of 0."""
-        if example.sources[0] in origin.records:
-            return list(range(len(example.trajectory.turns)))
+        record, trajectory = origin.records.get(example.sources[0], (None, None))
+        if record is not None and trajectory is example.trajectory:
+            trained = chosen(record.said, "all")
+            return [number for number, place in enumerate(self.answers(example, record)) if trained[place]]
         return [n for n, turn in enumerate(example.trajectory.turns) if not was_unusable(turn)]
 
 
@@ -198,7 +377,7 @@ def gather(names: Sequence[str], root: Path, chat: Callable[[Sequence[Path]], Ch
             raise DataError(f"data {name}: got a second source that is called {origin.name}; rename one")
         origins.append(origin)
         examples += own
-    found = Gathered(origins, examples)
+    found = Gathered(origins, examples, root=root)
     refuse_clash(found)
     return found
 
@@ -228,18 +407,23 @@ def transcribed(origin: Origin, record: Record, name: str | None = None) -> Exam
     assert origin.transcriber is not None, "conversations are transcribed"
     if name is None:
         name = next(own for own, (known, _) in origin.records.items() if known.place == record.place)
-    # Calls of tools that are not listed are for a stage to find; the tokens of the prompt have the tools as listed.
-    strange = [
-        ToolSpec(name=tool, description="", parameters={})
-        for tool in unknown_tools(record.said, record.tools, is_closed=False)
-    ]
-    trajectory = origin.transcriber.trajectory(replace(record, tools=(*record.tools, *strange)))
+    trajectory = origin.transcriber.trajectory(with_strange_tools(record))
     if trajectory is None:
         return None
     task = replace(trajectory.task, id=str(record.fields.get("task") or trajectory.task.id))
     trajectory = replace(trajectory, task=task, group=task.id, id=name)
     origin.records[name] = record, trajectory
     return as_example(trajectory)
+
+
+def with_strange_tools(record: Record) -> Record:
+    """Return `record` with the tools, too, that it calls and does not list.
+
+    Such calls are for a stage to find; the tokens of the prompt have the tools as listed.
+    """
+    names = unknown_tools(record.said, record.tools, is_closed=False)
+    strange = [ToolSpec(name=tool, description="", parameters={}) for tool in names]
+    return replace(record, tools=(*record.tools, *strange))
 
 
 def from_run(folder: Path) -> tuple[Origin, list[Example]]:
@@ -258,7 +442,22 @@ def from_run(folder: Path) -> tuple[Origin, list[Example]]:
             for number, part in enumerate(by_seat(trajectory)):
                 name = f"{folder.name}:{trajectory.id or place}{f'/{number}' if number else ''}"
                 examples.append(as_example(replace(part, id=name)))
+                origin.parts[name] = examples[-1].trajectory, trajectory
     return origin, examples
+
+
+def in_world(world: str, says: Callable[[Trajectory], T]) -> Callable[[Trajectory], T]:
+    """Return `says` of conversations of `world`, whose tasks are known by name alone: ``craft/train/3``."""
+    tasks = tasks_of(find(world))()
+
+    def of(trajectory: Trajectory) -> T:
+        place = PLACE.fullmatch(trajectory.task.id)
+        if place is None:
+            return says(trajectory)
+        own = tasks.task("eval" if place[1] == "eval" else "train", int(place[2]))
+        return says(replace(trajectory, task=own) if own.id == trajectory.task.id else trajectory)
+
+    return of
 
 
 def refuse_clash(found: Gathered) -> None:
@@ -279,6 +478,85 @@ def refuse_clash(found: Gathered) -> None:
             f"mixture of {one} and {other}: got the tool {tool!r} with other arguments in each; "
             "rename it in one of them, or train them apart"
         )
+
+
+def told_by_names(record: Record, names: Mapping[str, str]) -> Record | None:
+    """Return `record` with each answer in marks of the names of who spoke; None where one does not say who."""
+    answers = [each for each in record.said if each.message.role == "assistant"]
+    if any(not each.spoken or each.message.tool_calls for each in answers):
+        return None
+    said = tuple(
+        replace(
+            each,
+            message=replace(
+                each.message,
+                content=as_content(
+                    write_roles([Activation(names.get(who, who), text) for who, text in each.spoken])
+                ),
+            ),
+        )
+        if each.spoken
+        else each
+        for each in record.said
+    )
+    return replace(record, said=said)
+
+
+def transcript_of(
+    origin: Origin, whole: Trajectory, parts: Sequence[str], names: Mapping[str, str]
+) -> Example:
+    """Return an episode of a run as one transcript of all its seats, which `parts` name; remember it."""
+    told = origin.told(whole)
+    system = [{"role": "system", "content": told.system}] if told.system else []
+    said = one_transcript(whole, lambda turn: origin.chat.text(turn.completion.token_ids), names)
+    value: dict[str, Any] = {"messages": [*system, *said], "tools": list(map(write_tool, told.tools))}
+    value |= {"task": whole.task.id}
+    if isinstance(whole.outcome, Score):
+        value |= {"reward": whole.outcome.value, "is_success": whole.outcome.is_success}
+    name = parts[0]
+    record = replace(read_record(value, Found(file=origin.name, line=0, value=None)), place=name)
+    turns = Transcriber(origin.chat, Rules()).turns(record)
+    trajectory = replace(whole, turns=turns, id=name)
+    origin.records[name] = record, trajectory
+    weights = [float(message.get("weight", 1)) for message in said if message["role"] == "assistant"]
+    example = Example(trajectory=trajectory, sources=tuple(parts))
+    return example if all(weights) else weigh_turns(example, weights)
+
+
+def told_anew(turn: Turn, before: Turn, after: Turn) -> Turn:
+    """Return `turn`, which the harness writes as `before`, with what differs from that in `after`.
+
+    What is said in other words has no log-probs: nobody sampled it.
+    """
+    changed = replace(turn, prompt_ids=after.prompt_ids, starts_segment=after.starts_segment)
+    if after.observation != before.observation:
+        changed = replace(changed, observation=after.observation)
+    if after.completion.token_ids != before.completion.token_ids:
+        completion = Completion(
+            token_ids=after.completion.token_ids, logprobs=(), stop="stop", policy=turn.completion.policy
+        )
+        changed = replace(changed, completion=completion)
+    return changed
+
+
+def carried(example: Example, made: Trajectory) -> tuple[NDArray[np.float32], ...] | None:
+    """Return the weights of `example` for the turns of `made`, which has as many: those of a turn, however long it is.
+
+    Raises:
+        DataError: the tokens of a turn that is said in other words have different weights.
+    """
+    if example.weights is None:
+        return None
+    found: list[NDArray[np.float32]] = []
+    for number, (own, turn) in enumerate(zip(example.weights, made.turns, strict=True)):
+        size, kinds = len(turn.completion.token_ids), np.unique(own)
+        if len(own) != size and len(kinds) > 1:
+            raise DataError(
+                f"weights of answer {number} of {example.sources[0]}: got several within an answer that is told in "
+                "other words; put without_end behind what changes words"
+            )
+        found.append(own if len(own) == size else np.full(size, kinds[0] if len(kinds) else 1, np.float32))
+    return tuple(found)
 
 
 def turn_weight(example: Example, number: int) -> bool:
