@@ -107,7 +107,7 @@ def by_endpoint(by: str, given: Gathered, asked: str) -> Callable[[Trajectory], 
 def plain(record: Record, answers: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
     """Return a conversation as plain text, and from where to where the `answers` (places of messages) stand in it.
 
-    Example: ``User: 2 + 2?`` and the answer ``4`` → ``"User: 2 + 2?\\nAssistant: 4\\n"`` and (24, 26).
+    Example: ``User: 2 + 2?`` and the answer ``4`` → ``"User: 2 + 2?\\nAssistant: 4\\n"`` and (23, 26).
     """
     text, spans = "", list[tuple[int, int]]()
     for place, each in enumerate(record.said):
