@@ -13,7 +13,7 @@ from quintain.environments.tools import tool
 from quintain.errors import DataError, UsageError
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
-from quintain.types import Action, Completion, Observation, Task, ToolCall, ToolSpec
+from quintain.types import Action, Completion, Message, Observation, Task, ToolCall, ToolSpec, as_content
 
 CORPUS = [
     "<|system|>Go.<|user|>A wall.<|assistant|>left<|end|>",
@@ -161,6 +161,14 @@ def test_a_choice_can_list_its_actions(chat: Chat) -> None:
 def test_a_choice_needs_legal_actions(chat: Chat) -> None:
     with pytest.raises(UsageError, match="got none from the environment; use PlainText"):
         Choice(chat).open(brief()).observe("A wall.")
+
+
+def test_what_others_chose_elsewhere_is_not_checked(chat: Chat) -> None:
+    session = Choice(chat).open(brief())
+    session.show([Message(role="user", content=as_content("A wall."))])
+    assert read(session, chat.write(" dig ")) == Action(text="dig")
+    session.observe("A wall.", ("left",))
+    assert read(session, chat.write("dig")).error == "not a legal action: got 'dig'; choose one of: left"
 
 
 def test_golden_ids_of_json_tools(chat: Chat) -> None:

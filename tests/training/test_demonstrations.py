@@ -11,6 +11,7 @@ import pytest
 from quintain import api
 from quintain.cli.episodes import write_messages
 from quintain.cli.main import main
+from quintain.data.samples import imitation_samples
 from quintain.environments.nothing import NO_ENVIRONMENT, Nothing
 from quintain.environments.protocol import advance, begin
 from quintain.errors import ConfigError, DataError, UsageError
@@ -20,6 +21,8 @@ from quintain.models.load import load_tokenizer
 from quintain.models.save import save
 from quintain.models.tiny import build_tiny
 from quintain.store import Run
+from quintain.text.chat import Chat
+from quintain.text.tokenizer import train_tokenizer
 from quintain.training.demonstrations import find_source, load_data, place_data, rules_of, write_run
 from quintain.training.job import Job
 from quintain.types import Action, Trajectory
@@ -146,6 +149,35 @@ def test_a_run_of_another_harness_is_written_anew(place: Path) -> None:
     text = str(tokenizer.decode(list(first.turns[0].completion.token_ids)))
     assert text.startswith("Action: guess[") and first.task.id == "guess/train/0"
     assert found.summary == "12 episodes of the run taught"
+
+
+def test_choices_made_in_another_world_are_imitated_and_illegal_ones_are_context(tmp_path: Path) -> None:
+    from quintain.environments.catalog import find
+    from quintain.training.start import build_agent
+
+    world = "craft?depth=1"
+    episodes, tokenizer = api.collect(world, "expert", episodes=2)
+    first, *rest = episodes[0].turns
+    wrong = replace(first, action=Action(text="fly", error="not a legal action: got 'fly'"))
+    episodes[0] = replace(episodes[0], turns=(wrong, *rest))
+    write_run(episodes, tokenizer, tmp_path / "old", {"environment": world, "agent": "auto"})
+    other = train_tokenizer(["another vocabulary of a few words"])
+    for environment, agent, own in (
+        ("keydoor", "choice", tokenizer),  # another world
+        (world, "auto", other),  # the same one in other tokens
+        (world, "auto", tokenizer),  # the same one, token by token
+    ):
+        job = Job(environment=environment, agent=agent, demonstrations="x")
+        made = build_agent(own, find(environment), temperature=1.0, agent=agent)
+        found = load_data(tmp_path / "old", own, job, agent=made, max_length=4096).data
+        samples = imitation_samples(
+            [t for t in found if isinstance(t, Trajectory)],
+            is_left_out=lambda turn: turn.action.error is not None,
+        )
+        said = [Chat(own).encoder.decode(s.token_ids[s.loss_weight > 0].tolist()) for s in samples]
+        said = [text.replace("<|end|>", "") for text in said]
+        kept = [[turn.action.text for turn in rest], [turn.action.text for turn in episodes[1].turns]]
+        assert said == ["".join(texts) for texts in kept], environment
 
 
 def test_every_method_starts_from_a_file(place: Path) -> None:

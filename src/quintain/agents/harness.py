@@ -282,11 +282,15 @@ class Choice:
 
 
 class ChoiceSession(ChatSession):
-    """An episode of `Choice`; the legal actions may change with every observation."""
+    """An episode of `Choice`; the legal actions may change with every observation.
+
+    Conversations that others wrote come without them (`show`): whether an action was legal is known only where it was
+    taken, and the record says so.
+    """
 
     def __init__(self, chat: Chat, sampling: Sampling, brief: Brief, *, list_actions: bool) -> None:
         """Begin with the legal actions of `brief`."""
-        wording = Wording(parse=self._chosen, write=lambda action: action.text)
+        wording = Wording(parse=self._taken, write=lambda action: action.text)
         super().__init__(chat, sampling, wording, system_text(brief))
         self._legal = brief.legal_actions
         self._list_actions = list_actions
@@ -321,6 +325,10 @@ class ChoiceSession(ChatSession):
         if chosen.error is not None:
             raise DataError(f"writing a choice: {chosen.error}")
         return self._choices().written[chosen.text]
+
+    def _taken(self, text: str) -> Action:
+        """Return the action that a completion is: any that is said where nobody ever told which are legal."""
+        return self._chosen(text) if self._legal else Action(text=text.strip())
 
     def _chosen(self, text: str) -> Action:
         return parse_choice(text, self._legal)
