@@ -1,6 +1,6 @@
 """ReST-MCTS*, iteration by iteration: with values, without them, and no trees at as many environment steps.
 
-    python benchmarks/tree_rounds.py [--seeds 1 2 3] [--runs FOLDER]
+    python benchmarks/tree_rounds.py [--seeds 1 2 3] [--exploration 0.7] [--runs FOLDER]
 
 A small model imitates the expert of levels that it then seldom solves, and goes on from there in three arms: search
 trees under a value model that learns from round to round (`rest_mcts`), trees under none (`--has-values false`), and
@@ -9,7 +9,8 @@ in all arms; plain episodes are three of each, which take about as many steps as
 
 Iteration i is the policy and the values after i rounds. Its row says which share of the tasks of the next round was
 solved, in any episode; how far its values were from those that the new trees imply, before it learned from these; and
-its success on held-out levels. Means over seeds with t intervals, then paired differences at the last iteration.
+its success on held-out levels. `--exploration` is c of the bound: with .7 trees of this size are gone through nearly
+evenly, whatever their values, with .1 they are not. Means over seeds with t intervals, then paired differences at the last iteration.
 """
 
 from __future__ import annotations
@@ -59,14 +60,18 @@ Table = Mapping[str, Sequence[float]]
 """what was measured → its value at iterations 0, 1, …"""
 
 
-def table(place: Path, arm: str, seed: int) -> Table:
+def table(place: Path, arm: str, seed: int, exploration: float) -> Table:
     """Return what `arm` shows by iteration; it is trained unless its run is there."""
     method, own = ARMS[arm]
-    begun, folder = place / f"start-{seed}", place / f"{arm.replace(' ', '-')}-{seed}"
+    searches = method == "rest_mcts"
+    begun = place / f"start-{seed}"
+    folder = place / f"{arm.replace(' ', '-')}-{f'{exploration}-' if searches else ''}{seed}"
     if not (begun / "model").exists():
         quintain.train("sft", environment=WORLD, run=begun.name, root=place, replace=True, seed=seed, **START)
     if not (folder / "model").exists():
         fields = {**SHARED, **own, "model": str(begun / "model"), "seed": seed}
+        if searches:
+            fields["exploration"] = exploration
         quintain.train(method, environment=WORLD, run=folder.name, root=place, replace=True, **fields)
     with Run.open(folder, writable=False) as run:
         rows = list(run.metrics())
@@ -111,7 +116,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         place = given.runs or Path(scratch)
-        found = {arm: [table(place, arm, seed) for seed in given.seeds] for arm in ARMS}
+        found = {arm: [table(place, arm, seed, given.exploration) for seed in given.seeds] for arm in ARMS}
     for what in ("solved in training", "error of values", "held-out success", "steps of a round"):
         arms = [arm for arm in ARMS if found[arm][0][what]]
         print(f"\n| iteration: {what} | {' | '.join(arms)} |\n|---|{'---|' * len(arms)}")
