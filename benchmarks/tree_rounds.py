@@ -9,8 +9,8 @@ in all arms; plain episodes are three of each, which take about as many steps as
 
 Iteration i is the policy and the values after i rounds. Its row says which share of the tasks of the next round was
 solved, in any episode; how far its values were from those that the new trees imply, before it learned from these; and
-its success on held-out levels. `--exploration` is c of the bound: with .7 trees of this size are gone through nearly
-evenly, whatever their values, with .1 they are not. Means over seeds with t intervals, then paired differences at the last iteration.
+its success on held-out levels. Means over seeds with t intervals, then paired differences at the last iteration.
+`--exploration` is c of the bound: with .7 trees of this size are gone through nearly evenly, whatever their values.
 """
 
 from __future__ import annotations
