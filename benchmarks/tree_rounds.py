@@ -69,7 +69,7 @@ def table(place: Path, arm: str, seed: int, exploration: float) -> Table:
     if not (begun / "model").exists():
         quintain.train("sft", environment=WORLD, run=begun.name, root=place, replace=True, seed=seed, **START)
     if not (folder / "model").exists():
-        fields = {**SHARED, **own, "model": str(begun / "model"), "seed": seed}
+        fields: dict[str, Any] = {**SHARED, **own, "model": str(begun / "model"), "seed": seed}
         if searches:
             fields["exploration"] = exploration
         quintain.train(method, environment=WORLD, run=folder.name, root=place, replace=True, **fields)

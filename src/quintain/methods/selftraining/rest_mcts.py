@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -214,7 +215,7 @@ class TextValue:
         """Return the value that `text` had before what was learned last."""
         return self._under(self._older, text)
 
-    def _under(self, weights: NDArray[np.float64], text: str) -> float:
+    def _under(self, weights: NDArray[np.floating[Any]], text: str) -> float:
         return float(np.clip(self.features(text) @ weights, 0.0, 1.0))
 
     def features(self, text: str) -> NDArray[np.float64]:
