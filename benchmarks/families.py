@@ -267,7 +267,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3, 4], help="of `held`")
-    parser.add_argument("--tables", type=int, default=16, help="seeds of `kinds`")
+    parser.add_argument("--tables", type=int, default=10, help="seeds of `kinds`")
     parser.add_argument("--only", choices=("held", "kinds"))
     parser.add_argument(
         "--runs", type=Path, help="folder to keep the runs in; what is there is not made again"

@@ -14,7 +14,7 @@ from quintain.methods.loops import train_by
 from quintain.methods.loops.recall import remember
 from quintain.methods.method import Folds
 from quintain.methods.selftraining import rest_mcts
-from quintain.methods.selftraining.rest_mcts import TextValue, path_of, targets_of, trees_of
+from quintain.methods.selftraining.rest_mcts import TextValue, measured, path_of, targets_of, trees_of
 from quintain.store.run import Run
 from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn, as_content
 
@@ -62,6 +62,11 @@ def test_episodes_of_a_task_are_one_tree_wherever_they_branched() -> None:
     first, second = trees_of(groups)
     assert {seen.text: value for seen, value in targets_of(first)} == {"3": 0.5, "34": 0.25, "35": 1.0}
     assert targets_of(second) == [], "nothing is known where nothing was solved"
+    assert measured(groups, lambda _: 0.5) == {
+        "mcts/solved": 0.5,
+        "mcts/targets": 3.0,
+        "mcts/value_error": 0.25,
+    }
 
 
 def test_the_shortest_different_solutions_are_imitated() -> None:
