@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -12,11 +12,13 @@ from transformers import AutoTokenizer
 
 from quintain.agents.hints import Hints
 from quintain.benchmarks.formulas.rounds import Lived, recorded
-from quintain.data.pipeline import Pipeline, as_example
-from quintain.errors import ConfigError
+from quintain.data.pipeline import Chosen, Pipeline, as_example
+from quintain.errors import ConfigError, InvariantError
 from quintain.methods.loops import rounds
+from quintain.methods.method import Collector
 from quintain.methods.selftraining.star import Config, method, right, stripped, unhinted, updates
-from quintain.types import Action, Example, Sample
+from quintain.text.parse import parse_react
+from quintain.types import Example, Group, Sample, Task, Trajectory, Turn
 
 SMALL: dict[str, Any] = {"tasks": 8, "first_updates": 2, "batch_size": 4, "max_turn_tokens": 8}
 
@@ -35,17 +37,66 @@ def test_steps_grow_by_a_fifth() -> None:
 def test_what_speaks_of_the_hint_is_not_imitated_and_prompts_lose_it() -> None:
     (group,) = recorded([Lived(task=0, value=1.0, is_success=True, num_turns=2)])
     (good,) = group.trajectories
-    said = replace(good.turns[0], action=Action(text="By the HINT it is 4"))
-    told = replace(good, turns=(said, good.turns[1]), index=1)
+    told = saying(good, SAID.index("By the HINT it is 4"), index=1)
     failed = replace(good, outcome=replace(good.outcome, is_success=False), index=2)  # type: ignore[arg-type] # pyright: ignore
     hints = Hints(plain={(1,): ((7, 8), True)})
-    made = Pipeline(right(), unhinted(), stripped(hints)).run([as_example(t) for t in (good, told, failed)])
+    made = Pipeline(right(), unhinted(said), stripped(hints)).run(
+        [as_example(t) for t in (good, told, failed)]
+    )
     (kept,) = made.examples
     assert [turn.prompt_ids for turn in kept.trajectory.turns] == [(7, 8), (7, 8)]
     assert all(turn.completion.logprobs == () for turn in kept.trajectory.turns)
     assert [p.num_out for p in made.funnel.passages] == [2, 1, 1]
     untouched = stripped(Hints()).apply([as_example(good)])
     assert untouched[0].trajectory == good
+
+
+@pytest.mark.parametrize(
+    ("text", "is_kept"),
+    [
+        ("Thought: The hint says the answer is 4.\nAction: answer[4]", False),
+        ("<think>I was given a Hint: 4.</think><answer>4</answer>", False),
+        ('I follow the hint. {"name": "answer", "arguments": {"value": 4}}', False),
+        ('{"name": "answer", "arguments": {"why": "the hint", "value": 4}}', False),
+        ("Thought: I think 2 and 2 are 4.\nAction: answer[4]", True),
+        ("<think>2 and 2</think><answer>4</answer>", True),
+    ],
+)
+def test_a_thought_that_speaks_of_the_hint_is_seen_whatever_the_harness_makes_of_it(
+    text: str, is_kept: bool
+) -> None:
+    made = method(Config(rationalises=False))
+    (group,) = recorded([Lived(task=0, value=1.0, is_success=True, num_turns=1)])
+    turn = replace(group.trajectories[0].turns[0], action=parse_react("Action: answer[4]"))
+    group = replace(group, trajectories=(replace(group.trajectories[0], turns=(turn,)),))
+
+    class Collecting:
+        def tasks(self, step: int, count: int) -> list[Task]:
+            return [group.task]
+
+        def sample(self, step: int, tasks: Sequence[Task], *, size: int) -> list[Group]:
+            return [group]
+
+        def decode(self, token_ids: Sequence[int]) -> str:
+            return text
+
+    chosen = made.build(made.collect(cast(Collector, Collecting()), 1))
+    assert isinstance(chosen, Chosen) and len(chosen.examples) == is_kept
+    assert chosen.funnel.metrics["data/right"] == 1 and chosen.funnel.metrics["data/unhinted"] == is_kept
+
+
+SAID = ("", "", "four", "By the HINT it is 4")
+"""What tokens say."""
+
+
+def said(turn: Turn) -> str:
+    return " ".join(SAID[i] for i in turn.completion.token_ids)
+
+
+def saying(trajectory: Trajectory, token: int, *, index: int) -> Trajectory:
+    first, *rest = trajectory.turns
+    completion = replace(first.completion, token_ids=(token,))
+    return replace(trajectory, turns=(replace(first, completion=completion), *rest), index=index)
 
 
 def test_hinted_episodes_are_learned_without_the_hint(
@@ -94,5 +145,7 @@ def test_playing_apart_is_refused() -> None:
 
 def test_examples_are_of_tasks_that_failed_or_did_not() -> None:
     groups = recorded([Lived(task=0, value=1.0, is_success=True, num_turns=1)])
-    made = method(Config()).build(groups)
-    assert [type(e) for e in getattr(made, "examples")] == [Example]  # noqa: B009 - a pipeline's result
+    made = Pipeline(right(), unhinted(said), stripped(Hints()))(groups)
+    assert [type(e) for e in made.examples] == [Example]
+    with pytest.raises(InvariantError, match="begin the loop anew"):
+        method(Config()).build(groups)

@@ -73,6 +73,11 @@ class TableCollector:
         places = {id(task): number for number, task in enumerate(self.policy.world.tasks)}
         return self.policy.sample(size=size, seed=own, tasks=[places[id(task)] for task in tasks])
 
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Return the names of the actions that `token_ids` take; those that say where it stands have no text."""
+        world = self.policy.world
+        return " ".join(world.actions[i - world.num_states] for i in token_ids if i >= world.num_states)
+
     def demonstrations(self) -> list[Trajectory]:
         """Return what is imitated."""
         return list(self.demonstrated)

@@ -7,8 +7,8 @@ it is rejection sampling.
 
 Differences to the paper: answers are sampled, not greedy, unless the temperature is low; the starting policy has
 imitated demonstrations in the place of examples in its prompt; the hint is what the environment's expert writes
-last; what speaks of a hint is not imitated. Measured on a table of questions with a hidden first step, where the
-paper has sums and common sense.
+last; what speaks of a hint, in a thought, a call or an action, is not imitated. Measured on a table of questions with
+a hidden first step, where the paper has sums and common sense.
 """
 
 import math
@@ -20,9 +20,10 @@ from quintain.agents.hints import Hints
 from quintain.config.ranges import PositiveFloat, PositiveInt
 from quintain.data.pipeline import Pipeline, Stage, judged, remade
 from quintain.data.stages import solved
-from quintain.errors import ConfigError
+from quintain.errors import ConfigError, InvariantError
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Needs, OptimizerSteps, Rounds, Update
+from quintain.methods.rl.parts.measures import Decode
 from quintain.training.job import OnPolicyJob
 from quintain.types import Example, Group, Turn
 
@@ -58,10 +59,23 @@ class Config(OnPolicyJob):
 
 def method(config: Config) -> Rounds:
     """Return STaR as `config` describes it."""
-    hints = Hints()
+    hints, decoders = Hints(), list[Decode]()
+    try_again = tried_again(config.tasks, hints, rationalises=config.rationalises)
+
+    def collect(collector: Collector, step: int) -> list[Group]:
+        decoders[:] = [collector.decode]
+        return try_again(collector, step)
+
+    def said(turn: Turn) -> str:
+        if not decoders:
+            raise InvariantError(
+                "reading what was said: got episodes that were not collected in this process; begin the loop anew"
+            )
+        return decoders[0](turn.completion.token_ids)
+
     return Rounds(
-        collect=tried_again(config.tasks, hints, rationalises=config.rationalises),
-        build=Pipeline(right(), unhinted(), stripped(hints)),
+        collect=collect,
+        build=Pipeline(right(), unhinted(said), stripped(hints)),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         steps=OptimizerSteps(
             count=lambda number: updates(number, config.first_updates, config.growth),
@@ -102,11 +116,14 @@ def right() -> Stage:
     return solved(name="right")
 
 
-def unhinted() -> Stage:
-    """Return the stage that keeps episodes in which no action speaks of a hint."""
+def unhinted(said: Callable[[Turn], str]) -> Stage:
+    """Return the stage that keeps episodes in which no turn speaks of a hint, by all that was `said` in it.
+
+    That is thought, calls and action: an action alone, as a harness reads it, has lost the thought before it.
+    """
 
     def is_silent(example: Example) -> bool:
-        return not any(MARKER in describe_action(t.action).lower() for t in example.trajectory.turns)
+        return not any(MARKER in said(turn).lower() for turn in example.trajectory.turns)
 
     return judged("unhinted", "speaks of the hint", is_silent)
 
