@@ -22,10 +22,16 @@ class Funnel:
     """What a step's pipeline did: ``Funnel(step=3, counts=(("in", 64.0), ("solved", 21.0)), tokens=812.0)``."""
 
     step: int
+    """0 for what a cold start imitated"""
     counts: tuple[tuple[str, float], ...]
     """what went in, then what each stage left, in order"""
     tokens: float
     """that were trained"""
+
+    @property
+    def when(self) -> str:
+        """The step in words."""
+        return f"step {self.step}" if self.step else "before the first step"
 
     @property
     def most(self) -> float:
@@ -73,7 +79,8 @@ def funnel_html(rows: Rows) -> str:
     kept = last.counts[-1][1]
     total = sum(each.counts[0][1] for each in found)
     summed = sum(each.counts[-1][1] for each in found)
-    says = f"Step {last.step}: {kept:,.0f} of {last.counts[0][1]:,.0f} examples, {last.tokens:,.0f} tokens to train."
+    says = f"{last.when.capitalize()}: {kept:,.0f} of {last.counts[0][1]:,.0f} examples"
+    says += f", {last.tokens:,.0f} tokens to train."
     if len({each.counts for each in found}) > 1:
         says += f" All {len(found)} steps: {summed:,.0f} of {total:,.0f} examples."
     says += " A bar is what a stage of the method left of what came to it, in the order in which they are applied."
@@ -141,4 +148,7 @@ def _bar(name: str, count: float, most: float, change: float) -> str:
 def funnel_text(rows: Rows) -> Sequence[str]:
     """Return the last funnel of `rows` as lines for a terminal, none where there is none."""
     found = funnels(rows)
-    return [f"data of step {found[-1].step}:", *found[-1].lines()] if found else []
+    if not found:
+        return []
+    last = found[-1]
+    return [f"data {'of ' if last.step else ''}{last.when}:", *last.lines()]

@@ -12,7 +12,7 @@ text), which name what they were made of. None of them changes what it was given
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from quintain.data.samples import imitation_samples
 from quintain.errors import DataError, InvariantError
-from quintain.types import Example, Group, Sample, Trajectory, Turn, scored
+from quintain.types import NOTHING, Example, Group, Sample, Trajectory, Turn, scored
 
 Weights = Sequence[float | NDArray[np.floating]]
 """Of the turns of an episode: one number for all sampled tokens of a turn, or one for each."""
@@ -58,16 +58,17 @@ class Funnel:
     """What every stage did, in order."""
 
     passages: tuple[Passage, ...]
+    num_in: int
+    """examples that went in; without stages they come out as well"""
     num_tokens: int
     """sampled tokens with a weight in what came out"""
 
     @property
     def metrics(self) -> dict[str, float]:
         """``data/in``, ``data/kept``, ``data/tokens`` and ``data/STAGE`` (what came out of it)."""
-        first = self.passages[0].num_in if self.passages else 0
-        last = self.passages[-1].num_out if self.passages else 0
+        last = self.passages[-1].num_out if self.passages else self.num_in
         return {
-            "data/in": float(first),
+            "data/in": float(self.num_in),
             **{f"data/{p.stage}": float(p.num_out) for p in self.passages},
             "data/kept": float(last),
             "data/tokens": float(self.num_tokens),
@@ -111,6 +112,7 @@ class Pipeline:
     def run(self, examples: Sequence[Example]) -> Chosen:
         """Return what comes out of `examples`, and what every stage did."""
         passages: list[Passage] = []
+        num_in = len(examples)
         for stage in self.stages:
             after = tuple(stage.apply(examples))
             left = {name for example in after for name in example.sources}
@@ -127,7 +129,7 @@ class Pipeline:
             )
             examples = after
         num_tokens = passages[-1].num_tokens if passages else sum(map(num_trained, examples))
-        funnel = Funnel(passages=tuple(passages), num_tokens=num_tokens)
+        funnel = Funnel(passages=tuple(passages), num_in=num_in, num_tokens=num_tokens)
         return Chosen(examples=tuple(examples), funnel=funnel)
 
 
@@ -137,11 +139,12 @@ def told(stage: Stage) -> str:
     return stage.says + (f" ({', '.join(f'{num} {what}' for what, num in counts.items())})" if counts else "")
 
 
-def refuse_empty(made: Chosen, what: str) -> None:
+def refuse_empty(made: Chosen, what: str, cures: Mapping[str, str] = NOTHING) -> None:
     """Raise where nothing came out of a pipeline.
 
     Raises:
-        DataError: nothing came out; it names the stage that kept none, and what it says of them.
+        DataError: nothing came out; it names the stage that kept none, what it says of them, and what to do, which for
+            some stages `cures` knows better.
     """
     if made.examples:
         return
@@ -149,7 +152,7 @@ def refuse_empty(made: Chosen, what: str) -> None:
         if not passage.num_out:
             raise DataError(
                 f"{what}: got {passage.num_in} episodes into {passage.stage} and none out of it, because each "
-                f"{passage.says}; loosen {passage.stage}, or collect more"
+                f"{passage.says}; {cures.get(passage.stage, f'loosen {passage.stage}, or collect more')}"
             )
     raise DataError(f"{what}: got no episodes; collect some first")
 

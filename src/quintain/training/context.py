@@ -222,8 +222,9 @@ class TrainingContext:
                     save_adapter(policy.model, MAIN, str(self.run.folder / START), self.run.folder / ADAPTER)
 
     def _begin(self) -> None:
-        """Evaluate (with `eval_start`), record and save the starting policy as step 0."""
-        row = self.serve_weights() | self.clock() | (self.evaluate(0) if self.job.eval_start else {})
+        """Evaluate (with `eval_start`), record and save the starting policy as step 0, with what a cold start chose."""
+        row = self.serve_weights() | self.clock() | cold_start_metrics(self.run)
+        row |= self.evaluate(0) if self.job.eval_start else {}
         row |= self.judge(0, row)
         self.record(0, row)
         self.save(0)
@@ -572,6 +573,12 @@ def check_weights(run: Run, model: PreTrainedModel) -> None:
             f"weights of the checkpoint of step {step}: got fingerprint {found[:12]}, and the journal has "
             f"{known[:12]}; journal and checkpoints are of different runs, restore both from one copy"
         )
+
+
+def cold_start_metrics(run: Run) -> dict[str, float]:
+    """Return how many examples each stage of the cold start of `run` left, as ``data/…``; {} where it had none."""
+    found = [event["data"] for event in run.events() if event["kind"] == COLD_START]
+    return {name: float(value) for name, value in found[-1].items()} if found else {}
 
 
 def prepare_start(

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from quintain.dashboard.funnel import funnel_text
+from quintain.dashboard.report import report_body
 from quintain.data.pipeline import as_example, example_samples
 from quintain.environments.protocol import Environment, begin
 from quintain.methods.imitation import afm
@@ -125,7 +127,7 @@ def test_it_imitates_a_team_and_is_then_paid_for_the_outcome(train: Any, tmp_pat
         "demonstrations": 30,
         "steps": 1,
     }
-    train("afm", **fields, environment="sums?revisions=0&digits=1", solver_mistakes=0.2)
+    rows = train("afm", **fields, environment="sums?revisions=0&digits=1", solver_mistakes=0.2)
     with Run.open(tmp_path / "afm", writable=False) as run:
         (event,) = [event for event in run.events() if event["kind"] == "cold start"]
         assert (
@@ -136,6 +138,13 @@ def test_it_imitates_a_team_and_is_then_paid_for_the_outcome(train: Any, tmp_pat
             > 0
         )
         assert event["data"]["data/kept"] >= event["data"]["data/complex"] > 0
+        assert {key: value for key, value in rows[0].items() if key.startswith("data/")} == event["data"]
+        assert not any(key.startswith("data/") for key in rows[1]), "a step of RL has no pipeline"
+        kept = int(event["data"]["data/kept"])
+        assert f'<h2>Data</h2><p class="soft">Before the first step: {kept} of 30 examples' in report_body(
+            run, None
+        )
+        assert funnel_text(run.metrics())[0] == "data before the first step:"
         told = next(run.trajectories(step=0, phase="demonstrations"))
         assert told.turns[0].action.text.isdigit() or told.turns[0].action.text.startswith("-")
 

@@ -15,9 +15,9 @@ from quintain.worlds.api.game import Api
 
 SOLVED = "got 3 episodes into solved and none out of it, because each did not solve its task"
 SAYS = {
-    "sft": "imitating 3 demonstrations: got none that solved its task; raise demonstrations, or give the environment",
+    "sft": f"imitating 3 demonstrations: {SOLVED}; raise demonstrations, or give the environment an expert_action",
     "atlas": f"imitating critical turns: {SOLVED}; loosen solved, or collect more",
-    "xlam": "imitating 3 demonstrations: got none that solved its task; raise demonstrations",
+    "xlam": f"imitating 3 demonstrations: {SOLVED}; raise demonstrations, or give the environment an expert_action",
     "agent_tuning": "got 3 episodes into enough and none out of it, because each did not solve its task, or earns less",
     "agent_flan": SOLVED,
     "fireact": "did not solve its task",

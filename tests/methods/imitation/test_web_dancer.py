@@ -127,6 +127,7 @@ def test_it_imitates_what_is_left_of_five_tries_and_then_learns_by_reward(train:
         (event,) = [event for event in run.events() if event["kind"] == "cold start"]
         assert event["data"]["data/in"] == 20
         assert event["data"]["data/correct"] >= event["data"]["data/kept"] > 0
+        assert {key: value for key, value in rows[0].items() if key.startswith("data/")} == event["data"]
         shown = list(run.trajectories(step=0, phase="demonstrations"))
         assert sorted({t.index for t in shown}) == [0, 1, 2, 3, 4]
 

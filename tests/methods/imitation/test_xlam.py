@@ -66,14 +66,14 @@ def test_turns_whose_calls_are_wrong_are_context() -> None:
 
 def test_what_is_left_of_nothing_is_told() -> None:
     with pytest.raises(
-        DataError, match="imitating checked calls: got 1 episodes into right_calls and none out"
+        DataError, match="imitating 1 demonstrations: got 1 episodes into right_calls and none out"
     ):
         weights(Shown([GUESSED]))
     with pytest.raises(
         ConfigError, match="xlam: got no environment, whose tools the calls are checked against"
     ):
         weights(Shown([RIGHT], environment=NO_ENVIRONMENT))
-    with pytest.raises(DataError, match="imitating 1 demonstrations: got none that solved its task"):
+    with pytest.raises(DataError, match=r"got 1 episodes into solved and none out .*; raise demonstrations"):
         weights(Shown([replace(RIGHT, outcome=Score(value=0.0, is_success=False))]))
     config = xlam.Config(environment="calc")
     assert xlam.method(config).batch_size == sft.method(config).batch_size

@@ -12,11 +12,12 @@ import math
 from dataclasses import dataclass
 
 from quintain.config.ranges import Share
-from quintain.errors import ConfigError, DataError
-from quintain.methods.imitation.supervised import supervised
+from quintain.data.pipeline import Chosen, Pipeline, Stage
+from quintain.data.stages import solved
+from quintain.errors import ConfigError
+from quintain.methods.imitation.supervised import chosen_of, supervised
 from quintain.methods.method import Collector, Offline
 from quintain.training.job import ImitationJob
-from quintain.types import Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,27 +48,24 @@ class Config(ImitationJob):
 
 def method(config: Config) -> Offline:
     """Return supervised fine-tuning as `config` describes it."""
-
-    is_taught = not isinstance(config.demonstrations, str)
-
-    def demonstrations(collector: Collector) -> list[Trajectory]:
-        shown = collector.demonstrations()[: config.examples]
-        kept = [trajectory for trajectory in shown if config.failures or trajectory.is_success]
-        if not kept:
-            what = "demonstrations" if is_taught else f"conversations of {config.demonstrations}"
-            raise DataError(
-                f"imitating {len(shown)} {what}: got none that solved its task; "
-                + (
-                    "raise demonstrations, or give the environment an expert_action"
-                    if is_taught
-                    else "set failures"
-                )
-            )
-        return kept
-
     return supervised(
         config,
-        demonstrations,
+        lambda collector: imitated(config, collector),
         batch_size=config.batch_size,
-        held_out=0.0 if is_taught else config.held_out,
+        held_out=config.held_out if isinstance(config.demonstrations, str) else 0.0,
     )
+
+
+def imitated(config: Config, collector: Collector, *stages: Stage) -> Chosen:
+    """Return what is left of demonstrations that solved their task, unless `config` takes failures, after `stages`.
+
+    Raises:
+        DataError: nothing is left.
+    """
+    shown = collector.demonstrations()[: config.examples]
+    pipeline = Pipeline(*([] if config.failures else [solved()]), *stages)
+    if isinstance(config.demonstrations, str):
+        what, cure = f"conversations of {config.demonstrations}", "set failures"
+    else:
+        what, cure = "demonstrations", "raise demonstrations, or give the environment an expert_action"
+    return chosen_of(shown, pipeline, f"imitating {len(shown)} {what}", {"solved": cure})

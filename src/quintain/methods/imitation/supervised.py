@@ -10,7 +10,7 @@ from quintain.errors import ConfigError
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Needs, Offline, Update
 from quintain.training.job import Job
-from quintain.types import Pair, Trajectory
+from quintain.types import NOTHING, Pair, Trajectory
 
 Data = Callable[[Collector], Chosen | list[Trajectory] | list[Pair]]
 
@@ -34,14 +34,16 @@ def supervised(
     )
 
 
-def chosen_of(trajectories: Iterable[Trajectory], pipeline: Pipeline, what: str) -> Chosen:
+def chosen_of(
+    trajectories: Iterable[Trajectory], pipeline: Pipeline, what: str, cures: Mapping[str, str] = NOTHING
+) -> Chosen:
     """Return what comes out of `pipeline` for whole `trajectories`.
 
     Raises:
-        DataError: nothing does; it begins with `what`.
+        DataError: nothing does; it begins with `what`, and `cures` says by stage what is to be done.
     """
     made = pipeline.run([as_example(trajectory) for trajectory in trajectories])
-    refuse_empty(made, what)
+    refuse_empty(made, what, cures)
     return made
 
 

@@ -14,14 +14,12 @@ conversations written for it.
 from dataclasses import dataclass, replace
 
 from quintain.data.calls import right_calls
-from quintain.data.pipeline import Chosen, Pipeline
+from quintain.data.pipeline import Chosen
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.errors import ConfigError
 from quintain.methods.imitation import sft
-from quintain.methods.imitation.supervised import chosen_of
 from quintain.methods.method import Collector, Offline
 from quintain.training.demonstrations import teller
-from quintain.types import Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +32,6 @@ class Config(sft.Config):
 
 def method(config: Config) -> Offline:
     """Return imitation of checked calls as `config` describes it."""
-    plain = sft.method(config)
 
     def checked(collector: Collector) -> Chosen:
         if collector.environment == NO_ENVIRONMENT:
@@ -42,9 +39,7 @@ def method(config: Config) -> Offline:
                 "xlam: got no environment, whose tools the calls are checked against; name one with --environment, or "
                 "check the file itself: quintain data FILE --stage right_calls"
             )
-        shown = plain.data(collector)
-        assert not isinstance(shown, Chosen), "sft imitates whole episodes"
-        line = Pipeline(right_calls(teller(collector.environment), semantic=config.semantic))
-        return chosen_of([t for t in shown if isinstance(t, Trajectory)], line, "imitating checked calls")
+        checks = right_calls(teller(collector.environment), semantic=config.semantic)
+        return sft.imitated(config, collector, checks)
 
-    return replace(plain, data=checked)
+    return replace(sft.method(config), data=checked)
