@@ -35,6 +35,12 @@ def test_without_success_or_difference_there_is_no_pair(lived: list[tuple[bool, 
     assert best_against_worse(group(*lived), 4) == []
 
 
+def test_a_lucky_guess_is_no_better_where_short_ones_are_not_preferred() -> None:
+    lived = group((True, 5), (True, 1), (False, 2))
+    assert [len(p.rejected.turns) for p in best_against_worse(lived, 4, prefers_short=False)] == [2]
+    assert sorted(len(p.rejected.turns) for p in best_against_worse(lived, 4)) == [2, 5]
+
+
 def test_success_alone_counts() -> None:
     assert solved_only([group((True, 1), (False, 1))])[0].returns == [1.0, 0.0]
 

@@ -40,6 +40,8 @@ class Config(GroupJob):
     """Strength of the pull towards the starting policy."""
     imitation_weight: NonNegativeFloat = 1.0
     """α: weight of the better side's mean likelihood; 0 is DPO."""
+    prefers_short: bool = True
+    """Whether of two solved episodes the one of fewer turns is better; where a guess may be right that teaches to guess."""
     compares_ends: bool = False
     """Whether the last token of a turn is compared, too; it is imitated in any case."""
 
@@ -50,7 +52,11 @@ def method(config: Config) -> Rounds:
     return Rounds(
         collect=curious(chooser, config.tasks, config.group_size, config.reach),
         reward=solved_only,
-        build=lambda groups: [pair for group in groups for pair in best_against_worse(group, config.pairs)],
+        build=lambda groups: [
+            pair
+            for group in groups
+            for pair in best_against_worse(group, config.pairs, prefers_short=config.prefers_short)
+        ],
         update=Update(
             loss=rpo(config.beta, alpha=config.imitation_weight, compares_ends=config.compares_ends),
             has_reference=True,
@@ -95,15 +101,17 @@ def solved_only(groups: Sequence[Group]) -> list[Group]:
     return [replace(group, trajectories=tuple(map(paid, group.trajectories))) for group in groups]
 
 
-def rank(trajectory: Trajectory) -> tuple[float, int]:
-    """Return what episodes are compared by: success, then few turns."""
-    return float(trajectory.is_success), -len(trajectory.turns)
+def best_against_worse(group: Group, count: int, *, prefers_short: bool = True) -> list[Pair]:
+    """Return the best episode of `group` against `count` that rank lower, drawn by its seed; none without success.
 
-
-def best_against_worse(group: Group, count: int) -> list[Pair]:
-    """Return the best episode of `group` against `count` that rank lower, drawn by its seed; none without success."""
+    Success ranks first, then few turns if it `prefers_short`.
+    """
     if not any(trajectory.is_success for trajectory in group.scored):
         return []
+
+    def rank(trajectory: Trajectory) -> tuple[float, int]:
+        return float(trajectory.is_success), -len(trajectory.turns) if prefers_short else 0
+
     best = max(group.scored, key=rank)
     worse = [trajectory for trajectory in group.scored if rank(trajectory) < rank(best)]
     drawn = random.Random(derive_seed("worse", best.seed)).sample(worse, min(count, len(worse)))
