@@ -41,7 +41,7 @@ class Config(GroupJob):
     imitation_weight: NonNegativeFloat = 1.0
     """α: weight of the better side's mean likelihood; 0 is DPO."""
     prefers_short: bool = True
-    """Whether of two solved episodes the one of fewer turns is better; where a guess may be right that teaches to guess."""
+    """Whether the shorter of two solved episodes is better; that teaches to guess where a guess may be right."""
     compares_ends: bool = False
     """Whether the last token of a turn is compared, too; it is imitated in any case."""
 
