@@ -50,6 +50,8 @@ class Rules:
     limit: str = "max_context"
     """what sets `max_tokens`, for errors"""
     overlong: Overlong = "error"
+    takes_unlisted: bool = False
+    """whether answers that are trained may call a tool that is not listed"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,17 +123,14 @@ class Transcriber:
         """Return `record` as a trajectory; None where no answer is to be trained.
 
         Raises:
-            DataError: it calls a tool that the environment, or its own list of tools, has not.
+            DataError: it calls a tool that the environment, or its own list of tools, has not, unless the rules take it.
         """
         brief, said = self._begun(record)
         task = brief.task
         trained = chosen(said, self.rules.train_on)
-        check_calls(
-            record,
-            [each for each, is_on in zip(said, trained, strict=True) if is_on],
-            brief.tools,
-            self.place,
-        )
+        if not self.rules.takes_unlisted:
+            own = [each for each, is_on in zip(said, trained, strict=True) if is_on]
+            check_calls(record, own, brief.tools, self.place)
         turns, rest = self._turns(self._open(brief), said, trained)
         turns = without(turns, {number for number, (_, is_on) in enumerate(turns) if not is_on})
         if not turns:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quintain.agents.roles import one_transcript
-from quintain.agents.transcripts import Rules, Transcriber, chosen, unknown_tools
+from quintain.agents.transcripts import Rules, Transcriber, chosen
 from quintain.data.calls import messages_of
 from quintain.data.files import Found, read_objects
 from quintain.data.messages import Told, to_record, was_unusable, write_call, write_tool
@@ -385,7 +385,8 @@ def gather(names: Sequence[str], root: Path, chat: Callable[[Sequence[Path]], Ch
 def from_file(path: Path, chat: Chat) -> tuple[Origin, list[Example]]:
     """Return the conversations of a file or folder; episodes of one ``task`` are a group."""
     origin = Origin(name=path.name, chat=chat, told=lambda t: told_in(origin.records[name_of(t)][0]))
-    origin.transcriber = Transcriber(chat, Rules())
+    # Calls of tools that are not listed are for a stage to find.
+    origin.transcriber = Transcriber(chat, Rules(takes_unlisted=True))
     examples: list[Example] = []
     for record in read_records(read_objects(path)):
         name = f"{path.name}:{record.file.partition('/')[2]}{record.line}"
@@ -407,23 +408,13 @@ def transcribed(origin: Origin, record: Record, name: str | None = None) -> Exam
     assert origin.transcriber is not None, "conversations are transcribed"
     if name is None:
         name = next(own for own, (known, _) in origin.records.items() if known.place == record.place)
-    trajectory = origin.transcriber.trajectory(with_strange_tools(record))
+    trajectory = origin.transcriber.trajectory(record)
     if trajectory is None:
         return None
     task = replace(trajectory.task, id=str(record.fields.get("task") or trajectory.task.id))
     trajectory = replace(trajectory, task=task, group=task.id, id=name)
     origin.records[name] = record, trajectory
     return as_example(trajectory)
-
-
-def with_strange_tools(record: Record) -> Record:
-    """Return `record` with the tools, too, that it calls and does not list.
-
-    Such calls are for a stage to find; the tokens of the prompt have the tools as listed.
-    """
-    names = unknown_tools(record.said, record.tools, is_closed=False)
-    strange = [ToolSpec(name=tool, description="", parameters={}) for tool in names]
-    return replace(record, tools=(*record.tools, *strange))
 
 
 def from_run(folder: Path) -> tuple[Origin, list[Example]]:

@@ -25,7 +25,7 @@ from quintain.models.load import load
 from quintain.processes.http_json import HttpTrouble
 from quintain.text.chat import Chat
 from quintain.training.demonstrations import find_model, same_tokens
-from quintain.training.gathering import Gathered, Origin, harness_writer, with_strange_tools
+from quintain.training.gathering import Gathered, Origin, harness_writer
 from quintain.types import Trajectory, as_text
 
 
@@ -62,7 +62,7 @@ def by_model(folder: str, given: Gathered) -> Callable[[Trajectory], float]:
             writers[origin.name] = writer_of(origin)
         counted = set(range(len(trajectory.turns)))
         if (writer := writers[origin.name]) is not None:
-            record = with_strange_tools(given.conversation(example))
+            record = given.conversation(example)
             answers = [n for n, each in enumerate(record.said) if n and each.message.role == "assistant"]
             own = set(given.answers(example, record))
             counted = {number for number, place in enumerate(answers) if place in own}
