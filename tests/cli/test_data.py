@@ -55,6 +55,12 @@ CHATS = [
 ]  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def small_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tokenizers of what is collected are trained on a few episodes, which is most of what collecting takes."""
+    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+
+
 @pytest.fixture
 def chats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -194,6 +200,12 @@ def test_sources_are_mixed_by_shares_of_samples(cli: Callable[..., Any], chats: 
         ),
         ("one_transcript?names=a", "names of one_transcript: got 'a'; write SEAT:MARK,SEAT:MARK"),
         ("perplexity?by=gone", "model 'gone': got no such folder"),
+        ("refusals?share=1", "share of refusals: got 1; give one above 0 and below 1"),
+        (
+            "refusals?share=0.8",
+            "share of refusals: got 0.8, which takes 16 negatives, and 3 conversations that",
+        ),
+        ("shuffled_tools?copies=0", "copies of shuffled_tools: got 0; give 1 or more"),
         (
             "distinct_states",
             "stage distinct_states: got conversations without an environment; say distinct_states?",
@@ -219,6 +231,18 @@ def test_weights_that_messages_cannot_hold(cli: Callable[..., Any], chats: Path)
         assert says in cli(*arguments).error
 
 
+def test_stages_choose_among_the_episodes_of_a_run(
+    cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cli("collect", "guess", "--episodes", "2", "--out", "runs/taught")
+    cli("data", "taught", "--stage", "executable", "--stage", "last_turn", "--out", "last.jsonl")
+    made = rows(tmp_path / "last.jsonl")
+    assert [row["sources"][0].partition(":")[0] for row in made] == ["taught", "taught"]
+    assert all(weights(row) == [*[0] * (len(weights(row)) - 1), 1] for row in made)
+
+
+@pytest.mark.slow
 def test_episodes_of_a_run(cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     cli("collect", "guess", "--episodes", "4", "--out", "runs/taught")
@@ -375,6 +399,18 @@ def test_a_teacher_that_errs_has_turns_that_are_masked(cli: Callable[..., Any], 
     )
 
 
+def test_the_way_out_of_a_failure_alone_counts(
+    cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cli("collect", "craft?depth=1", "--episodes", "3", "--mistakes", "0.8", "--out", "runs/made")
+    told = cli("data", "made", "--stage", "spliced", "--out", "right.jsonl").out
+    num_right = int(re.search(r"\((?:.*, )?(\d+) were put right", told)[1])  # type: ignore[index]
+    made = [row for row in rows(tmp_path / "right.jsonl") if 0 in weights(row)]
+    assert num_right == len(made) > 0 and all(row["is_success"] and weights(row)[-1] for row in made)
+
+
+@pytest.mark.slow
 def test_failures_are_put_right_behind_their_first_bad_turn(
     cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -487,13 +523,21 @@ def test_several_seats_become_one_transcript(
 
 def test_perplexity_under_another_model(cli: Callable[..., Any], chats: Path, tmp_path: Path) -> None:
     chat_format = chat_of([chats], None)
-    save(build_tiny(chat_format.tokenizer), chat_format.tokenizer, tmp_path / "model")
+    save(build_tiny(chat_format.tokenizer, size="micro"), chat_format.tokenizer, tmp_path / "model")
     size = len(chat_format.tokenizer)
-    told = cli("data", "chats.jsonl", "--stage", f"perplexity?by=model&low={size / 3}&high={size * 3}").out
+    told = cli("data", "chats.jsonl", "--stage", f"perplexity?by=model&low={size / 9}&high={size * 9}").out
     assert re.search(r"perplexity +4 → 4 ", told), "a new model finds all tokens about as likely"
     assert re.search(
         r"perplexity +4 → 0 ", cli("data", "chats.jsonl", "--stage", "perplexity?by=model&high=2").out
     )
+
+
+@pytest.mark.slow
+def test_perplexity_of_a_run_in_tokens_of_another_model(
+    cli: Callable[..., Any], chats: Path, tmp_path: Path
+) -> None:
+    chat_format = chat_of([chats], None)
+    save(build_tiny(chat_format.tokenizer, size="micro"), chat_format.tokenizer, tmp_path / "model")
     cli("collect", "craft", "--episodes", "2", "--out", "runs/made")
     assert (
         "as in demonstrations; measure it with another model"
@@ -534,3 +578,73 @@ def test_perplexity_by_an_endpoint(
         assert found.status and "give an endpoint that returns the log-probs of a prompt" in found.error
     finally:
         model.listener.close()
+
+
+@pytest.mark.parametrize("stage", ["as_chat", "refusals", "shuffled_tools"])
+def test_runs_are_not_said_otherwise(
+    cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cli("collect", "guess", "--episodes", "2", "--out", "runs/made")
+    assert (
+        f"stage {stage}: got a run (made), whose prompts its harness wrote; write it as messages first"
+        in cli("data", "made", "--stage", stage).error
+    )
+
+
+def test_calls_become_chat(cli: Callable[..., Any], chats: Path) -> None:
+    broken = {"role": "assistant", "content": "Action: search\nAction Input: {word"}
+    write(chats, [*CHATS, {"messages": [{"role": "user", "content": "Where?"}, broken]}])
+    out = cli(
+        "data", "chats.jsonl", "--stage", "right_calls", "--stage", "as_chat", "--out", "plain.jsonl"
+    ).out
+    assert re.search(r"as_chat +5 → 4 .*holds a call that cannot be read \(4 were changed\)", out)
+    made = rows(Path("plain.jsonl"))
+    assert [weights(row) for row in made] == [[1, 1], [1, 1, 1], [0, 1], [1]], "masks stay"
+    assert "tools" not in made[0] and "tool_calls" not in json.dumps(made)
+    assert [m["content"] for m in made[0]["messages"]] == [
+        "You can call search with word (string): Look.",
+        "Where is the Pantheon?",
+        'I call search with word = "Pantheon".',
+        "The result: Found it in Rome.",
+        "It is in Rome.",
+    ]
+    cli("data", "plain.jsonl", "--out", "again.jsonl")
+    assert rows(Path("again.jsonl")) == made
+
+
+def test_negatives_of_both_kinds_in_their_share(cli: Callable[..., Any], chats: Path) -> None:
+    plain = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello!"}]
+    write(chats, [*CHATS[:2], *[{"messages": plain, "reward": 2.0}] * 4])
+    base = ("data", "chats.jsonl", "--stage", "refusals?share=0.4&text=No.", "--out")
+    out = cli(*base, "one.jsonl").out
+    counted = "gets negatives beside it (2 ask for tools that are not listed, 2 are plain chats beside tools)"
+    assert re.search(r"refusals +6 → 10 ", out) and counted in out and "10 examples of 6 episodes" in out
+    made = rows(Path("one.jsonl"))
+    assert made[:2] == [{**row, "sources": [f"chats.jsonl:{k}"]} for k, row in enumerate(CHATS[:2], 1)]
+    for row in made[6:8]:
+        assert [m["content"] for m in row["messages"]] == ["Where is the Pantheon?", "No."]
+        assert "tools" not in row and "reward" not in row
+    for row in made[8:]:
+        assert row["messages"] == plain and [t["function"]["name"] for t in row["tools"]] == ["search"]
+    assert {row["sources"][0] for row in made[6:8]} == {"chats.jsonl:1", "chats.jsonl:2"}
+    assert {row["sources"][0] for row in made[8:]} < {f"chats.jsonl:{k}" for k in range(3, 7)}
+    cli(*base, "two.jsonl")
+    assert rows(Path("two.jsonl")) == made
+
+
+def test_copies_with_tools_in_another_order(cli: Callable[..., Any], chats: Path) -> None:
+    tools = [
+        json.loads(json.dumps(SEARCH).replace('"search"', f'"{name}"'))
+        for name in ("search", "t0", "t1", "t2")
+    ]
+    write(chats, [{**CHATS[2], "tools": tools}, CHATS[0]])
+    stages = ("--stage", "right_calls", "--stage", "shuffled_tools?copies=2")
+    out = cli("data", "chats.jsonl", *stages, "--out", "more.jsonl").out
+    assert re.search(r"shuffled_tools +2 → 4 .*\(1 have one tool of one parameter, or none\)", out)
+    made = rows(Path("more.jsonl"))
+    assert [row["sources"] for row in made] == [["chats.jsonl:1"]] * 3 + [["chats.jsonl:2"]]
+    assert [weights(row) for row in made] == [[0, 1]] * 3 + [[1, 1]]
+    orders = [[t["function"]["name"] for t in row["tools"]] for row in made[:3]]
+    assert all(sorted(order) == sorted(orders[0]) for order in orders) and len(set(map(tuple, orders))) > 1
+    assert made[1]["messages"] == made[0]["messages"]
