@@ -616,10 +616,10 @@ def test_calls_become_chat(cli: Callable[..., Any], chats: Path) -> None:
 def test_negatives_of_both_kinds_in_their_share(cli: Callable[..., Any], chats: Path) -> None:
     plain = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello!"}]
     write(chats, [*CHATS[:2], *[{"messages": plain, "reward": 2.0}] * 4])
-    base = ("data", "chats.jsonl", "--stage", "refusals?share=0.4&text=No.", "--out")
+    base = ("data", "chats.jsonl", "--stage", "refusals?share=0.45&text=No.", "--out")
     out = cli(*base, "one.jsonl").out
-    counted = "gets negatives beside it (2 ask for tools that are not listed, 2 are plain chats beside tools)"
-    assert re.search(r"refusals +6 → 10 ", out) and counted in out and "10 examples of 6 episodes" in out
+    counted = "gets negatives beside it (2 ask for tools that are not listed, 3 are plain chats beside tools)"
+    assert re.search(r"refusals +6 → 11 ", out) and counted in out and "11 examples of 6 episodes" in out
     made = rows(Path("one.jsonl"))
     assert made[:2] == [{**row, "sources": [f"chats.jsonl:{k}"]} for k, row in enumerate(CHATS[:2], 1)]
     for row in made[6:8]:

@@ -2,16 +2,30 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from transformers import PreTrainedTokenizerFast
 
+from quintain.environments.protocol import begin, tool_action
 from quintain.eval.evaluate import evaluate
 from quintain.store import Run
 from quintain.text.tokenizer import train_tokenizer
-from quintain.types import Action, Completion, Failure, Outcome, Score, Stop, Task, Trajectory, Turn
+from quintain.types import (
+    Action,
+    Completion,
+    Failure,
+    Outcome,
+    Score,
+    Stop,
+    Task,
+    Trajectory,
+    Turn,
+    as_content,
+)
+from quintain.worlds.calc.game import REFUSAL, Calc
 
 Cli = Callable[..., Any]
 Launcher = Any
@@ -101,6 +115,33 @@ def test_eval_as_json(cli: Cli, answer: Launcher) -> None:
     found = json.loads(cli("eval", "model", "--json").out)
     assert (found["num"], found["num_failed"], found["success"]) == (10, 2, 0.8)
     assert found["by_owner"] == {"environment": 2}
+
+
+def test_eval_scores_made_up_calls(cli: Cli, launcher: Launcher) -> None:
+    world, made = Calc(steps=1, names=0, checks=0, withheld=0.5), list[Trajectory]()
+    actions = [Action(text=REFUSAL), Action(text="<tool_call>{"), tool_action("add", a=1, b=2)]
+    for number in range(40):
+        task = world.task("eval", number)
+        shown = as_content(begin(world, task))
+        if world.is_withheld():
+            own = episode(task.id, Score(value=0.0, is_success=False))
+            turn = replace(own.turns[0], observation=shown, action=actions[len(made) % 3])
+            made.append(replace(own, task=task, turns=(turn,)))
+    made = made[:12]
+    launcher.answer = (evaluate(made), made)
+    spec = "calc?steps=1&names=0&checks=0&withheld=0.5"
+    argv = ("eval", "model", "--environment", spec, "--hallucination")
+    lines = cli(*argv).out.splitlines()
+    assert "hallucination score\t0.5" in lines and "h format\t0.667" in lines and "h action\t0.333" in lines
+    assert "replies without call\t12" in lines
+    assert json.loads(cli(*argv, "--json").out)["hallucination_score"] == pytest.approx(0.5)
+    launcher.answer = (evaluate(episodes("1")), episodes("1"))
+    assert cli(*argv).line.startswith(
+        f"--hallucination: got no reply in {spec} where its expert calls no tool"
+    )
+    assert "hallucination" not in cli(*argv[:-1]).out
+    refused = cli("eval", "model", "--environment", "craft", "--hallucination")
+    assert refused.status == 2 and refused.line.startswith("--hallucination: got craft, which lacks tools or")
 
 
 @pytest.mark.parametrize(

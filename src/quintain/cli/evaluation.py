@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,9 @@ def evaluate(argv: Sequence[str]) -> int:
     parser.flag("--seed", "seed of the sampling (default 0); the tasks are always the same", "N", "0")
     parser.flag("--temperature", "sampling temperature, 0 for greedy (default 1.0)", "X", "1.0")
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", RUNS)
+    parser.switch(
+        "--hallucination", "score replies where the expert calls no tool: do they call one? (1: none does)"
+    )
     parser.switch("--json", "print JSON")
     arguments = parser.read(argv)
     episodes = whole_number(arguments.episodes, "--episodes", least=1)
@@ -40,16 +43,58 @@ def evaluate(argv: Sequence[str]) -> int:
 
     from quintain import api as launch
 
-    found, _ = launch.evaluate(
+    world: str | None = arguments.environment
+    if arguments.hallucination:
+        world = world or launch.environment_of(target)
+        require_tools(world)
+    found, trajectories = launch.evaluate(
         target,
-        arguments.environment,
+        world,
         episodes=episodes,
         seed=seed,
         temperature=temperature,
         agent=arguments.agent,
     )
-    print_evaluation(found, arguments.json)
+    more = hallucination(world, trajectories) if arguments.hallucination and world else {}
+    print_evaluation(found, arguments.json, more)
     return 0
+
+
+def require_tools(world: str) -> None:
+    """Raise a `UsageError` where the environment `world` has no tools, or no expert that knows where none is called."""
+    from quintain.environments.boundary import ask
+    from quintain.environments.catalog import find
+    from quintain.environments.protocol import Expert
+
+    if not ask(
+        find(world), lambda environment: bool(environment.tools()) and isinstance(environment, Expert)
+    ):
+        raise UsageError(
+            f"--hallucination: got {world}, which lacks tools or an expert; define both, or take calc?withheld=0.5"
+        )
+
+
+def hallucination(world: str, trajectories: Sequence["Trajectory"]) -> dict[str, float]:
+    """Return Agent-FLAN's score of the replies that should call nothing, its two parts, and how many there are.
+
+    Raises:
+        DataError: there is none.
+    """
+    from quintain.methods.imitation.agent_flan import hallucination_score, has_form, uncalled
+
+    turns = uncalled(world, [t for t in trajectories if t.turns])
+    if not turns:
+        raise DataError(
+            f"--hallucination: got no reply in {world} where its expert calls no tool; take more episodes, or a "
+            "world with such tasks, as calc?withheld=0.5"
+        )
+    forms, acts = [has_form(turn) for turn in turns], [bool(turn.action.tool_calls) for turn in turns]
+    return {
+        "hallucination_score": hallucination_score(forms, acts),
+        "h_format": sum(forms) / len(turns),
+        "h_action": sum(acts) / len(turns),
+        "replies_without_call": float(len(turns)),
+    }
 
 
 def compare(argv: Sequence[str]) -> int:
@@ -161,10 +206,10 @@ def last_evaluation(run: "Run") -> "list[Trajectory]":
     return list(run.trajectories(step=max(steps), phase="eval"))
 
 
-def print_evaluation(found: "Evaluation", is_json: bool) -> None:
-    """Print an evaluation as JSON or as a table."""
+def print_evaluation(found: "Evaluation", is_json: bool, more: Mapping[str, float]) -> None:
+    """Print an evaluation, and `more` that was measured, as JSON or as a table."""
     if is_json:
-        print(json.dumps(asdict(found), indent=2))
+        print(json.dumps({**asdict(found), **more}, indent=2))
         return
     rows: list[tuple[str, Any]] = [
         ("success", f"{100 * found.success:.1f} %"),
@@ -175,6 +220,7 @@ def print_evaluation(found: "Evaluation", is_json: bool) -> None:
         ("turns", f"{found.mean_turns:.1f}"),
         ("tokens", f"{found.mean_tokens:.1f}"),
         ("ended by", counts(found.by_stop)),
+        *((name.replace("_", " "), f"{value:.3g}") for name, value in more.items()),
     ]
     show(("measure", "value"), [(name, str(value)) for name, value in rows])
 

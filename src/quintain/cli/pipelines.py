@@ -99,7 +99,7 @@ def report(made: Chosen, given: Gathered) -> Iterator[str]:
     from quintain.data.mixtures import drawn_shares
 
     yield str(made.funnel)
-    sources = {name for example in made.examples for name in example.sources}
+    sources = {name for example in made.examples for name in given.episodes(example)}
     yield (
         f"{len(made.examples):,} examples of {len(sources):,} episodes, {made.funnel.num_tokens:,} tokens to train"
     )

@@ -14,18 +14,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from quintain.agents.catalog import AUTO
-from quintain.data import mixtures, stages
+from quintain.data import augmented, mixtures, stages
 from quintain.data.calls import right_calls
+from quintain.data.chat_form import in_chat
 from quintain.data.negatives import mended
 from quintain.data.pipeline import Stage, remade
 from quintain.engines.chat_client import is_endpoint
 from quintain.engines.judge import Judge, needed
-from quintain.errors import UsageError, suggestion
-from quintain.types import Example, Trajectory, as_content, as_text
+from quintain.errors import DataError, UsageError, suggestion
+from quintain.types import Example, Trajectory, as_content, as_text, derive_seed
 
 if TYPE_CHECKING:
     from quintain.data.records import Record
@@ -40,6 +42,7 @@ CRITICAL = (
     "mistake that is mended), 0 where it could be left out."
 )
 SOLVED = "The material is an episode. Score whether the agent did what the task asks for: 10 for all, 0 for nothing."
+NOTHING_FITS = "No tool that I have does this, so I call none."
 GIVEN_AWAY = "hint|right action|right answer|known to be|was given|was told"
 """What no thought may say that was written for an action that its writer was told."""
 MARK = re.compile(r"[A-Za-z_][\w-]*")
@@ -253,6 +256,104 @@ def negatives(given: Gathered, *, name: str = "negatives") -> Stage:
     return mended(name=name)
 
 
+def as_chat(given: Gathered, *, name: str = "as_chat") -> Stage:
+    """Say calls in JSON or ReAct, their results and the tools in sentences, as chat (Agent-FLAN); of conversations.
+
+    What the system text tells of another form stays there: ``stripped?pattern=…`` takes it out.
+    """
+    refuse_runs(given, name)
+    counts: Counter[str] = Counter()
+
+    def change(_: Example, record: Record) -> Record | None:
+        made = in_chat(record)
+        counts["were changed"] += made is not None and made.said != record.said
+        return made
+
+    says = "holds a call that cannot be read"
+    return given.retelling(name, says, change, counts=counts)
+
+
+def refusals(
+    given: Gathered, share: float = 0.2, text: str = NOTHING_FITS, seed: int = 0, *, name: str = "refusals"
+) -> Stage:
+    """Put conversations that rightly call nothing beside the others, in this share of all (Agent-FLAN's negatives).
+
+    Half ask for what only tools do that are taken off the list, and are answered by `text`; half are plain chats beside
+    tools of another conversation. Where there are too few of one kind, there are more of the other.
+    """
+    from quintain.training.gathering import carried
+
+    refuse_runs(given, name)
+    if not 0 < share < 1:
+        raise UsageError(f"share of {name}: got {share:g}; give one above 0 and below 1")
+    counts: Counter[str] = Counter()
+
+    def apply(examples: Sequence[Example]) -> list[Example]:
+        counts.clear()
+        rng = Random(seed)
+        told = [(example, given.conversation(example)) for example in examples]
+        asking = [(e, own) for e, record in told if (own := augmented.withheld(record, text)) is not None]
+        plain = [(e, record) for e, record in told if augmented.is_plain(record)]
+        lists = [record.tools for _, record in told if record.tools]
+        num, num_plain = round(share / (1 - share) * len(examples)), len(plain) if lists else 0
+        taken = augmented.quotas(num, len(asking), num_plain)
+        if taken is None:
+            raise DataError(
+                f"share of {name}: got {share:g}, which takes {num} negatives, and {len(asking)} conversations "
+                f"that call a listed tool and {num_plain} plain chats to make them of; give a smaller share, or "
+                "more conversations"
+            )
+        made: list[Example] = []
+        for example, record in rng.sample(asking, taken[0]):
+            name_of_task = f"{example.sources[0]}-refused"
+            record = replace(record, fields={**record.fields, "task": name_of_task})
+            made.append(given.made_of(example, record, "refused"))
+        for example, record in rng.sample(plain, taken[1]):
+            other = given.made_of(example, augmented.beside(record, rng.choice(lists)), "beside")
+            made.append(replace(other, weights=carried(example, other.trajectory)))
+        counts["ask for tools that are not listed"] += taken[0]
+        counts["are plain chats beside tools"] += taken[1]
+        return [*examples, *made]
+
+    return Stage(name=name, says="gets negatives beside it", apply=apply, counts=counts)
+
+
+def shuffled_tools(given: Gathered, copies: int = 1, seed: int = 0, *, name: str = "shuffled_tools") -> Stage:
+    """Put copies beside conversations, with tools and their parameters listed in another order (xLAM); calls stay."""
+    from quintain.training.gathering import carried
+
+    refuse_runs(given, name)
+    if copies < 1:
+        raise UsageError(f"copies of {name}: got {copies}; give 1 or more")
+    counts: Counter[str] = Counter()
+
+    def make(example: Example) -> Iterable[Example]:
+        yield example
+        record = given.conversation(example)
+        if not augmented.has_order(record):
+            counts["have one tool of one parameter, or none"] += 1
+            return
+        for number in range(copies):
+            rng = Random(derive_seed("shuffled tools", seed, example.sources[0], number))
+            made = given.made_of(example, augmented.shuffled(record, rng), "shuffled")
+            yield replace(made, weights=carried(example, made.trajectory))
+
+    return remade(name, "gets copies beside it", make, counts=counts)
+
+
+def refuse_runs(given: Gathered, name: str) -> None:
+    """Raise where something is a run, whose prompts its harness wrote.
+
+    Raises:
+        UsageError: naming it.
+    """
+    if told := [origin.name for origin in given.origins.values() if origin.transcriber is None]:
+        raise UsageError(
+            f"stage {name}: got a run ({told[0]}), whose prompts its harness wrote; write it as messages first: "
+            "quintain export RUN --to messages"
+        )
+
+
 def refuse_conversations(given: Gathered, name: str, why: str) -> None:
     """Raise where something is no run.
 
@@ -403,6 +504,9 @@ STAGES: Mapping[str, Callable[..., Stage]] = {
     "one_transcript": one_transcript,
     "rationales": rationales,
     "negatives": negatives,
+    "as_chat": as_chat,
+    "refusals": refusals,
+    "shuffled_tools": shuffled_tools,
     "mixture": mixture,
 }
 
@@ -421,7 +525,8 @@ class Option:
         told = {int: "N", float: "NUMBER", bool: "true|false", str: "TEXT"}[self.kind]
         if self.default is inspect.Parameter.empty:
             return f"{self.name}={told}"
-        return f"[{self.name}={str(self.default).lower() if self.default is not None else told}]"
+        default = str(self.default).lower() if self.kind is bool else str(self.default)
+        return f"[{self.name}={told if self.default is None else default}]"
 
 
 def options_of(make: Callable[..., Stage]) -> dict[str, Option]:

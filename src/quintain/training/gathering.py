@@ -158,7 +158,8 @@ class Gathered:
     ) -> Stage:
         """Return the stage that tells examples in other words: those of `change`, which drops one by None.
 
-        `change` keeps the messages in their number and order. Episodes of a run are told again through its harness.
+        `change` keeps the answers in their number and order, and of a run's episode all messages. Episodes of a run are
+        told again through its harness.
 
         Raises:
             DataError: the harness of a run does not write the prompts again as they were recorded, when the stage is
@@ -203,6 +204,25 @@ class Gathered:
         )
         origin.records[name] = replace(record, said=marked), trajectory
         return replace(example, trajectory=trajectory, weights=carried(example, trajectory))
+
+    def made_of(self, example: Example, record: Record, mark: str) -> Example:
+        """Return `record`, which was made of the conversation `example`, as one of its own: ``chats.jsonl:3-refused``.
+
+        A line of it names the source that `example` has.
+        """
+        origin = self.origin(example)
+        name = f"{example.sources[0]}-{mark}"
+        while name in origin.records:
+            name += "'"
+        record = replace(record, fields={**record.fields, "sources": self.episodes(example)})
+        made = transcribed(origin, record, name)
+        assert made is not None, "it has an answer that is trained"
+        return made
+
+    def episodes(self, example: Example) -> list[str]:
+        """Return the names of the episodes and conversations that `example` came from in the first place."""
+        origin = self.origin(example)
+        return list(dict.fromkeys(first for name in example.sources for first in self._first(origin, name)))
 
     def answers(self, example: Example, record: Record) -> list[int]:
         """Return the places in `record`, which tells `example`, of the answers that are its turns, turn by turn."""
@@ -319,8 +339,7 @@ class Gathered:
                 kept = [turn_weight(example, number) for number in self._weighable(origin, example)]
                 for message, weight in zip(answers, kept, strict=True):
                     message |= {} if weight else {"weight": 0}
-            sources = dict.fromkeys(first for name in example.sources for first in self._first(origin, name))
-            yield json.dumps({**written, "sources": list(sources)}, ensure_ascii=False) + "\n"
+            yield json.dumps({**written, "sources": self.episodes(example)}, ensure_ascii=False) + "\n"
 
     def preferences(self, examples: Iterable[Example]) -> Iterator[str]:
         """Yield a line of JSON for each of `examples`: what mended a wrong call, and the call that it is preferred to.

@@ -1,7 +1,5 @@
 """Agent-FLAN: calls as chat and back, shares of capabilities, refusals, and the score of made-up actions."""
 
-import json
-import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,44 +14,11 @@ from quintain.environments.protocol import advance, begin, tool_action
 from quintain.errors import ConfigError, DataError
 from quintain.methods.imitation import agent_flan
 from quintain.text.chat import Chat
-from quintain.types import Action, ToolCall, Trajectory
+from quintain.types import Action, Trajectory, as_content
 from quintain.worlds.calc.game import REFUSAL, Calc
 
 Make = Callable[..., Trajectory]
 WORLD = "calc?steps=1&names=0&checks=0&withheld=0.5"
-
-
-def value(rng: random.Random, depth: int = 0) -> Any:
-    kind = rng.randrange(7 if depth < 2 else 5)
-    if kind == 5:
-        return [value(rng, depth + 1) for _ in range(rng.randrange(3))]
-    if kind == 6:
-        return {f"k{k}": value(rng, depth + 1) for k in range(rng.randrange(3))}
-    return [
-        rng.randint(-9, 99),
-        rng.random() < 0.5,
-        None,
-        rng.choice(['a "b", c = 3', "日本 ü\n", "x = 1.", ""]),
-        0.5,
-    ][kind]
-
-
-def test_calls_as_chat_are_read_back_as_they_were() -> None:
-    rng = random.Random(0)
-    for _ in range(1000):
-        call = ToolCall(
-            name=rng.choice(["add", "look_up", "t2"]),
-            arguments={f"a{k}": value(rng) for k in range(rng.randrange(4))},
-        )
-        again = agent_flan.from_chat(agent_flan.as_chat(call))
-        assert again == call and json.dumps(again.arguments) == json.dumps(call.arguments)
-    assert (
-        agent_flan.as_chat(ToolCall(name="add", arguments={"a": 3, "b": "x"}))
-        == 'I call add with a = 3, b = "x".'
-    )
-    for wrong in ("I add.", "I call add with 3.", "I call add with a = .", "I call add with a = x."):
-        with pytest.raises(DataError, match="as chat"):
-            agent_flan.from_chat(wrong)
 
 
 def test_refusals_have_neither_a_call_nor_the_form_of_one(trajectory: Make) -> None:
@@ -126,3 +91,22 @@ def test_withheld_tools_are_refused_and_the_list_is_as_long() -> None:
 def test_it_trains_with_refusals(train: Any) -> None:
     rows = train("agent_flan", environment=WORLD, demonstrations=12)
     assert rows[-1]["agent_flan/negative"] == pytest.approx(0.2)
+
+
+def test_replies_count_where_the_expert_calls_nothing(trajectory: Make) -> None:
+    world = Calc(steps=1, names=0, checks=0, withheld=0.5)
+    said = ["I call add.", REFUSAL, '<tool_call>{"name": "add"}'] * 4
+    episodes: list[Trajectory] = []
+    is_withheld: list[bool] = []
+    for number, text in enumerate(said):
+        task = world.task("eval", number)
+        shown = as_content(begin(world, task))
+        is_withheld.append(world.is_withheld())
+        made = trajectory([((1,), (2,))], [text])
+        episodes.append(replace(made, task=task, turns=(replace(made.turns[0], observation=shown),)))
+    assert {True, False} == set(is_withheld)
+    found = agent_flan.uncalled(WORLD, episodes)
+    assert found == [t.turns[0] for t, is_on in zip(episodes, is_withheld, strict=True) if is_on]
+    assert [agent_flan.has_form(t.turns[0]) for t in episodes[:3]] == [True, False, True]
+    called = replace(episodes[1].turns[0], action=tool_action("add", a=1, b=2))
+    assert agent_flan.has_form(called)

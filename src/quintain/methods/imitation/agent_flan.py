@@ -1,22 +1,24 @@
 """L = -Σ log π(a_t | h_t) over capabilities in given shares, refusals among them: Agent-FLAN (arXiv 2403.12881).
 
-Three things are done to agents' data. What calls a tool in JSON can be said as chat (`as_chat`, `from_chat`), so that
-the form is not what is learned. Each capability, an environment of a mixture, has its share of the samples. And there
-are negatives: episodes without a single call, whose reply says that there is none to be made, in the share `negatives`,
-against actions that were made up.
+Three things are done to agents' data, the first of them to conversations, before they are demonstrations. What calls a
+tool in JSON or ReAct is said as chat (`quintain data --stage as_chat`), so that the form is not what is learned. Each
+capability, an environment of a mixture, has its share of the samples. And there are negatives: episodes without a
+single call, whose reply says that there is none to be made, in the share `negatives`, against made-up actions; of
+conversations, `quintain data --stage refusals` makes them. `quintain eval --hallucination` gives the score of that.
 
 Differences to the paper: capabilities are environments, and their shares are given, where the paper reads them off
-learning curves; negatives are tasks in which the environment's expert refuses, where the paper writes them with GPT-4
-for requests without tools and for chat with tools at hand; what a model is trained on keeps the form of its harness,
-and chat form is a conversion of conversations. Measured on arithmetic with tools, some of which are withheld.
+learning curves; negatives are tasks in which the environment's expert refuses, or what the stage makes of conversations
+without a writer: a request whose tools are taken off the list, answered by one fixed sentence, and plain chat beside
+tools, where the paper has GPT-4 write both; chat form says call and result in sentences of one turn, where the paper
+asks for each part of an action in a turn of its own; what a model is trained on in an environment keeps the form of its
+harness. The score is of all replies in which the expert calls nothing. Measured on arithmetic with tools, some of which
+are withheld.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any
 
 from quintain.config.ranges import Share
 from quintain.data import stages
@@ -25,13 +27,12 @@ from quintain.data.pipeline import Chosen, Pipeline, judged
 from quintain.errors import DataError
 from quintain.methods.imitation.supervised import chosen_of, numbers_of, supervised
 from quintain.methods.method import Collector, Offline
+from quintain.methods.rl.parts.contexts import ExpertLabels, ask_expert
 from quintain.training.job import ImitationJob
-from quintain.types import Example, ToolCall, Trajectory
+from quintain.types import Example, Trajectory, Turn
 
 NEGATIVE = "negative"
 """The part of the data that holds refusals."""
-SAID = re.compile(r"I call (?P<name>\w+)(?: with (?P<arguments>\w+ = .*))?\.", re.DOTALL)
-FIRST = re.compile(r"(?:, )?(\w+) = ")
 FORM = re.compile(r"<tool_call>|\"(?:name|arguments)\"\s*:|^I call \w+", re.MULTILINE)
 """What looks like a call, read or not."""
 
@@ -95,7 +96,23 @@ def part_of(example: Example) -> str:
 
 def is_negative(trajectory: Trajectory) -> bool:
     """Return whether no turn of `trajectory` makes a call or has the form of one."""
-    return not any(turn.action.tool_calls or FORM.search(turn.action.text) for turn in trajectory.turns)
+    return not any(has_form(turn) for turn in trajectory.turns)
+
+
+def has_form(turn: Turn) -> bool:
+    """Return whether `turn` makes a call or has the form of one."""
+    return bool(turn.action.tool_calls) or FORM.search(turn.action.text) is not None
+
+
+def uncalled(environment: str, trajectories: Sequence[Trajectory]) -> list[Turn]:
+    """Return the replies in `trajectories` of `environment` in whose place its expert, asked there, calls nothing."""
+    labels = ExpertLabels(environment, ask_expert)
+    return [
+        turn
+        for trajectory in trajectories
+        for turn, right in zip(trajectory.turns, labels.labels(trajectory), strict=True)
+        if right is not None and not right.tool_calls
+    ]
 
 
 def weights(config: Config) -> dict[str, float]:
@@ -115,47 +132,18 @@ def shares(examples: Sequence[Example], config: Config) -> dict[str, float]:
     }
 
 
-def as_chat(call: ToolCall) -> str:
-    """Return `call` as a sentence: ``I call add with a = 3, b = 4.``; values stand as JSON."""
-    told = ", ".join(f"{name} = {json.dumps(value)}" for name, value in call.arguments.items())
-    return f"I call {call.name} with {told}." if told else f"I call {call.name}."
-
-
-def from_chat(text: str) -> ToolCall:
-    """Return the call that `text` says; the reverse of `as_chat`.
-
-    Raises:
-        DataError: it is no such sentence.
-    """
-    found = SAID.fullmatch(text)
-    if found is None:
-        raise DataError(f"a call as chat: got {text[:60]!r}; write I call NAME with ARGUMENT = VALUE.")
-    rest, arguments = found["arguments"] or "", dict[str, Any]()
-    decoder = json.JSONDecoder()
-    while rest:
-        name = FIRST.match(rest)
-        try:
-            if name is None:
-                raise ValueError
-            value, end = decoder.raw_decode(rest, name.end())
-        except ValueError:
-            raise DataError(f"arguments of a call as chat: got {rest[:60]!r}; write NAME = JSON, …") from None
-        arguments[name[1]], rest = value, rest[end:]
-    return ToolCall(name=found["name"], arguments=arguments)
-
-
-def hallucination_score(has_form: Sequence[bool], acts: Sequence[bool]) -> float:
+def hallucination_score(forms: Sequence[bool], acts: Sequence[bool]) -> float:
     """Return H = ((1 - H_format) + (1 - H_action)) / 2 over replies that should make no call.
 
     Args:
-        has_form: of each reply, whether it has the form of a call.
+        forms: of each reply, whether it has the form of a call.
         acts: whether it makes one.
 
     Raises:
         DataError: there is no reply.
     """
-    if not has_form or len(has_form) != len(acts):
+    if not forms or len(forms) != len(acts):
         raise DataError(
-            f"replies to score: got {len(has_form)} and {len(acts)}; give both numbers of one or more"
+            f"replies to score: got {len(forms)} and {len(acts)}; give both numbers of one or more"
         )
-    return fmean((1 - fmean(map(float, has_form)), 1 - fmean(map(float, acts))))
+    return fmean((1 - fmean(map(float, forms)), 1 - fmean(map(float, acts))))

@@ -7,8 +7,9 @@ the rest of its episode stays, and the turn stays as context.
 
 Differences to the paper: a step is a turn of its episode's stream, which is the same as a prompt and an answer of its
 own, because nothing that comes later is in its context; the judge of reasoning and planning is left out, and so are
-rephrased instructions, shuffled tools and the preference stage; the data are demonstrations of one environment, or
-conversations written for it.
+rephrased instructions and the preference stage; tools and parameters in another order are copies that `quintain data
+--stage shuffled_tools` puts beside conversations, which training itself does not do; the data are demonstrations of one
+environment, or conversations written for it.
 """
 
 from dataclasses import dataclass, replace
