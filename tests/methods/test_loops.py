@@ -40,6 +40,7 @@ from quintain.rewards.terms import Term, apply_all
 from quintain.store.run import Run
 from quintain.training.context import TrainingContext
 from quintain.training.job import MAIN, OnPolicyJob, PolicySpec
+from quintain.training.summary import summary
 from quintain.types import (
     Action,
     Completion,
@@ -220,14 +221,26 @@ def test_rounds_that_start_over_learn_from_all_rounds_so_far(
     assert [is_start for _, is_start in learned] == [True, False, False]
 
 
-def test_a_round_without_data_learns_nothing(tmp_path: Path) -> None:
+def test_a_round_without_data_learns_nothing_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     made = rounds(starts_over=False)
     method = replace(
         cast(Rounds, made.method), build=Pipeline(judged("none", "is never kept", lambda _: False))
     )
     folder = train(replace(made, method=method), tmp_path / "run")
     assert weights(folder / "start") == weights(folder / "model")
-    assert all(row["data/kept"] == 0 and "train/loss" not in row for row in rows(folder)[1:])
+    found = rows(folder)[1:]
+    assert all(row["data/kept"] == 0 and "train/loss" not in row for row in found)
+    num_in = int(sum(row["data/in"] for row in found[:2]))
+    says = (
+        f"2 of 2 rounds made no data (none left none of {num_in} episodes); begin with a policy that succeeds"
+    )
+    assert capsys.readouterr().err.count(f"note: {says}") == 1
+    with Run.open(folder, writable=False) as run:
+        told = summary(run)
+    assert f"nothing to learn  {len(found)} of {len(found)} rounds made no data (none left none" in told
+    assert told.index("nothing to learn") < told.index("next ")
 
 
 TURN = Turn(

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from quintain.dashboard.page import escape
 from quintain.dashboard.series import Rows
 from quintain.dashboard.transcript import Decode, transcript_html
+from quintain.data.pipeline import FIRST, TOKENS, is_stage
 from quintain.types import Trajectory, Use
 
-FIRST, LAST, TOKENS = "data/in", "data/kept", "data/tokens"
 NUM_SHOWN = 8
 """Episodes that are listed of a step."""
 NUM_PAIRS = 4
@@ -59,15 +59,6 @@ def funnels(rows: Rows) -> list[Funnel]:
         ]
         found.append(Funnel(step=int(row["step"]), counts=tuple(counts), tokens=float(row.get(TOKENS) or 0)))
     return found
-
-
-def is_stage(name: str) -> bool:
-    """Whether a metric counts what a stage of the only or the first pipeline left."""
-    return name.startswith("data/") and name.count("/") == 1 and name not in (FIRST, LAST, TOKENS, *OTHERS)
-
-
-OTHERS = ("data/streams_left_out",)
-"""Metrics of data that no stage has."""
 
 
 def funnel_html(rows: Rows) -> str:

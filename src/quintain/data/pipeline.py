@@ -22,6 +22,10 @@ from quintain.data.samples import imitation_samples
 from quintain.errors import DataError, InvariantError
 from quintain.types import NOTHING, Example, Group, Sample, Trajectory, Turn, scored
 
+FIRST, LAST, TOKENS = "data/in", "data/kept", "data/tokens"
+"""Metrics of a pipeline beside those of its stages."""
+OTHERS = ("data/streams_left_out", "data/pairs", "data/comparisons", "data/ties")
+"""Metrics of data that no stage has."""
 Weights = Sequence[float | NDArray[np.floating]]
 """Of the turns of an episode: one number for all sampled tokens of a turn, or one for each."""
 
@@ -68,10 +72,10 @@ class Funnel:
         """``data/in``, ``data/kept``, ``data/tokens`` and ``data/STAGE`` (what came out of it)."""
         last = self.passages[-1].num_out if self.passages else self.num_in
         return {
-            "data/in": float(self.num_in),
+            FIRST: float(self.num_in),
             **{f"data/{p.stage}": float(p.num_out) for p in self.passages},
-            "data/kept": float(last),
-            "data/tokens": float(self.num_tokens),
+            LAST: float(last),
+            TOKENS: float(self.num_tokens),
         }
 
     def __str__(self) -> str:
@@ -81,6 +85,11 @@ class Funnel:
             f"{p.stage:<{width}}  {p.num_in:>6} → {p.num_out:<6} {p.num_tokens:>9,} tokens  {p.says}"
             for p in self.passages
         )
+
+
+def is_stage(name: str) -> bool:
+    """Whether a metric counts what a stage of the only or the first pipeline left."""
+    return name.startswith("data/") and name.count("/") == 1 and name not in (FIRST, LAST, TOKENS, *OTHERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

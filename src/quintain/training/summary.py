@@ -8,6 +8,7 @@ from typing import Any
 
 from quintain.models.embedder import EMBEDDER
 from quintain.store.run import Run
+from quintain.training.emptied import told
 from quintain.training.untrained import UNTRAINED
 
 
@@ -53,6 +54,8 @@ def summary(run: Run) -> str:
         lines.append(
             f"held-out loss     before {before:.3f}   after {after:.3f}   (of data that was not trained on)"
         )
+    if without := told(run.metrics()):
+        lines.append(f"nothing to learn  {without}")
     if not rows:
         return "\n".join([
             *lines,

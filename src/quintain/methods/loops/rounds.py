@@ -18,6 +18,7 @@ from quintain.methods.loops.trials import Trials
 from quintain.methods.method import Choose, Improve, OptimizerSteps, Rounds
 from quintain.store.run import Run
 from quintain.training.context import TrainingContext
+from quintain.training.emptied import repeated
 from quintain.training.job import MAIN, Job
 from quintain.training.learner import StepReport
 from quintain.training.optimizers import scale_at
@@ -118,6 +119,8 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
             if context.is_due(step):
                 context.save(step)
             context.show(step, row)
+            if note := repeated(run.metrics()):
+                context.display.say(f"note: {note}")
 
 
 def chosen_of(
