@@ -36,11 +36,6 @@ if TYPE_CHECKING:
 
 AGREED = 0.5
 """Score of a judge from which on it says yes."""
-CRITICAL = (
-    "The material is an episode and the number of one of its turns, counted from 0. Score how critical that turn is: "
-    "10 where the task is decided in it (a plan that holds, something done without which the task is not solved, a "
-    "mistake that is mended), 0 where it could be left out."
-)
 SOLVED = "The material is an episode. Score whether the agent did what the task asks for: 10 for all, 0 for nothing."
 NOTHING_FITS = "No tool that I have does this, so I call none."
 GIVEN_AWAY = "hint|right action|right answer|known to be|was given|was told"
@@ -83,14 +78,13 @@ def critical(
     from quintain.environments.boundary import ask
     from quintain.environments.catalog import find
     from quintain.environments.protocol import Progressing
-    from quintain.methods.imitation.atlas import most_critical, rule
+    from quintain.methods.imitation.atlas import RUBRIC, by_model, most_critical, rule
 
     if not 0 < ratio <= 1:
         raise UsageError(f"ratio of {name}: got {ratio}; give a share above 0 and at most 1")
-    if (judge := judge_of(by, name, CRITICAL, others=("progress",))) is not None:
-        return stages.critical(
-            lambda t: most_critical([needed(score) for score in judge.turns(t)], ratio), name=name
-        )
+    if (judge := judge_of(by, name, RUBRIC, others=("progress",))) is not None:
+        scored = by_model(judge)
+        return stages.critical(lambda t: most_critical(scored(t), ratio), name=name)
     first = [word for word in words.split(",") if word]
 
     def oracle(world: str, _: Origin) -> Callable[[Trajectory], Sequence[float]]:

@@ -1,12 +1,15 @@
 """ATLaS: which turns are critical, that the others have no gradient, and where it is plain imitation."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from tests.engines.chat_model import KEY, ChatModel
 
 from quintain.data.pack import pack
 from quintain.data.pipeline import as_example, example_samples
@@ -137,3 +140,34 @@ def test_other_text_of_a_turn_without_weight_changes_the_loss(episode: Trajector
         batch = pack(example_samples([made]))
         losses.append(float(imitation()(Forward(model).infer(batch), batch).loss))
     assert losses[0] != losses[1]
+
+
+def test_a_model_marks_turns_in_the_place_of_the_rule(
+    train: Any, tmp_path: Path, episode: Trajectory
+) -> None:
+    scores = {0: "SCORE: 0", 1: "SCORE: 4", 2: "SCORE: 9", 3: "SCORE: 4"}
+    model = ChatModel(lambda body: scores.get(json.loads(body["messages"][1]["content"])["turn"], "SCORE: 0"))
+    (tmp_path / "key").write_text(KEY)
+    address = f"{model.url}?model=m&key_file={tmp_path / 'key'}"
+    try:
+        config = atlas.Config(environment="house", judge=address)
+        config.check()
+        judge = atlas.judge_of(config)
+        assert judge(episode) == [0.0, 0.4, 0.9, 0.4]
+        assert atlas.most_critical(judge(episode), 0.5) == [1, 2]
+        assert "how critical that turn is" in model.seen[0]["messages"][0]["content"]
+        asked = len(model.seen)
+        rows = train(
+            "atlas", environment="house?kind=put&things=1", ratio=0.3, judge=address, demonstrations=4
+        )
+        assert rows[-1]["data/critical"] == rows[-1]["data/solved"] == 4 and len(model.seen) > asked
+        model.say = lambda _: "No idea."
+        with pytest.raises(DataError, match="does not end with SCORE: n"):
+            judge(acts(episode, "look", "take fork", "go to desk", "put"))
+    finally:
+        model.listener.close()
+
+
+def test_a_judge_that_is_no_endpoint_is_refused() -> None:
+    with pytest.raises(ConfigError, match="judge: got 'expert'"):
+        atlas.Config(environment="house", judge="expert").check()

@@ -6,7 +6,8 @@ normaliser is the number of tokens that do. An episode without a critical turn i
 
 Differences to the paper: a rule marks the turns, where the paper asks a language model to tag plans, critical
 observations, critical actions and corrections of mistakes: turns after which the environment's `progress` is another,
-then turns whose action begins with one of the words `critical`. Measured on `house`, with an expert that looks around
+then turns whose action begins with one of the words `critical`. A model does so with `judge`: it scores each turn of an
+episode by itself, and names no kind. Measured with the rule, on `house`, with an expert that looks around
 needlessly in a style of its own; the paper has the expert sets of agent benchmarks.
 """
 
@@ -17,8 +18,9 @@ from dataclasses import dataclass
 from quintain.config.ranges import Share
 from quintain.data import stages
 from quintain.data.pipeline import Chosen, Pipeline
+from quintain.engines.judge import Judge, needed
 from quintain.environments.protocol import Environment, Progressing
-from quintain.errors import ConfigError
+from quintain.errors import ConfigError, UsageError
 from quintain.methods.imitation.supervised import chosen_of, supervised
 from quintain.methods.method import Collector, Offline
 from quintain.methods.rl.parts.contexts import ExpertLabels
@@ -27,6 +29,12 @@ from quintain.types import Trajectory
 
 StepJudge = Callable[[Trajectory], Sequence[float]]
 """episode → how critical each of its turns is; 0 for one that is not"""
+RUBRIC = (
+    "The material is an episode and the number of one of its turns, counted from 0. Score how critical that turn is: "
+    "10 where the task is decided in it (a plan that holds, something done without which the task is not solved, a "
+    "mistake that is mended), 0 where it could be left out."
+)
+"""What a judge is asked that is given no rubric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,17 +45,24 @@ class Config(ImitationJob):
     """Most of an episode's turns that are trained, rounded up; 1: all of them, as `sft` does."""
     critical: tuple[str, ...] = ("open", "take", "put", "pick", "buy", "submit", "answer")
     """First words of actions that are critical beside those that change the progress."""
+    judge: str = ""
+    """Chat endpoint that scores how critical each turn is, in the place of the rule: http://…/v1?model=NAME, and
+    rubric=FILE, tape= (a resumed run then hears the same), …; empty: the rule."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
         ImitationJob.check(self)
         if not self.ratio:
             raise ConfigError("ratio: got 0, which trains no turn; give a share above 0")
+        try:
+            judge_of(self)
+        except UsageError as error:
+            raise ConfigError(str(error)) from error
 
 
 def method(config: Config) -> Offline:
     """Return ATLaS as `config` describes it."""
-    made = pipeline(config.ratio, rule(config.environment, config.critical))
+    made = pipeline(config.ratio, judge_of(config))
 
     def data(collector: Collector) -> Chosen:
         return chosen_of(collector.demonstrations(), made, "imitating critical turns")
@@ -57,6 +72,24 @@ def method(config: Config) -> Offline:
         data,
         batch_size=config.batch_size,
     )
+
+
+def judge_of(config: Config) -> StepJudge:
+    """Return who says how critical turns are: a model, where one is named, else the rule.
+
+    Raises:
+        UsageError: the judge is no such spec, or its rubric cannot be read.
+    """
+    return (
+        by_model(Judge(config.judge, usual=RUBRIC))
+        if config.judge
+        else rule(config.environment, config.critical)
+    )
+
+
+def by_model(model: Judge) -> StepJudge:
+    """Return the judge that asks `model` about every turn; where it gives no score, that is a `DataError`."""
+    return lambda trajectory: [needed(score) for score in model.turns(trajectory)]
 
 
 def pipeline(ratio: float, judge: StepJudge) -> Pipeline:
