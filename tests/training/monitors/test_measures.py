@@ -131,6 +131,13 @@ def test_length_goes_with_reward_within_groups() -> None:
     assert "monitor/length_advantage" not in measures([pair(1.0, 1.0, "a")])
 
 
+@pytest.mark.parametrize(("num_whole", "is_told"), [(7, True), (95, False)])
+def test_the_one_answer_that_broke_off_is_no_advantage_of_length(num_whole: int, is_told: bool) -> None:
+    whole = [episode(1.0, tuple(range(22)), task="a") for _ in range(num_whole)]
+    broken = episode(0.0, tuple(range(16)), task="a")
+    assert ("monitor/length_advantage" in measures([group(*whole, broken)])) == is_told
+
+
 def test_coverage_counts_tools_that_exist_and_files_that_were_named() -> None:
     calls = (ToolCall(name="read", arguments={"path": "a.py"}), ToolCall(name="made_up"))
     found = measures([group(episode(0.0, (1,), calls=calls))], tools=["read", "write"])

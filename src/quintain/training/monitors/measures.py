@@ -22,6 +22,8 @@ MOST_TOKENS = 16_384
 Retry = tuple[str, int, Failure]
 """Group and number of an episode that was begun anew, and what broke."""
 FILE_ARGUMENTS = frozenset(["path", "file", "filename", "file_path"])
+LEAST_SPREAD = 0.05
+"""Standard deviation of lengths within groups, as a share of the mean length, below which they hardly differ."""
 
 
 def measures(
@@ -39,7 +41,8 @@ def measures(
     - ``monitor/entropy``: nats per sampled token, estimated by the mean of -log-prob.
     - ``monitor/repeated_ngrams``: share of 4-grams that occurred before in their completion.
     - ``monitor/prompt_information``: nats that a token tells about its task, from the use of tokens per task.
-    - ``monitor/length_advantage``: correlation of sampled tokens with reward, both less their group's mean.
+    - ``monitor/length_advantage``: correlation of sampled tokens with reward, both less their group's mean; not told
+      where lengths hardly differ, for then one answer of many that broke off early, and earned nothing, makes it 1.
     - ``monitor/tool_coverage``: share of `tools` that were called; ``monitor/files``: distinct files named in calls.
     - ``monitor/share/TERM``: share of a reward term in the absolute size of all terms.
     - ``monitor/tokens_per_success``, ``monitor/turns_per_success``: cost of a solved task.
@@ -150,7 +153,7 @@ def _prompt_information(groups: Sequence[Group]) -> float | None:
 
 
 def _length_advantage(groups: Sequence[Group]) -> float | None:
-    """Return the correlation within groups, None where lengths or rewards do not differ."""
+    """Return the correlation within groups, None where rewards do not differ, or lengths hardly do."""
     lengths: list[float] = []
     rewards: list[float] = []
     for group in groups:
@@ -159,6 +162,8 @@ def _length_advantage(groups: Sequence[Group]) -> float | None:
         rewards += [value - sum(values) / len(values) for value in values]
         lengths += [num - sum(tokens) / len(tokens) for num in tokens]
     x, y = np.array(lengths), np.array(rewards)
+    if not len(x) or x.std() < LEAST_SPREAD * np.mean([t.num_sampled for g in groups for t in g.scored]):
+        return None
     scale = float(np.sqrt((x * x).sum() * (y * y).sum()))
     return float((x * y).sum()) / scale if scale > 1e-12 else None
 
