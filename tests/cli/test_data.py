@@ -160,6 +160,13 @@ def test_sources_are_mixed_by_shares_of_samples(cli: Callable[..., Any], chats: 
         ),
         ("mixture?shares=chats:1", "shares of mixture: got 'chats'; did you mean 'chats.jsonl'?"),
         ("mixture?shares=chats.jsonl", "shares of mixture: got 'chats.jsonl'; write NAME:SHARE,NAME:SHARE"),
+        (
+            "mixture?shares=chats.jsonl:nan",
+            "shares of a mixture: got {'chats.jsonl': nan}; give numbers from 0",
+        ),
+        ("threshold?above=nan", "above of threshold: got 'nan'; give a finite number"),
+        ("threshold?above=-inf", "above of threshold: got '-inf'; give a finite number"),
+        ("turn_discount?by=much", "by of turn_discount: got 'much'; give a finite number"),
         ("contamination?held_out=gone", "held_out of contamination: got 'gone', which is not there"),
         (
             "executable",
@@ -376,7 +383,7 @@ def test_calls_are_looked_at_with_the_data(cli: Callable[..., Any], chats: Path)
     found = cli("check", "chats.jsonl", "--show", "0")
     assert "calls, executable\tpass\tnothing was found" in found.out
     assert (
-        "1 values were not said before the call" in found.out
+        "calls, semantic\tnote\t1 values were not said before the call" in found.out
         and "chats.jsonl line 3, answer 0, search" in found.out
     )
     cli("data", "chats.jsonl", "--stage", "right_calls", "--out", "right.jsonl")
@@ -386,6 +393,15 @@ def test_calls_are_looked_at_with_the_data(cli: Callable[..., Any], chats: Path)
     write(chats, [chat("Hello", call(wrd="Hello"), RESULT, DONE)])
     found = cli("check", "chats.jsonl", "--show", "0")
     assert found.status and "misnamed: got the argument 'wrd'; it is called 'word'" in found.out
+
+
+def test_tools_that_differ_within_a_file_are_told(cli: Callable[..., Any], chats: Path) -> None:
+    assert "other arguments" not in cli("check", "chats.jsonl", "--show", "0").out
+    other = json.loads(json.dumps(SEARCH).replace('"word"', '"query"'))
+    write(chats, [*CHATS, {**chat("Hello", DONE), "tools": [other]}])
+    says = "1 with other arguments in other records: search (chats.jsonl line 1, chats.jsonl line 5)"
+    assert f"differing tools\tnote\t{says}" in cli("check", "chats.jsonl", "--show", "0").out
+    assert f"note: tools {says}" in cli("data", "chats.jsonl").out.splitlines()
 
 
 def test_a_teacher_that_errs_has_turns_that_are_masked(cli: Callable[..., Any], chats: Path) -> None:

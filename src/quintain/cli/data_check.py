@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from quintain.data.calls import CLASSES, Fault, find_faults
 from quintain.data.files import Found, read_objects
 from quintain.data.records import Overlong, Record, TrainOn, as_object, read_preferences, read_records
+from quintain.environments.tools import Shapes
 from quintain.errors import DataError
 from quintain.types import Trajectory
 from quintain.types.findings import Finding
@@ -36,6 +37,7 @@ class Survey:
     roles: Counter[str] = field(default_factory=Counter[str])
     num_calls: int = 0
     num_with_tools: int = 0
+    shapes: Shapes = field(default_factory=Shapes)
     lengths: list[int] = field(default_factory=list[int])
     """tokens of each conversation that could be written"""
     num_trained: int = 0
@@ -155,6 +157,7 @@ def look_at(found: Found, survey: Survey, transcriber: Transcriber, num_shown: i
         survey.roles.update(message.role for message in record.messages)
         survey.num_calls += sum(len(message.tool_calls) for message in record.messages)
         survey.num_with_tools += bool(record.tools)
+        survey.shapes.add(record.place, record.tools)
         if record.tools:
             answers = [
                 said.is_trained is not False for said in record.said if said.message.role == "assistant"
@@ -184,7 +187,7 @@ def call_findings(faults: Sequence[tuple[str, Fault]]) -> Iterator[Finding]:
         own = [f"{place}, {fault}" for place, fault in faults if fault.kind in CLASSES[name]]
         more = f" (and {len(own) - NUM_NAMED} more)" if len(own) > NUM_NAMED else ""
         detail = f"{len(own)} {says}: {'; '.join(own[:NUM_NAMED])}{more}" if own else "nothing was found"
-        state = "pass" if not own else "fail" if name == "executable" else "skip"
+        state = "pass" if not own else "fail" if name == "executable" else "note"
         yield Finding(f"calls, {name}", state, detail)
 
 
@@ -201,6 +204,8 @@ def findings_of(
     yield Finding("messages", "pass" if survey.roles else "skip", roles or "none could be read")
     calls = f"{survey.num_calls:,} calls, {survey.num_with_tools:,} records with tool schemas"
     yield Finding("tools", "pass" if survey.num_calls else "skip", calls)
+    if differing := str(survey.shapes):
+        yield Finding("differing tools", "note", differing)
     if survey.num_with_tools:
         yield from call_findings(survey.faults)
     notes = transcriber.notes
@@ -208,7 +213,7 @@ def findings_of(
         first = ", ".join(list(notes.other_tools)[:NUM_NAMED])
         yield Finding(
             "other tools",
-            "skip",
+            "note",
             f"{len(notes.other_tools)} records list other tools than the environment, whose own are shown: {first}",
         )
     if survey.lengths:
@@ -222,4 +227,4 @@ def findings_of(
         share = survey.num_trained / max(sum(ordered), 1)
         yield Finding("trained", "pass", f"{survey.num_trained:,} tokens, {share:.0%} of all")
     if notes.num_untrained:
-        yield Finding("nothing to train", "skip", f"{notes.num_untrained:,} without an answer to train")
+        yield Finding("nothing to train", "note", f"{notes.num_untrained:,} without an answer to train")

@@ -98,6 +98,8 @@ def report(made: Chosen, given: Gathered) -> Iterator[str]:
     """Yield the funnel, what is trained, and where it came from."""
     from quintain.data.mixtures import drawn_shares
 
+    if differing := given.differing_tools():
+        yield f"note: tools {differing}"
     yield str(made.funnel)
     sources = {name for example in made.examples for name in given.episodes(example)}
     yield (

@@ -7,6 +7,7 @@ that ask about texts, tools or the environment of an episode.
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import types
 import typing
@@ -591,8 +592,11 @@ def read_stage(spec: str, given: Gathered, *, name: str) -> Stage:
 def read_value(text: str, option: Option, kind: str) -> Any:
     """Return the value of `option` that `text` is."""
     truths = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    wanted = {int: "a whole number", float: "a finite number", bool: "true or false"}
     try:
-        return truths[text.lower()] if option.kind is bool else option.kind(text)
+        value = truths[text.lower()] if option.kind is bool else option.kind(text)
     except (ValueError, KeyError):
-        wanted = {int: "a whole number", float: "a number", bool: "true or false"}[option.kind]
-        raise UsageError(f"{option.name} of {kind}: got {text!r}; give {wanted}") from None
+        raise UsageError(f"{option.name} of {kind}: got {text!r}; give {wanted[option.kind]}") from None
+    if option.kind is float and not math.isfinite(value) and value != option.default:
+        raise UsageError(f"{option.name} of {kind}: got {text!r}; give {wanted[option.kind]}")
+    return value

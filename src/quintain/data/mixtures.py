@@ -5,6 +5,7 @@ and within a part all examples are alike. `odds` is how likely an example is to 
 a draw more often than chance does; `mixture` is the stage that draws a data set once, to be written or looked at.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
@@ -114,8 +115,10 @@ def drawn_shares(
 
 def _check(shares: Mapping[str, float]) -> None:
     """Raise where `shares` are none."""
-    if any(share < 0 for share in shares.values()) or not any(shares.values()):
-        raise UsageError(f"shares of a mixture: got {dict(shares)}; give numbers from 0, one of them above")
+    if not all(0 <= share < math.inf for share in shares.values()) or not any(shares.values()):
+        raise UsageError(
+            f"shares of a mixture: got {dict(shares)}; give numbers from 0, one of them above"
+        )
 
 
 def _check_sizes(shares: Mapping[str, float], sizes: Mapping[str, int], total: int) -> None:

@@ -16,7 +16,7 @@ from quintain.environments.catalog import find
 from quintain.environments.probes import PROBES, NotApplicableError, Subject
 from quintain.environments.protocol import Environment
 from quintain.errors import QuintainError
-from quintain.types.findings import Finding
+from quintain.types.findings import Finding, State
 
 CALLS = (
     "reset",
@@ -29,7 +29,7 @@ CALLS = (
     "state_key",
     "task",
 )
-MARKS = {"pass": "✓", "fail": "✗", "skip": "-"}
+MARKS: Mapping[State, str] = {"pass": "✓", "fail": "✗", "skip": "-", "note": "!"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

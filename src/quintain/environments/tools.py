@@ -34,6 +34,8 @@ MARK = "__quintain_tool__"
 PROTOCOL = "quintain.environments.protocol"
 """Where the base class lives, whose methods a tool must not hide."""
 MAX_QUOTED = 60
+NUM_PLACES = 3
+"""Tools, and places of each, that are named."""
 SECTION = re.compile(r"^\s*(Args|Arguments|Parameters|Returns|Raises|Yields|Examples?|Notes?):\s*$")
 ENTRY = re.compile(r"^(\s*)\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
 
@@ -106,12 +108,39 @@ def find_clash(listed: Iterable[tuple[str, Sequence[ToolSpec]]]) -> tuple[str, s
     known: dict[str, tuple[str, str]] = {}
     for source, tools in listed:
         for tool in tools:
-            fields: Mapping[str, Any] = tool.parameters.get("properties", {})
-            shape = repr(sorted((name, str(schema.get("type", ""))) for name, schema in fields.items()))
+            shape = shape_of(tool)
             other, own = known.setdefault(tool.name, (source, shape))
             if own != shape and other != source:
                 return tool.name, other, source
     return None
+
+
+def shape_of(tool: ToolSpec) -> str:
+    """Return names and types of the arguments of `tool`; tools of one shape are called alike."""
+    fields: Mapping[str, Any] = tool.parameters.get("properties", {})
+    return repr(sorted((name, str(schema.get("type", ""))) for name, schema in fields.items()))
+
+
+class Shapes:
+    """The tools of many conversations, and which have other arguments in some: ``shapes.add("a.jsonl:1", tools)``."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, dict[str, str]] = {}
+        """name of a tool → shape → where it was first"""
+
+    def add(self, place: str, tools: Iterable[ToolSpec]) -> None:
+        """Take in what is listed at `place`."""
+        for tool in tools:
+            self._places.setdefault(tool.name, {}).setdefault(shape_of(tool), place)
+
+    def __str__(self) -> str:
+        """Return which tools have several shapes, and where each is first; empty where none has."""
+        several = {name: list(shapes.values()) for name, shapes in self._places.items() if len(shapes) > 1}
+        if not several:
+            return ""
+        named = [f"{name} ({', '.join(places[:NUM_PLACES])})" for name, places in several.items()]
+        more = f" and {len(named) - NUM_PLACES} more" if len(named) > NUM_PLACES else ""
+        return f"{len(named)} with other arguments in other records: {', '.join(named[:NUM_PLACES])}{more}"
 
 
 def tool_specs(owner: type) -> tuple[ToolSpec, ...]:

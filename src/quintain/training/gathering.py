@@ -30,7 +30,7 @@ from quintain.data.seats import by_seat
 from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.nothing import NO_ENVIRONMENT
-from quintain.environments.tools import find_clash
+from quintain.environments.tools import Shapes, find_clash
 from quintain.errors import DataError, UsageError
 from quintain.rollout.splices import Splice, imitated, joined
 from quintain.store.run import Run
@@ -105,6 +105,14 @@ class Gathered:
     def part_of(self, trajectory: Trajectory) -> str:
         """Return the name of the file or run that an episode came from."""
         return name_of(trajectory).rpartition(":")[0]
+
+    def differing_tools(self) -> str:
+        """Return which tools have other arguments in other conversations, and where; empty where none has."""
+        shapes = Shapes()
+        for origin in self.origins.values():
+            for record, _ in origin.records.values():
+                shapes.add(record.place, record.tools)
+        return str(shapes)
 
     def told(self, trajectory: Trajectory) -> Told:
         """Return what an episode began with."""

@@ -2,7 +2,8 @@
 
 from typing import Literal, NamedTuple
 
-State = Literal["pass", "fail", "skip"]
+State = Literal["pass", "fail", "skip", "note"]
+"""What a probe found is in order, or wrong; skip: it was not run; note: it is for a person to judge."""
 
 
 class Finding(NamedTuple):

@@ -13,7 +13,7 @@ import torch
 
 from quintain.data.pack import pack
 from quintain.data.pipeline import as_example, example_samples
-from quintain.errors import DataError
+from quintain.errors import ConfigError, DataError
 from quintain.losses.imitation import imitation
 from quintain.methods.imitation import fireact, sft
 from quintain.methods.loops import offline
@@ -73,6 +73,16 @@ def test_every_way_of_the_environment_has_a_teacher(trajectory: Make, shows: Any
         fireact.method(fireact.Config(environment="guess")).data(collector)
     with pytest.raises(DataError, match="did not solve its task"):
         fireact.method(fireact.Config()).data(shows([trajectory([((1,), (2,))], value=0.0)]))
+
+
+def test_a_way_that_is_not_known_is_refused_before_anything_is_played() -> None:
+    with pytest.raises(ConfigError, match=r"^ways: got 'dircet' in stream; did you mean 'direct'\?$"):
+        fireact.method(fireact.Config(ways=("expert", "dircet")))
+    with pytest.raises(ConfigError, match=r"^ways: got 'nope' in stream; choose from direct, expert, \w+$"):
+        fireact.method(fireact.Config(ways=("nope",)))
+    with pytest.raises(ConfigError, match="ways: got 'direct' in guess; choose from expert"):
+        fireact.method(fireact.Config(environment="guess", ways=("direct",)))
+    fireact.method(fireact.Config(ways=("expert", "direct")))
 
 
 def test_conversations_of_others_are_filtered_alike(trajectory: Make, shows: Any) -> None:

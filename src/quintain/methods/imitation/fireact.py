@@ -19,7 +19,7 @@ from quintain.data.pipeline import Chosen, Pipeline, Stage, judged
 from quintain.environments.boundary import ask
 from quintain.environments.catalog import find
 from quintain.environments.noisy import Methodical, NoisyExpert, noisy, single_method
-from quintain.errors import DataError
+from quintain.errors import ConfigError, DataError, suggestion
 from quintain.methods.imitation.supervised import chosen_of, supervised
 from quintain.methods.method import Collector, Needs, Offline
 from quintain.training.job import ImitationJob
@@ -44,6 +44,7 @@ class Config(ImitationJob):
 
 def method(config: Config) -> Offline:
     """Return FireAct as `config` describes it."""
+    check_ways(config)
     made = pipeline(config.longest)
 
     def data(collector: Collector) -> Chosen:
@@ -55,6 +56,20 @@ def method(config: Config) -> Offline:
         batch_size=config.batch_size,
         needs=Needs(expert=EXPERT in config.ways),
     )
+
+
+def check_ways(config: Config) -> None:
+    """Raise where a way is named that the environment does not know, before anything is played.
+
+    Raises:
+        ConfigError: naming it.
+    """
+    if not set(config.ways) - {EXPERT}:
+        return
+    known = (EXPERT, *known_ways(config.environment))
+    for way in config.ways:
+        if way not in known:
+            raise ConfigError(f"ways: got {way!r} in {config.environment}; {suggestion(way, known)}")
 
 
 def pipeline(longest: int) -> Pipeline:
@@ -99,9 +114,14 @@ def ways_of(environment: str) -> tuple[str, ...]:
     Raises:
         DataError: it knows none.
     """
-    known = ask(find(environment), lambda made: made.methods() if isinstance(made, Methodical) else ())
+    known = known_ways(environment)
     if not known:
         raise DataError(
             f"ways of acting in {environment}: got none that it knows; define methods and act_by, or give --ways expert"
         )
     return known
+
+
+def known_ways(environment: str) -> tuple[str, ...]:
+    """Return the ways that `environment` knows, which may be none."""
+    return ask(find(environment), lambda made: made.methods() if isinstance(made, Methodical) else ())
