@@ -3,6 +3,7 @@
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from quintain.environments.splitting import is_eval
 from quintain.errors import ConfigError, DataError
 from quintain.methods.imitation import goat
 from quintain.methods.imitation.goat import Bench, Edge, Made, Sample
+from quintain.retrieval.dense import Embedder
 from quintain.types import Task, ToolSpec
 from quintain.worlds.api.game import Api
 from quintain.worlds.guess.game import Guess
@@ -117,6 +119,51 @@ def test_no_goal_of_the_retriever_is_on_both_sides() -> None:
     learned, tested = goat.retrieval_pairs(samples, 0.4)
     assert len(learned) + len(tested) == 20 and tested
     assert not {goal for goal, _ in learned} & {goal for goal, _ in tested}
+
+
+def test_a_retriever_finds_the_documents_of_goals_that_it_has_not_seen() -> None:
+    bench = bench_of(tools=12)
+    edges = goat.stages_of_graph(bench, least=0.05, probes=5)["executed"]
+    samples = goat.make_samples(bench, edges, 60, hops=2, rng=random.Random(0))
+    learned, tested = goat.retrieval_pairs(samples, 0.25)
+    embedder, measured = goat.train_retriever(bench.tools, learned, tested, count=2, epochs=4)
+    assert measured["recall"] > measured["recall_before"] + 0.1
+    assert measured["recall"] == goat.recall(embedder, bench.tools, tested, 2)
+    assert goat.recall(embedder, bench.tools, tested, 12) == 1.0
+    assert "names" not in goat.document_of(document("Gives it.", names="order number"))
+
+
+def test_the_retriever_is_written_and_its_recall_is_measured(
+    train: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(goat, "EPOCHS", 1)
+    file = tmp_path / "made" / "documents.safetensors"
+    rows = train(
+        "goat", environment="api?hops=1", hops=1, demonstrations=8, retriever=str(file), unseen_goals=0.25
+    )
+    assert 0 <= rows[-1]["goat/recall_before"] <= 1 and 0 <= rows[-1]["goat/recall"] <= 1
+    assert Embedder.load(file).embed(["x"]).shape == (1, 64)
+
+
+def test_recall_is_the_share_of_the_calls_that_are_found() -> None:
+    tools = {name: document(f"{name} {name}", x="") for name in ("owner", "guest", "slot")}
+    pairs = [("owner", "owner"), ("owner", "slot"), ("guest", "guest")]
+    assert goat.recall(Embedder(), tools, pairs, 1) == pytest.approx(0.75)
+    assert goat.recall(Embedder(), tools, pairs, 3) == 1.0
+    with pytest.raises(DataError, match="got 3 pairs to learn from and 0 to test by"):
+        goat.train_retriever(tools, pairs, [], count=1, epochs=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"retriever": "here.pt"}, "retriever: got 'here.pt'; give a file that ends in .safetensors"),
+        ({"retriever": "a.safetensors", "unseen_goals": 0.0}, "unseen_goals: got 0; give a share above 0"),
+    ],
+)
+def test_a_retriever_that_cannot_be_is_refused(options: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        goat.Config(**options).check()
 
 
 def test_what_cannot_be_made_is_told() -> None:

@@ -7,9 +7,10 @@ graph and carried out; then the goal is written that they reach, in words of the
 learned is the goal, the calls with their real results, and the answer, played once more from a reset.
 
 Differences to the paper: documents are compared by their words, where it embeds them, and no language model judges
-pairs in between; a template writes goals (give `write` another), and sub-queries are left out; a retriever is not
-trained: `retrieval_pairs` gives its data, split by goal. Goals that belong to held-out tasks are left out. Measured on
-`api`; the paper has RestBench, API-Bank and a benchmark of its own.
+pairs in between; a template writes goals (give `write` another), and sub-queries are left out; the retriever of
+documents, trained where `retriever` names its file, is one of hashed words, embeds whole goals, and shows the agent
+nothing: its recall is measured on held-out goals. Goals that belong to held-out tasks are left out. Measured on `api`;
+the paper has RestBench, API-Bank and a benchmark of its own.
 """
 
 import json
@@ -18,6 +19,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from quintain.config.ranges import PositiveInt, Share
@@ -29,6 +31,7 @@ from quintain.environments.splitting import is_eval
 from quintain.errors import ConfigError, DataError
 from quintain.methods.imitation.supervised import chosen_of, supervised
 from quintain.methods.method import Collector, Offline
+from quintain.retrieval.dense import Dense, Embedder
 from quintain.training.job import ImitationJob
 from quintain.types import Task, ToolSpec, as_text
 
@@ -37,6 +40,8 @@ RESULT = re.compile(r"(?:Gives|Returns|Finds) (?:the |a |an )?(\w+)", re.IGNOREC
 IDLE = frozenset({"a", "an", "and", "for", "gives", "not", "of", "or", "the", "to"})
 MOST_TRIES = 20
 """Chains that are tried for each that is wanted."""
+EPOCHS, BATCH = 20, 64
+"""Of the retriever."""
 
 
 class Edge(NamedTuple):
@@ -90,6 +95,10 @@ class Config(ImitationJob):
     """Values that an edge must carry."""
     links: Literal["graph", "random"] = "graph"
     """Whether calls follow the graph, or any call comes next, with the examples of its document."""
+    retriever: str = ""
+    """File, .safetensors, for a retriever of documents that is trained on the goals; empty: none is."""
+    unseen_goals: Share = 0.2
+    """Share of the goals that the retriever is tested on and not trained."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
@@ -98,6 +107,12 @@ class Config(ImitationJob):
             raise ConfigError(
                 f"demonstrations: got {self.demonstrations!r}, and goat makes its data from calls; give a number"
             )
+        if self.retriever and (
+            Path(self.retriever).suffix != ".safetensors" or Path(self.retriever).is_dir()
+        ):
+            raise ConfigError(f"retriever: got {self.retriever!r}; give a file that ends in .safetensors")
+        if self.retriever and not 0 < self.unseen_goals < 1:
+            raise ConfigError(f"unseen_goals: got {self.unseen_goals:g}; give a share above 0 and below 1")
 
 
 def method(config: Config) -> Offline:
@@ -114,6 +129,14 @@ def method(config: Config) -> Offline:
             edges = found["executed"] if config.links == "graph" else None
             rng = random.Random(collector.seed("goat"))
             samples = make_samples(bench, edges, len(tasks), hops=config.hops, rng=rng)
+        if config.retriever:
+            learned, tested = retrieval_pairs(samples, config.unseen_goals)
+            embedder, measured = train_retriever(
+                bench.tools, learned, tested, count=config.hops, epochs=EPOCHS
+            )
+            counts.update({f"goat/{name}": recall for name, recall in measured.items()})
+            Path(config.retriever).parent.mkdir(parents=True, exist_ok=True)
+            embedder.save(Path(config.retriever))
         given = [
             replace(task, id=f"{task.environment}/goat/{number}", data=sample.data)
             for number, (task, sample) in enumerate(zip(tasks, samples, strict=False))
@@ -324,3 +347,51 @@ def retrieval_pairs(
     apart = {s.goal for s in sorted(samples, key=lambda s: s.goal)[: round(held_out * len(samples))]}
     pairs = [(sample.goal, made.tool) for sample in samples for made in sample.calls]
     return [pair for pair in pairs if pair[0] not in apart], [pair for pair in pairs if pair[0] in apart]
+
+
+def train_retriever(
+    tools: Mapping[str, ToolSpec],
+    learned: Sequence[tuple[str, str]],
+    tested: Sequence[tuple[str, str]],
+    *,
+    count: int,
+    epochs: int,
+) -> tuple[Embedder, dict[str, float]]:
+    """Return a retriever of the documents of `tools` that learned from (goal, call) pairs, and its recall at `count`.
+
+    ``recall_before`` and ``recall`` are over the `tested` goals, before it learned and after.
+
+    Raises:
+        DataError: there is nothing to learn from, or to test by.
+    """
+    if not learned or not tested:
+        raise DataError(
+            f"retriever: got {len(learned)} pairs to learn from and {len(tested)} to test by; raise demonstrations"
+        )
+    embedder = Embedder()
+    before = recall(embedder, tools, tested, count)
+    pairs = [(goal, document_of(tools[tool])) for goal, tool in learned]
+    embedder.fit(lambda _: pairs, epochs=epochs, batch_size=BATCH)
+    return embedder, {"recall_before": before, "recall": recall(embedder, tools, tested, count)}
+
+
+def recall(
+    embedder: Embedder, tools: Mapping[str, ToolSpec], pairs: Sequence[tuple[str, str]], count: int
+) -> float:
+    """Return what share of the calls of a goal in `pairs` has its document among the `count` nearest, on average."""
+    names = [*tools]
+    index = Dense([document_of(tools[name]) for name in names], embedder)
+    wanted: dict[str, set[str]] = {}
+    for goal, tool in pairs:
+        wanted.setdefault(goal, set()).add(tool)
+    found = [
+        len(own & {names[place] for place in index.best(goal, count)}) / len(own)
+        for goal, own in wanted.items()
+    ]
+    return sum(found) / len(found)
+
+
+def document_of(spec: ToolSpec) -> str:
+    """Return the document of a call: what it says of the call and of its arguments, without their names."""
+    told = (str(own.get("description", "")) for own in arguments_of(spec).values())
+    return " ".join((spec.description, *told))
