@@ -1,6 +1,7 @@
 """Agent0: pay of proposals, labels of the majority, scale and bound of each episode; traps of the released code."""
 
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from quintain.methods.selftraining.agent0 import (
     trust,
     uncertain,
     upper_clip,
+    words_of,
 )
 from quintain.types import Action, Group, ToolCall, Trajectory, scored
 
@@ -165,3 +167,51 @@ def test_a_proposer_moves_to_what_pays() -> None:
     same = Proposer(lambda groups: [1.0 for _ in groups], rate=1.0)
     same.update([group("1", level="a"), group("1", level="b")])
     assert same.chances(["a", "b"]) == [0.5, 0.5]
+
+
+def test_equal_proposals_are_a_cluster() -> None:
+    groups = [group("1", "2"), group("1", "2"), group("1", "2")]
+    groups = [
+        replace(each, task=replace(each.task, data={"want": want}))
+        for each, want in zip(groups, ("torch", "torch", "plank"), strict=True)
+    ]
+    weights: Any = {"tool_weight": 0.0, "most_calls": 4, "repetition_weight": 1.0}
+    assert proposal_values(groups, **weights) == [0.0, 0.0, 0.0]
+    assert proposal_values(groups, **weights, cluster=words_of) == pytest.approx([1 / 3, 1 / 3, 2 / 3])
+
+
+class Proposing:
+    """A collector that says whose proposals were asked for, and what was tried."""
+
+    def __init__(self) -> None:
+        self.tried = list[str]()
+
+    def tasks(self, step: int, count: int) -> list[str]:
+        return [f"{step}/{number}" for number in range(count)]
+
+    def proposed(self, step: int, tasks: list[str], by: Any) -> list[str | None]:
+        return [f"{task} by {type(by).__name__}" for task in tasks]
+
+    def sample(self, step: int, tasks: list[str], *, size: int) -> list[Group]:
+        self.tried = [f"{task} × {size}" for task in tasks]
+        return []
+
+
+@pytest.mark.parametrize(
+    ("proposer", "kind"), [("world", "NoneType"), ("http://127.0.0.1:1/v1?model=m", "Proposer")]
+)
+def test_the_world_or_a_model_says_tasks_in_the_place_of_levels(proposer: str, kind: str) -> None:
+    made = method(Config(proposer=proposer, tasks=2, group_size=3))
+    collector = Proposing()
+    made.collect(cast(Any, collector), 5)
+    assert collector.tried == [f"5/0 by {kind} × 3", f"5/1 by {kind} × 3"]
+    assert made.needs.proposals and not method(Config()).needs.proposals
+    told = [replace(group("1", "2"), task=replace(group("1").task, data={"want": want})) for want in "ab"]
+    assert made.measure(told, cast(Any, None))["agent0/proposal_value"] == pytest.approx(0.5)
+
+
+def test_a_proposer_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ConfigError, match="proposer: got 'policy'; give world"):
+        Config(proposer="policy").check()
+    with pytest.raises(ConfigError, match="proposer: got 'world' with max_staleness 1"):
+        Config(proposer="world", rollout="async", max_staleness=1).check()

@@ -67,18 +67,9 @@ class Config(OnPolicyJob):
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
         OnPolicyJob.check(self)
-        if self.proposer not in ("", WORLD) and not is_endpoint(self.proposer):
-            raise ConfigError(
-                f"proposer: got {self.proposer!r}; give {WORLD}, http://127.0.0.1:8000/v1?model=NAME, or nothing"
-            )
-        if self.proposer and self.max_staleness:
-            raise ConfigError(
-                f"proposer: got {self.proposer!r} with max_staleness {self.max_staleness}, which plays tasks "
-                "ahead that nobody has proposed yet; leave it at 0"
-            )
+        check_proposer(self.proposer, self.max_staleness)
         try:
             evaluator_of(self)
-            proposer_of(self)
         except UsageError as error:
             raise ConfigError(str(error)) from error
 
@@ -86,7 +77,7 @@ class Config(OnPolicyJob):
 def method(config: Config) -> Rounds:
     """Return PAE as `config` describes it."""
     evaluator = evaluator_of(config)
-    proposer = proposer_of(config)
+    proposer = proposer_at(config.proposer)
     return Rounds(
         collect=proposed(config.tasks, config.group_size, proposer)
         if config.proposer
@@ -110,13 +101,30 @@ def evaluator_of(config: Config) -> Evaluator:
     return Evaluator(judge, mistakes=config.evaluator_mistakes, most_broken=config.max_broken)
 
 
-def proposer_of(config: Config) -> Proposer | None:
+def proposer_at(proposer: str) -> Proposer | None:
     """Return the model that names tasks; None where there is none.
 
     Raises:
         UsageError: it is no such spec.
     """
-    return Proposer(config.proposer) if is_endpoint(config.proposer) else None
+    return Proposer(proposer) if is_endpoint(proposer) else None
+
+
+def check_proposer(proposer: str, max_staleness: int) -> None:
+    """Raise a `ConfigError` where `proposer` is neither empty, nor `WORLD`, nor a model, or tasks are played ahead."""
+    if proposer not in ("", WORLD) and not is_endpoint(proposer):
+        raise ConfigError(
+            f"proposer: got {proposer!r}; give {WORLD}, http://127.0.0.1:8000/v1?model=NAME, or nothing"
+        )
+    if proposer and max_staleness:
+        raise ConfigError(
+            f"proposer: got {proposer!r} with max_staleness {max_staleness}, which plays tasks ahead that nobody "
+            "has proposed yet; leave it at 0"
+        )
+    try:
+        proposer_at(proposer)
+    except UsageError as error:
+        raise ConfigError(str(error)) from error
 
 
 def proposed(tasks: int, size: int, by: Proposer | None) -> Collect:

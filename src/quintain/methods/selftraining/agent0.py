@@ -7,12 +7,14 @@ trusted: the advantage is scaled by m + (1 - m)·clip((p - .3)/.5, 0, 1), and th
 .1·(.8 - p)/.5 (ADPO).
 
 Differences to the paper: the proposer chooses among levels, the parts of `mix:sums?digits=1,sums?digits=2`, and does
-not write tasks, so its form is never wrong and proposals of one level are a cluster; proposer and executor learn in
-every step, not in phases of their own. To the code: max(0, ·) is there, answers count as wholes, calls are those that
-were carried out, and the loss reads the bound of each episode. Measured on a table of questions whose answers are
-hidden, where the paper has mathematics.
+not write tasks, so its form is never wrong and proposals of one level are a cluster; with `proposer` the environment
+or a model behind an endpoint says tasks, of which equal ones are a cluster, but whoever says them does not learn, and
+R is measured alone; proposer and executor learn in every step, not in phases of their own. To the code: max(0, ·) is
+there, answers count as wholes, calls are those that were carried out, and the loss reads the bound of each episode.
+Measured on a table of questions whose answers are hidden, where the paper has mathematics.
 """
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -26,10 +28,11 @@ from quintain.credit.group import group_relative
 from quintain.curriculum.levels import Chooser, Proposer, level_of, levels_in, take
 from quintain.errors import ConfigError
 from quintain.losses.policy import clipped_each
-from quintain.methods.method import Collector, Estimates, Folds, OnPolicy, Update
+from quintain.methods.imitation import pae
+from quintain.methods.method import Collector, Estimates, Folds, Needs, OnPolicy, Update
 from quintain.rewards.efficiency import num_calls
 from quintain.training.job import GroupJob
-from quintain.types import Credit, Group, Score, Trajectory, scored
+from quintain.types import Credit, Group, Score, Task, Trajectory, scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,25 +61,31 @@ class Config(GroupJob):
     """m: factor on advantages of tasks at the lower end."""
     clip: PositiveFloat = 0.2
     """ε: the ratio is clipped to 1 - this, and above to 1 + this and more where few answers agree."""
+    proposer: str = ""
+    """Who names tasks: empty for a proposer of levels that learns, world for what the environment says could be asked
+    for (which may be impossible), or the chat endpoint of a model, http://…/v1?model=NAME&temperature=1."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
         GroupJob.check(self)
         if not self.low < self.high:
             raise ConfigError(f"low: got {self.low} with high {self.high}; give low < high")
+        pae.check_proposer(self.proposer, self.max_staleness)
 
 
 def method(config: Config) -> OnPolicy:
     """Return Agent0 as `config` describes it."""
-    proposer = Proposer(
-        lambda groups: proposal_values(
+
+    def values(groups: Sequence[Group]) -> list[float]:
+        return proposal_values(
             groups,
             tool_weight=config.tool_weight,
             most_calls=config.most_calls,
             repetition_weight=config.repetition_weight,
-        ),
-        rate=config.proposer_rate,
-    )
+            cluster=words_of if config.proposer else level_of,
+        )
+
+    proposer = Proposer(values, rate=config.proposer_rate)
     bounds: list[float] = []
 
     def credit(groups: Sequence[Group], _: Estimates) -> Credit:
@@ -91,13 +100,19 @@ def method(config: Config) -> OnPolicy:
         return replace(found, advantages=scaled)
 
     return OnPolicy(
-        collect=proposed(proposer, config.tasks, config.group_size, config.reach),
+        collect=pae.proposed(config.tasks, config.group_size, pae.proposer_at(config.proposer))
+        if config.proposer
+        else proposed(proposer, config.tasks, config.group_size, config.reach),
         reward=majority_paid,
         keep=lambda groups: uncertain(groups, config.low, config.high),
         credit=credit,
         update=Update(loss=clipped_each(config.clip, bounds), aggregation="sequence_mean"),
         state=Folds(proposer),
-        measure=lambda groups, _: measured(groups, proposer),
+        measure=lambda groups, _: {
+            **measured(groups, proposer),
+            "agent0/proposal_value": sum(values(groups)) / max(len(groups), 1),
+        },
+        needs=Needs(proposals=bool(config.proposer)),
     )
 
 
@@ -150,15 +165,20 @@ def proposal_value(
 
 
 def proposal_values(
-    groups: Sequence[Group], *, tool_weight: float, most_calls: int, repetition_weight: float
+    groups: Sequence[Group],
+    *,
+    tool_weight: float,
+    most_calls: int,
+    repetition_weight: float,
+    cluster: Callable[[Task], str] = level_of,
 ) -> list[float]:
-    """Return R of each proposal of a step, from the executor's recorded episodes."""
-    like = Counter(level_of(group.task) for group in groups)
+    """Return R of each proposal of a step, from the executor's recorded episodes; those of one `cluster` are alike."""
+    like = Counter(cluster(group.task) for group in groups)
     return [
         proposal_value(
             agreement(group),
             sum(map(executed, group.scored)) / max(len(group.scored), 1),
-            like[level_of(group.task)] / len(groups),
+            like[cluster(group.task)] / len(groups),
             is_valid=bool(group.scored),
             tool_weight=tool_weight,
             most_calls=most_calls,
@@ -166,6 +186,11 @@ def proposal_values(
         )
         for group in groups
     ]
+
+
+def words_of(task: Task) -> str:
+    """Return what a proposed task asks for."""
+    return json.dumps(dict(task.data), sort_keys=True, default=str)
 
 
 def executed(trajectory: Trajectory) -> int:
