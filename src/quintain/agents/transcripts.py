@@ -123,7 +123,7 @@ class Transcriber:
         """Return `record` as a trajectory; None where no answer is to be trained.
 
         Raises:
-            DataError: it calls a tool that the environment, or its own list of tools, has not, unless the rules take it.
+            DataError: it calls a tool that the environment, or its list of tools, has not, unless the rules take it.
         """
         brief, said = self._begun(record)
         task = brief.task

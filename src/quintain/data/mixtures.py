@@ -116,9 +116,7 @@ def drawn_shares(
 def _check(shares: Mapping[str, float]) -> None:
     """Raise where `shares` are none."""
     if not all(0 <= share < math.inf for share in shares.values()) or not any(shares.values()):
-        raise UsageError(
-            f"shares of a mixture: got {dict(shares)}; give numbers from 0, one of them above"
-        )
+        raise UsageError(f"shares of a mixture: got {dict(shares)}; give numbers from 0, one of them above")
 
 
 def _check_sizes(shares: Mapping[str, float], sizes: Mapping[str, int], total: int) -> None:
