@@ -212,7 +212,7 @@ def test_conversations_are_counted_and_shown_and_what_cannot_be_used_is_named(
     assert "[prompt] <|user|>hi<|assistant|>\n[trained] ho\n" in found.out
     assert "records\tpass\t2, 1 preferences" in found.out and "user 3, assistant 3" in found.out
     untrained = cli("check", str(file), "--train-on", "tagged", "--show", "0")
-    assert "nothing to train\tskip\t3 without an answer to train" in untrained.out
+    assert "nothing to train\tnote\t3 without an answer to train" in untrained.out
     long = cli("check", str(file), "--max-context", "1", "--json")
     assert long.status == 5 and "3 longer than the context of 1" in long.out
     file.write_text(f"{json.dumps(good)}\n{{\n{json.dumps({**good, 'tools': [{'name': 'x'}]})}")

@@ -302,7 +302,7 @@ def test_a_few_of_the_demonstrations_are_imitated(tmp_path: Path, monkeypatch: p
 def test_imitation_needs_an_episode_that_succeeded(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="demonstrations: got 0, which leaves nothing to imitate"):
         train("sft", tmp_path / "none", demonstrations=0)
-    with pytest.raises(DataError, match="imitating 4 demonstrations: got none"):
+    with pytest.raises(DataError, match="got 4 episodes into solved and none out of it"):
         train("sft", tmp_path / "hopeless", environment=f"{__file__}:Hopeless")
     train("sft", tmp_path / "failed", environment=f"{__file__}:Hopeless", failures=True)
 
