@@ -122,6 +122,7 @@ def test_what_candidates_begin_alike_is_computed_once() -> None:
     assert longest(continuations([(), (5,)])) == []
 
 
+@pytest.mark.slow
 def test_candidates_are_drawn_as_often_as_they_are_probable(qwen: PreTrainedModel) -> None:
     lengths = tuple(float(len(ids)) for ids in IDS)
     asked = [

@@ -176,6 +176,7 @@ def test_episodes_are_those_of_the_environment_itself() -> None:
 @pytest.mark.parametrize(
     "probe", ["builds", "tools", "nonsense", "determinism", "no leak", "state keys", "closing"]
 )
+@pytest.mark.slow
 def test_keeps_the_contract(probe: str) -> None:
     with closing(Subject(make=find("worker/guess"), num_episodes=2)) as subject:
         assert PROBES[probe](subject)

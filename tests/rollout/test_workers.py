@@ -133,6 +133,7 @@ def lateness() -> Iterator[Lateness]:
 @pytest.mark.parametrize("count", [1, MUCH])
 @pytest.mark.parametrize("where", ["step", "tool"])
 @pytest.mark.parametrize("shape", EXPECTED)
+@pytest.mark.slow
 def test_a_worker_that_breaks_is_a_failure_with_an_owner(
     chat: Chat, slowest: list[float], lateness: Lateness, shape: str, where: str, count: int
 ) -> None:

@@ -48,6 +48,7 @@ def train(folder: Path, **fields: Any) -> tuple[list[dict[str, Any]], list[dict[
         return run.metrics(), events, played
 
 
+@pytest.mark.slow
 def test_the_model_is_measured_before_it_imitates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
     monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)

@@ -197,6 +197,7 @@ def test_a_land_holds_what_the_goal_takes_and_what_is_to_spare() -> None:
         assert lying == {name: total[name] + 2 for name in lying}
 
 
+@pytest.mark.slow
 def test_splits_share_no_land_and_there_are_thousands() -> None:
     world = Craft()
     lands: dict[str, set[Any]] = {"train": set(), "eval": set()}

@@ -9,6 +9,7 @@ from quintain.benchmarks.experiments.imitation import xlam
 from quintain.types import as_text, derive_seed
 
 
+@pytest.mark.slow
 def test_every_planted_fault_is_found_and_schemas_alone_are_blind_to_what_was_not_said() -> None:
     [row] = xlam.measure({"faults": 8, "clean": 30, "expert": "calc?steps=4&names=2"}, 1)
     assert row["violations"] == row["extra.null_alarms"] == 0

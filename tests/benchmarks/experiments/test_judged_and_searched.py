@@ -40,6 +40,7 @@ def test_own_judgements_and_their_permutation_are_compared_batch_by_batch() -> N
         assert 0 <= row["extra.agreement"] <= 1
 
 
+@pytest.mark.slow
 def test_judgements_are_permuted_within_a_task_and_answers_stay() -> None:
     pupil, _ = self_rewarding.taught(SUMS, 1, noisy(0.0))
     world = f"{SUMS['world']}&revisions=0"

@@ -324,6 +324,7 @@ def test_the_same_steps_are_followed_by_other_stops() -> None:
     assert rro.ends(np.array([0.0, 1.0, 2.0, 3.0, 4.0]), values, 3) == 1.0
 
 
+@pytest.mark.slow
 def test_other_agents_steps_in_the_same_states(monkeypatch: pytest.MonkeyPatch) -> None:
     (row,) = step_agent.measure({"seeds": 1, "tasks": 12}, 4)
     assert row["null_method"] == row["null_control"] == 0 and row["extra.auc_same"] == pytest.approx(0.5)

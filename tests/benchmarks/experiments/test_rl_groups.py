@@ -117,6 +117,7 @@ def test_a_climber_with_skill_comes_up() -> None:
     assert scaling_inter.far_success(scaling_inter.climber(range(12), 0, skill=0.0)) < 0.05
 
 
+@pytest.mark.slow
 def test_the_quieter_role_is_heard() -> None:
     (row,) = pag.measure({"seeds": 1, "batches": 4}, 3)
     assert row["method"] - row["control"] > 0.05 > abs(row["null_method"] - row["null_control"])

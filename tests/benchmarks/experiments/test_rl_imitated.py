@@ -11,6 +11,7 @@ from quintain.methods.rl.epo import key_turns
 from quintain.types import scored
 
 
+@pytest.mark.slow
 def test_scores_lead_a_strategist_and_a_deaf_actor_teaches_nothing() -> None:
     (row,) = epo.measure({"seeds": 1, "batches": 5, "size": 4}, 3)
     assert row["method"] - row["control"] > 0.01

@@ -103,6 +103,7 @@ def test_what_is_learnable_is_sought() -> None:
     assert rows[0]["method"] > rows[0]["extra.start"]
 
 
+@pytest.mark.slow
 def test_guessing_at_random_is_counted_exactly() -> None:
     start = paprika.starting_table(0, 4)
     lost = [7 / 8, 7 / 8, 7 / 8]

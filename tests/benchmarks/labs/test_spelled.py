@@ -26,6 +26,7 @@ def policy(pad: int = 0, distractors: int = 0, *, is_whole: bool = True) -> Spel
 
 
 @pytest.mark.parametrize(("pad", "distractors", "is_whole"), [(2, 0, True), (0, 5, True), (0, 5, False)])
+@pytest.mark.slow
 def test_j_is_the_mean_of_many_episodes(pad: int, distractors: int, is_whole: bool) -> None:
     found = policy(pad, distractors, is_whole=is_whole)
     groups = found.sample(size=200, seed=1)

@@ -57,6 +57,7 @@ def test_the_table_says_of_a_batch_what_it_said_at_sampling() -> None:
     assert torch.allclose(outputs.entropy[trained].detach(), -(logs.exp() * logs).sum(-1))
 
 
+@pytest.mark.slow
 def test_the_mean_of_many_gradients_is_the_exact_one() -> None:
     world = s3(4, num_tasks=4, distances=(1, 2), horizon=4)
     policy = new_table(world, 3)

@@ -142,6 +142,7 @@ def test_other_text_of_a_turn_without_weight_changes_the_loss(episode: Trajector
     assert losses[0] != losses[1]
 
 
+@pytest.mark.slow
 def test_a_model_marks_turns_in_the_place_of_the_rule(
     train: Any, tmp_path: Path, episode: Trajectory
 ) -> None:

@@ -140,6 +140,7 @@ def test_a_planner_learns_for_an_actor_that_rests(tmp_path: Path) -> None:
         assert versions == {0}, "who acts is never trained"
 
 
+@pytest.mark.slow
 def test_plans_are_valued_and_preferred(tmp_path: Path) -> None:
     fields = {
         "agent": "plan?demonstrates=calls&max_tokens=8",

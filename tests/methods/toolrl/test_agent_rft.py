@@ -207,6 +207,7 @@ def test_it_trains(train: Callable[..., list[dict[str, Any]]], file: Path) -> No
     assert {"reward/environment", "reward/efficiency_num_calls", "agent_rft/calls"} <= rows[-1].keys()
 
 
+@pytest.mark.slow
 def test_it_trains_in_a_world_of_ours(train: Callable[..., list[dict[str, Any]]]) -> None:
     rows = train("agent_rft", probe_items=2, probes=2, tasks=1, demonstrations=4)
     assert {"preflight/variance", "agent_rft/excluded_judge"} <= rows[-1].keys()

@@ -71,6 +71,7 @@ def test_each_rank_holds_its_part_only(ranks: Ranks, start: Path) -> None:
     assert max(spec.num_numbers) < 0.6 * whole
 
 
+@pytest.mark.slow
 def test_what_it_says_without_a_gradient_is_of_the_present_weights(ranks: Ranks, start: Path) -> None:
     many, one = sharded(ranks, start, "said", has_head=True), alone(has_head=True)
     batches = few()
