@@ -13,6 +13,8 @@ tasks of each family. Told are, over seeds, with 95 % t intervals of paired diff
 2. what it gains on the family that was held out, each and on the mean of the four;
 3. what it gains when all four are trained on, the ceiling.
 
+Episodes are ranked by success alone, for in riddles as small as these the shorter of two solved ones is the luckier
+guess.
 Something was learned if the interval of 1 is above 0; transfer is shown if that of 2, on the mean, is.
 
 `kinds`: on the table of the row's signature, where success is computed exactly and a seed takes seconds. Three kinds of
@@ -76,6 +78,7 @@ PAPRIKA: Mapping[str, Any] = {
     "learning_rate": 2e-4,
     "lr_schedule": "linear",
     "compares_ends": True,
+    "prefers_short": False,
     "first_task": 100_000,
     "eval_every": 12,
     "eval_start": False,
