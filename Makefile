@@ -75,7 +75,7 @@ web: $(VENV)/.miniwob  ## World of Bits, then DigiRL, on MiniWoB++ pages in Chro
 test: $(VENV)/.dev  ## the whole suite but for what takes seconds each
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
-test-slow: $(VENV)/.dev  ## the tests of the suite that take a second or more each (6 minutes)
+test-slow: $(VENV)/.dev  ## the tests of the suite that take a second or more each (12 minutes on two slow cores)
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -q -m slow
 
 TRACED := not faults and not attacks and not clients and not cluster and not vllm
