@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from quintain.data.chat_form import as_chat, from_chat, in_chat
+from quintain.data.chat_form import as_chat, chat_text, from_chat, in_chat
 from quintain.data.files import Found
 from quintain.data.records import Record, read_record
 from quintain.errors import DataError
-from quintain.types import ToolCall, as_text
+from quintain.types import Message, ToolCall, as_content, as_text
 
 TOOL = {
     "name": "weather",
@@ -118,3 +118,13 @@ def test_calls_in_text(text: str, wanted: str) -> None:
 def test_what_cannot_be_read_is_no_chat() -> None:
     for wrong in ("Action: weather\nAction Input: {city", "Action: weather\nAction Input: Rome"):
         assert in_chat(record(USER, {"role": "assistant", "content": wrong})) is None
+
+
+def test_arguments_without_a_name_are_no_call() -> None:
+    with pytest.raises(DataError, match="arguments of a call as chat: got ', 2'"):
+        from_chat("I call weather with a = 1, 2.")
+
+
+def test_a_call_whose_arguments_are_text_without_json_cannot_be_read() -> None:
+    text = json.dumps({"name": "weather", "arguments": "Rome"})
+    assert chat_text(Message(role="assistant", content=as_content(text))) is None

@@ -239,3 +239,8 @@ def test_what_was_not_asked_for_is_asked_for_in_hindsight(episodes: Build) -> No
     [example] = run(stages.relabelled(other), made).examples
     assert example.trajectory.task.id == "instead" and example.trajectory.is_success
     assert example.sources == ("t1",)
+
+
+def test_nothing_said_has_no_perplexity() -> None:
+    with pytest.raises(DataError, match="perplexity of one#0: got no token that was said"):
+        stages.perplexity_of([], "one#0")
