@@ -161,8 +161,10 @@ def collect(argv: Sequence[str]) -> int:
     if mistakes > 1:
         raise UsageError(f"--mistakes: got {arguments.mistakes}; give a share from 0 to 1")
     agent = arguments.agent
-    is_named = agent in ("expert", "random") or agent.partition("?")[0] == "search"
-    if not is_named and not agent.startswith(("http://", "https://")):
+    from quintain.engines.chat_client import is_endpoint
+    from quintain.rollout.search import is_search
+
+    if agent not in ("expert", "random") and not is_search(agent) and not is_endpoint(agent):
         agent = named_model(agent, arguments.runs)
 
     from quintain import api as launch

@@ -12,16 +12,20 @@ import hashlib
 import json
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl, urlsplit
 
 from quintain.errors import DataError, UsageError, suggestion
 from quintain.processes.http_json import HttpServer, HttpTrouble, checked_headers, checked_url, key_in
 from quintain.types import ToolCall
 
+T = TypeVar("T")
+AT_ONCE = 16
+"""Questions that are asked at the same time."""
 MAX_BYTES = 4 << 20
 ADVICE = "give a base URL such as http://127.0.0.1:8000/v1"
 DEADLINE = 60.0
@@ -332,6 +336,19 @@ def read_reply(answer: Any) -> Reply:
         tokens=int(usage.get("total_tokens") or 0),
         calls=tuple(_call(call["function"]["name"], call["function"]["arguments"]) for call in calls),
     )
+
+
+def ask_at_once(ask: Callable[..., T], *asked: Iterable[Any]) -> list[T]:
+    """Return what `ask` returns for each of `asked`, in their order; `AT_ONCE` are asked at the same time."""
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="quintain-asking") as threads:
+        return list(threads.map(ask, *asked))
+
+
+def marked_line(text: str, mark: str) -> str | None:
+    """Return the last line of an answer, which begins with `mark`; None where it does not, or several lines do."""
+    lines = [line.strip() for line in text.strip().splitlines()]
+    marked = [line for line in lines if line.startswith(mark)]
+    return marked[0] if len(marked) == 1 and marked[0] == lines[-1] else None
 
 
 def read_echo(answer: Any) -> list[tuple[int, float]]:

@@ -12,11 +12,10 @@ import json
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from quintain.engines.chat_client import ChatClient, ChatSpec
+from quintain.engines.chat_client import ChatClient, ChatSpec, ask_at_once, marked_line
 from quintain.errors import DataError, UsageError
 from quintain.processes.http_json import HttpTrouble
 from quintain.types import ALONE, Failure, Trajectory, as_text
@@ -32,8 +31,6 @@ RULES = (
 )
 ATTEMPTS = 2
 """How often a judge is asked that does not answer in form."""
-AT_ONCE = 16
-"""Questions that are asked at the same time."""
 MAX_TOKENS = 512
 
 
@@ -116,10 +113,7 @@ class Judge:
 
     def scores(self, materials: Sequence[Mapping[str, Any]]) -> list[float | Failure]:
         """Return the score of each of `materials`, which are asked about at the same time."""
-        if not materials:
-            return []
-        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="quintain-judge") as threads:
-            return list(threads.map(self.score, materials))
+        return ask_at_once(self.score, materials) if materials else []
 
     def turns(self, trajectory: Trajectory) -> list[float | Failure]:
         """Return the score of each turn of `trajectory`, of which the judge is told the number beside the episode."""
@@ -140,11 +134,8 @@ def needed(score: float | Failure) -> float:
 
 def read_score(text: str) -> float | None:
     """Return the score in a judge's answer, 0 to 1; None where its last line is no score, or there are several."""
-    lines = [line.strip() for line in text.strip().splitlines()]
-    match = SCORE.fullmatch(lines[-1]) if lines else None
-    if match is None or sum(line.startswith(MARK) for line in lines) > 1:
-        return None
-    return float(match[1]) / HIGHEST
+    match = SCORE.fullmatch(marked_line(text, MARK) or "")
+    return None if match is None else float(match[1]) / HIGHEST
 
 
 def material_text(trajectory: Trajectory) -> str:

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from quintain.engines.chat_client import ChatClient, ChatSpec
+from quintain.engines.chat_client import ChatClient, ChatSpec, ask_at_once
 from quintain.errors import DataError
 from quintain.processes.http_json import HttpTrouble
 
@@ -25,8 +24,6 @@ RULES = (
     "thought of whoever acts, in one to three sentences and in the first person: why what was seen leads to this "
     "action. Write it as if the action had not been known, and write nothing else: no call, no heading."
 )
-AT_ONCE = 16
-"""Questions that are asked at the same time."""
 MAX_TOKENS = 256
 
 
@@ -49,8 +46,7 @@ class Rationalist:
         """
         client = self._spec.client()
         try:
-            with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="quintain-rationale") as threads:
-                return list(threads.map(lambda told: self._thought(client, told), materials))
+            return ask_at_once(lambda told: self._thought(client, told), materials)
         finally:
             client.close()
 

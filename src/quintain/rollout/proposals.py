@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from random import Random
 
-from quintain.engines.chat_client import ChatClient, ChatSpec
+from quintain.engines.chat_client import ChatClient, ChatSpec, ask_at_once, marked_line
 from quintain.environments.boundary import check_instructions
 from quintain.environments.protocol import Environment, Proposes, begin, environment_name
 from quintain.errors import DataError, UsageError
@@ -28,8 +27,6 @@ RULES = (
     "as varied as you can; it may be hard. Say it in exactly the form in which that goal is said. End with one line of "
     f"its own, and write nothing after it: {MARK} your goal"
 )
-AT_ONCE = 16
-"""Questions that are asked at the same time."""
 MAX_TOKENS = 256
 
 
@@ -67,17 +64,15 @@ class Proposer:
             )
 
         try:
-            with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="quintain-proposer") as threads:
-                return [read_goal(text) for text in threads.map(ask, range(len(shown)), shown)]
+            return [read_goal(text) for text in ask_at_once(ask, range(len(shown)), shown)]
         except HttpTrouble as trouble:
             raise DataError(f"proposer at {client.url}: got {trouble.got}; check the endpoint") from trouble
 
 
 def read_goal(text: str) -> str | None:
     """Return the goal in a proposer's answer; None where its last line is none, or there are several."""
-    lines = [line.strip() for line in text.strip().splitlines()]
-    said = [line for line in lines if line.startswith(MARK)]
-    return said[0].removeprefix(MARK).strip() if len(said) == 1 and said[0] == lines[-1] else None
+    line = marked_line(text, MARK)
+    return None if line is None else line.removeprefix(MARK).strip()
 
 
 def proposed(

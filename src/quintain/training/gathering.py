@@ -254,6 +254,10 @@ class Gathered:
             counts.clear()
             there = {name for example in examples for name in example.sources}
             done: set[int] = set()
+            parts_of: dict[int, list[str]] = {}
+            for source in self.origins.values():
+                for part, (_, its) in source.parts.items():
+                    parts_of.setdefault(id(its), []).append(part)
             made: list[Example] = []
             for example in examples:
                 origin, name = self.origin(example), example.sources[0]
@@ -273,7 +277,7 @@ class Gathered:
                 if id(whole) in done:
                     continue
                 done.add(id(whole))
-                parts = [part for part, (_, its) in origin.parts.items() if its is whole]
+                parts = parts_of[id(whole)]
                 if len({turn.seat for turn in whole.turns}) == 1:
                     counts["have one speaker"] += 1
                 elif not there.issuperset(parts):

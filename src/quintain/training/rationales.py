@@ -22,7 +22,7 @@ from quintain.data.thoughts import split, with_thought
 from quintain.engines.rationale import Rationalist
 from quintain.errors import UsageError
 from quintain.training.gathering import Gathered
-from quintain.types import Example, as_content, as_text
+from quintain.types import Action, Example, as_content, as_text
 
 PROBE = "So it is."
 """A thought that no harness takes for an action, unless all that it reads is one."""
@@ -55,15 +55,17 @@ def rationales(
             for number, (example, record) in enumerate(zip(unique, records, strict=True))
             for place in bare(given, example, record)
         ]
-        for number in dict.fromkeys(number for number, _ in places):
-            first = next(place for own, place in places if own == number)
-            check_room(given, unique[number], records[number], first, name)
+        first = dict(reversed(places))  # of each episode
+        actions: dict[int, list[Action] | None] = {}
+        for number in sorted(first):
+            actions[number] = actions_of(given, unique[number], name)
+            check_room(given, unique[number], records[number], first[number], actions[number], name)
         said = rationalist.thoughts([material(records[number], place) for number, place in places])
         for (number, place), thought in zip(places, said, strict=True):
             made = put(records[number], place, thought)
             if marker.search(thought):
                 counts["dropped, which name what was told"] += 1
-            elif made is None or not is_same(given, unique[number], records[number], made, place):
+            elif made is None or not is_same(given, unique[number], made, place, actions[number]):
                 counts["dropped, which change the action"] += 1
             else:
                 records[number] = made
@@ -104,29 +106,45 @@ def put(record: Record, place: int, thought: str) -> Record | None:
     return replace(record, said=(*record.said[:place], changed, *record.said[place + 1 :]))
 
 
-def is_same(given: Gathered, example: Example, before: Record, after: Record, place: int) -> bool:
-    """Return whether the harness of a run reads the same action in the answer at `place`; a conversation has none."""
-    origin = given.origin(example)
-    if origin.transcriber is not None:
+def actions_of(given: Gathered, example: Example, name: str) -> list[Action] | None:
+    """Return the actions that the harness of a run reads in its episode; None of a conversation, which has none.
+
+    Raises:
+        DataError: it does not write the episode's prompts again.
+    """
+    if given.origin(example).transcriber is not None:
+        return None
+    return [turn.action for turn in given.lived(name, example)]
+
+
+def is_same(
+    given: Gathered, example: Example, after: Record, place: int, actions: Sequence[Action] | None
+) -> bool:
+    """Return whether the answer at `place` is still the one of `actions` that it was; a conversation has none."""
+    if actions is None:
         return True
-    number = sum(each.message.role == "assistant" for each in before.said[:place])
-    writer = origin.harness_writer()
-    return writer.turns(before)[number].action == writer.turns(after)[number].action
+    number = sum(each.message.role == "assistant" for each in after.said[:place])
+    return given.origin(example).harness_writer().turns(after)[number].action == actions[number]
 
 
-def check_room(given: Gathered, example: Example, record: Record, place: int, name: str) -> None:
-    """Raise where the harness of a run has no room for a thought.
+def check_room(
+    given: Gathered,
+    example: Example,
+    record: Record,
+    place: int,
+    actions: Sequence[Action] | None,
+    name: str,
+) -> None:
+    """Raise where the harness of a run, which reads `actions` in an episode, has no room for a thought.
 
     Raises:
         UsageError: it reads another action behind a plain thought.
-        DataError: it does not write the episode's prompts again.
     """
-    origin = given.origin(example)
-    if origin.transcriber is not None:
+    if actions is None:
         return
-    given.lived(name, example)
+    origin = given.origin(example)
     made = put(record, place, PROBE)
-    if made is None or not is_same(given, example, record, made, place):
+    if made is None or not is_same(given, example, made, place, actions):
         raise UsageError(
             f"stage {name}: got the run {origin.name}, whose harness ({origin.harness}) reads all that is said as the "
             "action; give a run through react or tools, or write it as messages first: "

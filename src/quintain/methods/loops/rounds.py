@@ -5,7 +5,8 @@ a method trains on it again, is built again from the journal by a resumed run.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from quintain.data.pairs import Pairs
 from quintain.data.pipeline import Chosen, as_example, example_samples
@@ -77,6 +78,7 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
         if material.base and not method.has_warm_start and run.next_step == 0:
             _learn(context, material.base, method, method.improves[0], step=1, number=-1)
         imitated = Imitated(run, is_on=job.records_signals)
+        rows: list[Mapping[str, Any]] = [*run.metrics()]
         for step in context.steps():
             groups = method.collect(context.collector, step)
             method.state.update(groups)
@@ -119,7 +121,8 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
             if context.is_due(step):
                 context.save(step)
             context.show(step, row)
-            if note := repeated(run.metrics()):
+            rows.append(row)
+            if note := repeated(rows):
                 context.display.say(f"note: {note}")
 
 
