@@ -7,9 +7,11 @@ import pytest
 
 import quintain
 from quintain.environments.protocol import (
+    NOT_RUN,
     Environment,
     Snapshot,
     advance,
+    as_results,
     begin,
     environment_name,
     tool_action,
@@ -77,7 +79,7 @@ def test_one_turn_may_hold_several_calls_and_stops_at_the_end() -> None:
     result = advance(counter, Action(tool_calls=calls))
     assert counter.count == 3
     assert result == StepResult(
-        observation="1\nthree",
+        observation=as_results(["1", "three", NOT_RUN]),
         reward=1.0,
         is_terminated=True,
         is_success=True,

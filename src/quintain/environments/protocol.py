@@ -17,6 +17,7 @@ from quintain.types import (
     NOTHING,
     UNKNOWN_TOOL,
     Action,
+    CallResult,
     Image,
     Observation,
     Split,
@@ -31,6 +32,8 @@ from quintain.types import (
 )
 
 SEED_BITS = 52
+NOT_RUN = "not run: the call before it ended the episode"
+"""The result of a call behind one that ended the episode."""
 
 
 class Environment:
@@ -67,7 +70,10 @@ class Environment:
         raise NotImplementedError(f"{type(self).__name__} must define reset(self, task)")
 
     def step(self, action: Action) -> StepResult:
-        """Carry out `action`; the default runs its tool calls in order, until one ends the episode."""
+        """Carry out `action`; the default runs its tool calls in order, until one ends the episode.
+
+        Each call has a result of its own; those behind the one that ended the episode say that they were not run.
+        """
         if action.error is not None:
             return StepResult(observation=f"Error: {action.error}", is_valid=False)
         if not action.tool_calls:
@@ -77,6 +83,9 @@ class Environment:
         errors: list[ToolError] = []
         is_valid = True
         for call in action.tool_calls:
+            if self._ending is not None:
+                replies.append(NOT_RUN)
+                continue
             reply = call_tool(self, call)
             replies.append(reply.text)
             is_valid = is_valid and not reply.is_error
@@ -84,9 +93,7 @@ class Environment:
             if cause is not None:
                 tool = UNKNOWN_TOOL if reply.kind == "unknown_tool" else call.name
                 errors.append(ToolError(tool=tool, cause=cause))
-            if self._ending is not None:
-                break
-        return replace(self._answer("\n".join(replies), is_valid), tool_errors=tuple(errors))
+        return replace(self._answer(as_results(replies), is_valid), tool_errors=tuple(errors))
 
     def close(self) -> None:
         """Free what the environment holds; called once, also after a failure."""
@@ -138,7 +145,7 @@ class Environment:
         self._cause = cause
         return observation
 
-    def _answer(self, observation: str, is_valid: bool) -> StepResult:
+    def _answer(self, observation: Observation, is_valid: bool) -> StepResult:
         """Return the result of a turn of tool calls and clear what it collected."""
         ending = self._ending or StepResult(observation=observation)
         total, terms = self._rewards
@@ -453,6 +460,13 @@ def begin(environment: Environment, task: Task) -> Observation:
     for name in ("_ending", "_rewards", "_cause", "_chosen"):
         vars(environment).pop(name, None)
     return checked_observation(environment, environment.reset(replace(task)), "reset")
+
+
+def as_results(replies: Sequence[str]) -> Observation:
+    """Return what the calls of one turn came to, in their order: one reply as text, several as a part for each call."""
+    if len(replies) == 1:
+        return replies[0]
+    return tuple(CallResult(text=reply, call=number) for number, reply in enumerate(replies))
 
 
 def joined(results: Sequence[StepResult]) -> StepResult:

@@ -87,6 +87,14 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallResult(Text):
+    """What one of several tool calls of a turn came to: ``CallResult(text="sun in Oslo", call=1)``."""
+
+    call: int
+    """Its number among the calls of the turn before, from 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
     """A picture in an observation: ``Image(data=png_bytes, media_type="image/png")``."""
 
@@ -94,7 +102,7 @@ class Image:
     media_type: str
 
 
-Content = Text | Image
+Content = Text | CallResult | Image
 Observation = str | Sequence[Content]
 
 
@@ -106,10 +114,13 @@ def as_content(observation: Observation) -> tuple[Content, ...]:
 
 
 def as_text(observation: Observation) -> str:
-    """Return the text of `observation`, with pictures left out."""
+    """Return the text of `observation`, with pictures left out; results of several calls are lines of their own."""
     if isinstance(observation, str):
         return observation
-    return "".join([part.text for part in observation if isinstance(part, Text)])
+    texts = [part for part in observation if isinstance(part, Text)]
+    return "".join(
+        ["\n" * (at > 0 and isinstance(part, CallResult)) + part.text for at, part in enumerate(texts)]
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +139,8 @@ class ToolCall:
 
     name: str
     arguments: Mapping[str, Any] = NOTHING
+    id: str = field(default="", compare=False)
+    """What its result names it by, where a file, a request or a model gave it an id; it is no part of what is called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +163,12 @@ class Message:
     role: Literal["system", "user", "assistant", "tool"]
     content: tuple[Content, ...]
     tool_calls: tuple[ToolCall, ...] = ()
+    reasoning: str = ""
+    """Thoughts of an assistant, which its chat template writes where they belong (`reasoning_content` of servers)."""
+    tool_call_id: str = ""
+    """Of a tool's result: the id of the call that it answers; empty where nobody gave one."""
+    name: str = ""
+    """Of a tool's result: the tool; of others: who speaks, where it is said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
