@@ -140,7 +140,7 @@ class ToolCall:
     name: str
     arguments: Mapping[str, Any] = NOTHING
     id: str = field(default="", compare=False)
-    """What its result names it by, where a file, a request or a model gave it an id; it is no part of what is called."""
+    """What its result names it by, where somebody gave it an id; it is no part of what is called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
