@@ -129,6 +129,15 @@ def test_what_the_assistant_says_first_is_given_unless_a_system_message_asked_fo
     assert len(pieces(Transcriber(chat, Rules()).trajectory(record(by("system", "s"), *said)), chat)) == 2
 
 
+def test_reasoning_is_trained_in_front_of_its_answer(chat: Chat) -> None:
+    thinks = by("assistant", "say hi", reasoning_content="look here")
+    asked, bare = by("user", "and there"), by("assistant", "<think>\nlook here\n</think>\n\nsay hi")
+    for answer in (thinks, bare):
+        made = Transcriber(chat, Rules()).trajectory(record(answer, asked, answer))
+        assert made is not None and chat.text(made.turns[0].completion.token_ids) == bare["content"]
+        assert "look here" in chat.text(made.turns[0].prompt_ids)
+
+
 def test_outcomes_and_origins_come_from_the_record(chat: Chat) -> None:
     found = Transcriber(chat, Rules()).trajectory(record(*CHAT, reward=0.5, is_success=False, id=3))
     assert found is not None and found.outcome == Score(value=0.5, is_success=False)

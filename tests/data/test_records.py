@@ -145,12 +145,13 @@ def test_several_results_a_text_beside_them_and_thoughts() -> None:
     )
     assert [(role, text) for role, text, _, _ in spoken(record)] == [
         ("user", "hi"),
-        ("assistant", "<think>\nso\n</think>\n\na"),
+        ("assistant", "a"),
         ("tool", "1"),
         ("tool", ""),
         ("user", "and?"),
-        ("assistant", "<think>\nhm\n</think>\n\nb"),
+        ("assistant", "b"),
     ]
+    assert [m.reasoning for m in record.messages] == ["", "so", "", "", "", "hm"]
     assert record.fields == {"id": 7} and record.messages[0].role == "user"
 
 

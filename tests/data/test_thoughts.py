@@ -1,8 +1,11 @@
 """A thought stands where the answer has its place for it, and the action behind it stays."""
 
+from dataclasses import replace
+
 import pytest
 
-from quintain.data.thoughts import split, with_thought
+from quintain.data.thoughts import split, whole_text, with_thought
+from quintain.types import Message, as_content
 
 
 @pytest.mark.parametrize(
@@ -39,3 +42,9 @@ def test_a_thought_of_react_has_no_heading() -> None:
     assert split("Thought: a\nb\nAction: go", has_calls=False) == ("a\nb", "Action: go")
     assert split("Why not.\nAction: go", has_calls=False) == ("Why not.", "Action: go")
     assert split("<think>\nx\n</think>\n\ny", has_calls=True) == ("x", "y")
+
+
+def test_reasoning_stands_in_front_of_what_is_said() -> None:
+    message = Message(role="assistant", content=as_content("y"))
+    assert whole_text(message) == "y"
+    assert whole_text(replace(message, reasoning="x")) == "<think>\nx\n</think>\n\ny"

@@ -190,10 +190,11 @@ def test_every_path_of_a_trace_is_a_conversation(trace: dict[str, Any]) -> None:
     assert said_of(first) == [
         ("system", "Play.", 0, None),
         ("user", "Find it.", 0, None),
-        ("assistant", "<think>\nHm.\n</think>\n\n", 1, None),
+        ("assistant", "", 1, None),
         ("tool", "higher", 0, None),
         ("assistant", "four", 0, None),
     ]
+    assert first.messages[2].reasoning == "Hm."
     assert [each[3] for each in said_of(second)] == [None, None, False, None, None]
     assert said_of(second)[-1][1] == "five"
     assert (first.fields["reward"], first.fields["is_success"], first.fields["task"]) == (0.5, True, "3")

@@ -14,6 +14,7 @@ from functools import partial
 from random import Random
 
 from quintain.agents.protocol import Agent, Brief, Prompt
+from quintain.data.thoughts import whole_text
 from quintain.engines.protocol import Sampling
 from quintain.environments.mixture import MixedEnvironment
 from quintain.environments.protocol import Environment, Legal
@@ -93,8 +94,9 @@ class ChatSession:
     def show(self, messages: Sequence[Message]) -> Prompt:
         """Return the prompt after `messages` that others wrote, in the roles that this harness gives them."""
         has_role = self._wording.has_tool_role
+        given = [replace(m, role="user") if m.role == "tool" and not has_role else m for m in messages]
         return self._show(
-            [replace(m, role="user") if m.role == "tool" and not has_role else m for m in messages]
+            [replace(m, content=as_content(whole_text(m)), reasoning="") if m.reasoning else m for m in given]
         )
 
     def say(self, message: Message) -> tuple[int, ...]:
@@ -103,7 +105,7 @@ class ChatSession:
         Raises:
             DataError: it calls tools, for which the harness has no form.
         """
-        words = as_text(message.content)
+        words = whole_text(message)
         if not message.tool_calls:
             return self._chat.write(words)
         action = Action(text=words, tool_calls=message.tool_calls)

@@ -25,10 +25,11 @@ from quintain.data.calls import right_calls
 from quintain.data.chat_form import in_chat
 from quintain.data.negatives import mended
 from quintain.data.pipeline import Stage, remade
+from quintain.data.thoughts import whole_text
 from quintain.engines.chat_client import is_endpoint
 from quintain.engines.judge import Judge, needed
 from quintain.errors import DataError, UsageError, suggestion
-from quintain.types import Example, Trajectory, as_content, as_text, derive_seed
+from quintain.types import Example, Trajectory, as_content, derive_seed
 
 if TYPE_CHECKING:
     from quintain.data.records import Record
@@ -376,7 +377,7 @@ def stripped(given: Gathered, pattern: str, by: str = "", *, name: str = "stripp
         )
 
     def change(_: Example, record: Record) -> Record | None:
-        texts = [as_text(each.message.content) for each in record.said]
+        texts = [whole_text(each.message) for each in record.said]
         answers = [each.message.role == "assistant" for each in record.said]
         if any(speaks(text) for text, is_own in zip(texts, answers, strict=True) if is_own):
             return None

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from quintain.dashboard.page import escape, page
 from quintain.data.labels import Choice
+from quintain.data.thoughts import whole_text
 from quintain.training.labelling import Session
-from quintain.types import Message, as_text
+from quintain.types import Message
 
 SCRIPT = (Path(__file__).parent / "labelling.js").read_text(encoding="utf-8")
 KEYS: Mapping[str, Choice] = {"1": "first", "2": "second", "=": "tie", "s": "skip"}
@@ -28,7 +29,7 @@ def words(message: Message) -> str:
     calls = [
         f"{call.name}({json.dumps(dict(call.arguments), ensure_ascii=False)})" for call in message.tool_calls
     ]
-    return "\n".join(part for part in (as_text(message.content), *calls) if part)
+    return "\n".join(part for part in (whole_text(message), *calls) if part)
 
 
 def question_page(session: Session) -> str:

@@ -76,7 +76,7 @@ def in_chat(record: Record) -> Record | None:
             if text is None:
                 return None
             has_called = text != as_text(message.content)
-            said.append(replace(each, message=Message(role="assistant", content=as_content(text))))
+            said.append(replace(each, message=replace(message, content=as_content(text), tool_calls=())))
             continue
         told = as_text(message.content)
         if message.role == "tool" or (has_called and SHOWN.match(told)):

@@ -15,6 +15,7 @@ from typing import Any, Literal, cast
 
 from quintain.data.atif import as_messages, is_atif
 from quintain.data.files import Found
+from quintain.data.thoughts import whole_text
 from quintain.data.verifiers import as_conversations, is_rollout, is_trace
 from quintain.errors import DataError
 from quintain.types import NOTHING, Message, Text, ToolCall, ToolSpec, as_text
@@ -51,8 +52,6 @@ CONVERSATIONS, TOOLS = ("messages", "conversations", "conversation"), ("tools", 
 CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
 OPENING = "<tool_call>"
 RESPONSE = re.compile(r"<tool_response>\s*(.*?)\s*</tool_response>", re.DOTALL)
-THOUGHT = "<think>\n{}\n</think>\n\n"
-"""How reasoning that stands beside the content is written in front of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,8 +180,7 @@ def read_record(value: Mapping[str, Any], found: Found, *, keeps_text: bool = Fa
         read = [Said(message=_message("system", system)), *read] if system else read
     joined = _joined(read, place)
     if not any(
-        said.message.role == "assistant"
-        and (said.message.tool_calls or as_text(said.message.content).strip())
+        said.message.role == "assistant" and (said.message.tool_calls or whole_text(said.message).strip())
         for said in joined
     ):
         raise DataError(f"{place}: got no assistant message with content; there is nothing to learn from")
@@ -254,7 +252,7 @@ def _said(entry: Mapping[str, Any], place: str, *, keeps_text: bool) -> Iterator
     is_read = not (keeps_text if tag else tag is False)
     message = _answer(entry, content, place, is_read=is_read)
     speaker = entry.get("name")
-    spoken = ((speaker, as_text(message.content)),) if isinstance(speaker, str) and speaker else ()
+    spoken = ((speaker, whole_text(message)),) if isinstance(speaker, str) and speaker else ()
     yield Said(message=message, is_trained=tag, spoken=spoken)
 
 
@@ -283,8 +281,9 @@ def _answer(entry: Mapping[str, Any], content: object, place: str, *, is_read: b
             raise DataError(f"{place}: got {OPENING} without its end; close it with </tool_call>")
     if not isinstance(thought, str):
         raise DataError(f"{place}: got reasoning of type {type(thought).__name__}; give a string")
-    text = THOUGHT.format(thought.strip()) + text if thought.strip() else text
-    return Message(role="assistant", content=(Text(text=text),), tool_calls=tuple(calls))
+    return Message(
+        role="assistant", content=(Text(text=text),), tool_calls=tuple(calls), reasoning=thought.strip()
+    )
 
 
 def _joined(read: Sequence[Said], place: str) -> tuple[Said, ...]:
@@ -301,7 +300,13 @@ def _joined(read: Sequence[Said], place: str) -> tuple[Said, ...]:
             )
         texts = [text for m in (last.message, said.message) if (text := as_text(m.content)).strip()]
         calls = (*last.message.tool_calls, *said.message.tool_calls)
-        message = Message(role="assistant", content=(Text(text="\n".join(texts)),), tool_calls=calls)
+        thoughts = [m.reasoning for m in (last.message, said.message) if m.reasoning]
+        message = Message(
+            role="assistant",
+            content=(Text(text="\n".join(texts)),),
+            tool_calls=calls,
+            reasoning="\n".join(thoughts),
+        )
         is_named = last.spoken and said.spoken
         found[-1] = replace(last, message=message, spoken=(*last.spoken, *said.spoken) if is_named else ())
     return tuple(found)

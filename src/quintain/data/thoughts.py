@@ -10,10 +10,18 @@ from __future__ import annotations
 import re
 
 from quintain.data.messages import MARKUP
-from quintain.data.records import THOUGHT
+from quintain.types import Message, as_text
 
+THOUGHT = "<think>\n{}\n</think>\n\n"
+"""How reasoning is written in front of an answer where nothing else says how."""
 ACTION = re.compile(r"^[ \t]*Action:", re.MULTILINE)
 TAGGED = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
+
+
+def whole_text(message: Message) -> str:
+    """Return what `message` says with its reasoning in front, as `THOUGHT` writes it."""
+    text = as_text(message.content)
+    return THOUGHT.format(message.reasoning) + text if message.reasoning else text
 
 
 def split(text: str, *, has_calls: bool) -> tuple[str, str]:

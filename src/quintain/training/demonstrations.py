@@ -24,6 +24,7 @@ from quintain.data.files import Found, data_files, digest, is_data, read_objects
 from quintain.data.messages import Told, to_record
 from quintain.data.records import Preference, Record, read_preferences, read_record, read_records
 from quintain.data.seats import by_seat
+from quintain.data.thoughts import whole_text
 from quintain.environments.boundary import ask, check_instructions, check_tools
 from quintain.environments.catalog import find
 from quintain.environments.mixture import MixedEnvironment
@@ -38,7 +39,7 @@ from quintain.text.chat import Chat
 from quintain.text.parse import write_tool_calls
 from quintain.training.custody import looked_after
 from quintain.training.job import Job
-from quintain.types import Pair, Score, Trajectory, as_text
+from quintain.types import Pair, Score, Trajectory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -381,7 +382,7 @@ def texts_of(source: Path) -> Iterator[str]:
             records = tuple(read_records([found]))
         for record in records:
             for message in record.messages:
-                yield as_text(message.content)
+                yield whole_text(message)
                 yield from (write_tool_calls([call]) for call in message.tool_calls)
 
 

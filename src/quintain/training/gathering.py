@@ -515,6 +515,7 @@ def told_by_names(record: Record, names: Mapping[str, str]) -> Record | None:
                 content=as_content(
                     write_roles([Activation(names.get(who, who), text) for who, text in each.spoken])
                 ),
+                reasoning="",
             ),
         )
         if each.spoken
@@ -604,6 +605,8 @@ def record_as_json(record: Record) -> dict[str, Any]:
     trained = chosen(record.said, "all")
     for each, is_on in zip(record.said, trained, strict=True):
         message: dict[str, Any] = {"role": each.message.role, "content": as_text(each.message.content)}
+        if each.message.reasoning:
+            message["reasoning_content"] = each.message.reasoning
         if each.message.tool_calls:
             message["tool_calls"] = [write_call(call) for call in each.message.tool_calls]
         if each.message.role == "assistant" and not is_on:

@@ -17,6 +17,7 @@ from quintain.data.pipeline import as_example, name_of
 from quintain.data.records import Record
 from quintain.data.samples import imitation_samples
 from quintain.data.stages import perplexity_of
+from quintain.data.thoughts import whole_text
 from quintain.engines.build import build_engine
 from quintain.engines.chat_client import ChatSpec, is_endpoint
 from quintain.engines.settings import EngineSettings
@@ -26,7 +27,7 @@ from quintain.processes.http_json import HttpTrouble
 from quintain.text.chat import Chat
 from quintain.training.demonstrations import find_model, same_tokens
 from quintain.training.gathering import Gathered, Origin, harness_writer
-from quintain.types import Trajectory, as_text
+from quintain.types import Trajectory
 
 
 def perplexity_under(by: str, given: Gathered, asked: str) -> Callable[[Trajectory], float]:
@@ -113,7 +114,7 @@ def plain(record: Record, answers: Sequence[int]) -> tuple[str, list[tuple[int, 
     for place, each in enumerate(record.said):
         message = each.message
         calls = [json.dumps(write_call(call)["function"], ensure_ascii=False) for call in message.tool_calls]
-        words = "\n".join([part for part in (as_text(message.content), *calls) if part])
+        words = "\n".join([part for part in (whole_text(message), *calls) if part])
         text += f"{message.role.capitalize()}:"
         begin = len(text)
         text += f" {words}\n"

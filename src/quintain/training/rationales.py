@@ -18,7 +18,7 @@ from typing import Any
 from quintain.data.messages import was_unusable, write_call
 from quintain.data.pipeline import Stage, num_trained, weigh_turns
 from quintain.data.records import Record
-from quintain.data.thoughts import split, with_thought
+from quintain.data.thoughts import split, whole_text, with_thought
 from quintain.engines.rationale import Rationalist
 from quintain.errors import UsageError
 from quintain.training.gathering import Gathered
@@ -90,6 +90,7 @@ def bare(given: Gathered, example: Example, record: Record) -> list[int]:
         counts = example.weights is None or bool(example.weights[number].any())
         message = record.said[place].message
         thought, _ = split(as_text(message.content), has_calls=bool(message.tool_calls))
+        thought = thought or message.reasoning
         if counts and not thought and not was_unusable(example.trajectory.turns[number]):
             found.append(place)
     return found
@@ -157,7 +158,7 @@ def material(record: Record, place: int) -> dict[str, Any]:
 
     def told(number: int) -> dict[str, Any]:
         message = record.said[number].message
-        own: dict[str, Any] = {"role": message.role, "content": as_text(message.content)}
+        own: dict[str, Any] = {"role": message.role, "content": whole_text(message)}
         calls = [write_call(call)["function"] for call in message.tool_calls]
         return {**own, "calls": calls} if calls else own
 
