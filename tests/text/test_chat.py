@@ -96,7 +96,7 @@ def test_exact_ids_of_a_short_chat(chat_of: ChatOf, say: Say) -> None:
                    "<|start_header_id|>assistant<|end_header_id|>\n\n"),
         ("gemma", "\n<start_of_turn>user\nA wall.<end_of_turn>\n<start_of_turn>model\n"),
         ("mistral", "[INST] A wall. [/INST]"),
-        ("deepseek", "<｜User｜>A wall.<｜Assistant｜>"),  # noqa: RUF001
+        ("deepseek", "<｜User｜>A wall.<｜Assistant｜>"),
     ],
 )  # fmt: skip
 def test_a_turn_adds_the_closing_text_without_a_sampled_end(

@@ -27,7 +27,7 @@ FRAGMENTS = (
         "<|eot_id|>",
     ),
     *("<bos>", "<start_of_turn>", "<end_of_turn>", "<s>", "</s>", "[INST]", "[/INST]"),
-    *("<｜User｜>", "<｜end▁of▁sentence｜>"),  # noqa: RUF001
+    *("<｜User｜>", "<｜end▁of▁sentence｜>"),
     *(
         "<think>",
         "</tool_call>",
