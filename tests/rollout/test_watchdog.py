@@ -14,7 +14,7 @@ from quintain.environments.protocol import Environment
 from quintain.rollout.collect import Limits, Rollout
 from quintain.rollout.episode import LiveEpisode, Wait
 from quintain.rollout.request import Cast, EpisodeRequest
-from quintain.rollout.watchdog import MOST_NAMED, told
+from quintain.rollout.watchdog import Patience, told
 from quintain.text.chat import Chat
 from quintain.types import Action, StepResult, Task
 
@@ -69,7 +69,7 @@ def said(chat: Chat, request: Request) -> tuple[int, ...]:
     ("who", "owner"), [("environment", "its environment to act"), ("engine", "a reply of the engine Slow")]
 )
 def test_what_a_rollout_hangs_on_is_said_while_it_hangs(chat: Chat, who: str, owner: str) -> None:
-    handler = listening(f"2 of 2 episodes wait for 0.05 s or more: 2 for {owner}; ")
+    handler = listening(f"2 of 2 episodes wait for 0.05 s or more: 2 for {owner}, the longest ")
     Stuck.heard, Slow.heard = handler.found, handler.found
     engine = (Slow if who == "engine" else Scripted)(lambda request, stream: said(chat, request))
 
@@ -82,29 +82,34 @@ def test_what_a_rollout_hangs_on_is_said_while_it_hangs(chat: Chat, who: str, ow
     finally:
         logging.getLogger("quintain.rollout").removeHandler(handler)
     assert len(groups) == 2
-    assert f"0:world/train/0/0 in turn 0 for {owner}, 0 s" in handler.messages[0]
+    assert handler.messages[0].endswith("(task 0:world/train/0, episode 0, turn 0) for 0 s")
     rollout.close()
 
 
-def test_who_goes_on_is_not_named(chat: Chat) -> None:
+def test_who_goes_on_is_not_named() -> None:
     episodes = [waiting(index, since=100.0 + index) for index in range(3)]
-    assert told(episodes, 105.0, 60.0) == ""
-    assert told([], 105.0, 60.0) == ""
-    assert told(episodes, 161.5, 60.0) == (
-        "2 of 3 episodes wait for 60 s or more: 2 for the bell; "
-        "g/0 in turn 0 for the bell, 62 s; g/1 in turn 0 for the bell, 60 s"
+    assert told(episodes, 105.0, 60.0, Patience()) == ""
+    assert told([], 105.0, 60.0, Patience()) == ""
+    assert told(episodes, 161.5, 60.0, Patience()) == (
+        "2 of 3 episodes wait for 60 s or more: 2 for the bell, the longest (task g, episode 0, turn 0) for 62 s"
     )
 
 
-def test_many_are_counted_and_the_longest_are_named() -> None:
-    episodes = [waiting(index, since=float(-index)) for index in range(MOST_NAMED + 5)]
+def test_many_are_counted_and_of_each_kind_the_longest_is_named() -> None:
+    episodes = [waiting(index, since=float(-index)) for index in range(64)]
     episodes[0].wait = replace(episodes[0].wait, owner="the postman")
-    text = told(episodes, 60.0, 60.0)
-    assert text.startswith(
-        "25 of 25 episodes wait for 60 s or more: 24 for the bell, 1 for the postman; g/24 "
+    assert told(episodes, 60.0, 60.0, Patience()) == (
+        "64 of 64 episodes wait for 60 s or more: 63 for the bell, the longest (task g, episode 63, turn 0) for 123 s; "
+        "1 for the postman, the longest (task g, episode 0, turn 0) for 60 s"
     )
-    assert text.endswith("; and 5 more")
-    assert text.count(" in turn ") == MOST_NAMED
+
+
+def test_a_slow_machine_is_told_of_once_and_what_hangs_again_and_again() -> None:
+    patience = Patience()
+    spoken = [now for now in range(60, 1000, 10) if told([waiting(0, since=0.0)], float(now), 60.0, patience)]
+    assert spoken == [60, 120, 240, 480, 960]
+    slow = [bool(told([waiting(0, since=0.0)], 75.0, 60.0, patience)) for _ in range(20)]
+    assert not any(slow), "each of these waited for long, and none for longer than what was told"
 
 
 def waiting(index: int, *, since: float) -> LiveEpisode:

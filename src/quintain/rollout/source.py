@@ -132,7 +132,7 @@ def _played(stage: Stage, calls: Calls, requests: Iterable[EpisodeRequest]) -> G
     num_drawn = num_finished = 0
     with ExitStack() as stack:
         stack.enter_context(gc_frozen())
-        stack.enter_context(Watchdog(play.live, seconds=limits.silence))
+        stack.enter_context(Watchdog(play.live, seconds=limits.silence, patience=stage.patience))
         try:
             while True:
                 new = list(islice(queue, max(0, stage.most_live - play.num_live)))
