@@ -6,6 +6,7 @@ import pytest
 from tests.agents.conftest import Talk
 
 from quintain.agents.context import ACT, REMEMBER, SUMMARIZE, Memory, Summary, Window
+from quintain.agents.deliberation import TASK
 from quintain.agents.harness import Choice, JsonTools, PlainText
 from quintain.agents.protocol import Brief, Session
 from quintain.agents.rci import CRITICISE, IMPROVE, Critique
@@ -30,7 +31,8 @@ def test_a_window_holds_the_last_turns_as_they_were_sampled(small_chat: Chat, br
     assert odd != small_chat.answer_ids("right")
     answer(small_chat, talk.session, (*odd, small_chat.end_id))
     third = talk.session.observe("three")
-    assert talk.text(third) == f"{START}<|user|>two<|assistant|>right<|end|><|user|>three<|assistant|>"
+    told = f"{START}\n\n{TASK}\none"
+    assert talk.text(third) == f"{told}<|user|>two<|assistant|>right<|end|><|user|>three<|assistant|>"
     places = [n for n in range(len(third.token_ids)) if third.token_ids[n : n + len(odd)] == odd]
     assert len(places) == 1
 
@@ -80,7 +82,7 @@ def test_a_summary_takes_the_place_of_what_happened(small_chat: Chat, brief_of: 
     assert asked.shows == f"A door.\n\n{SUMMARIZE}"
     assert talk.text(asked).endswith(f"<|user|>A door.\n\n{SUMMARIZE}<|assistant|>")
     assert talk.writes(Action(text="left")) == "A wall. > left; A wall. > right"
-    told = f"{START}\n\nWhat happened so far: all well<|user|>A door.<|assistant|>"
+    told = f"{START}\n\nWhat happened so far: all well\n\n{TASK}\nA wall.<|user|>A door.<|assistant|>"
     assert talk.says("all well") == told
     assert talk.writes(Action(text="left")) == "left"
     assert talk.says("left") is None
@@ -96,12 +98,13 @@ def test_a_memory_is_all_that_remains(small_chat: Chat, brief_of: Briefs) -> Non
     assert talk.says("left") is None
     assert talk.action == Action(text="left")
     assert talk.sees("A door.") == (
-        f"{START}\n\nMemory: a wall\nYour last action: left<|user|>A door.\n\n{REMEMBER}<|assistant|>"
+        f"{START}\n\nMemory: a wall\nYour last action: left\n\n{TASK}\nA wall."
+        f"<|user|>A door.\n\n{REMEMBER}<|assistant|>"
     )
     assert talk.writes(Action(text="left")) == "a wall | left | A door."
     talk.says("")
     talk.says("right")
-    assert talk.sees("A door.").startswith(f"{START}\n\nYour last action: right<|user|>")
+    assert talk.sees("A door.").startswith(f"{START}\n\nYour last action: right\n\n{TASK}\nA wall.<|user|>")
     talk.says("many words " * 30)
     talk.says("right")
     talk.sees("A door.")

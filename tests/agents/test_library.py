@@ -78,6 +78,56 @@ def test_another_function_of_a_known_name_gets_a_number() -> None:
     assert library.code(["g"]).count("def ") == 2
 
 
+LIMITS = (
+    "LIMIT = 3\ndef is_small(x): return x <= LIMIT",
+    "LIMIT = 100\ndef is_cheap(price): return price <= LIMIT",
+    "import math\ndef root(x): return math.sqrt(x)",
+    "math = 5\ndef marks(): return math",
+)
+
+
+@pytest.mark.skipif(bool(find_fault()), reason=find_fault())
+def test_constants_of_two_functions_never_meet() -> None:
+    library = ActionLibrary()
+    for cell in LIMITS:
+        library.learn([cell], set())
+    call = "is_small(50), is_small(3), is_cheap(50), is_cheap(101), root(9), marks()"
+    for names in (["is_small", "is_cheap", "root", "marks"], ["marks", "root", "is_cheap", "is_small"]):
+        with PythonProcess(setup=library.code(names)) as python:
+            cell = python.run(call)
+        assert (cell.output, cell.error) == ("(False, True, True, False, 3.0, 5)\n", "")
+        assert cell.state == {}
+
+
+def test_functions_that_stand_on_other_things_are_different_functions() -> None:
+    library = ActionLibrary()
+    first = "K = 3\ndef f(): return K\ndef g(): return f()"
+    assert library.learn([first], set()) == ("f", "g")
+    assert library.learn([first], set()) == ()
+    second = first.replace("3", "5")
+    assert library.learn([second], set()) == ("f_2", "g_2")  # g calls another f, in the same words
+    assert library.learn([second], set()) == library.learn([first], set()) == ()
+    entries = {entry.name: entry for entry in library.entries}
+    assert (entries["f"].setup, entries["f_2"].setup) == (("K = 3",), ("K = 5",))
+    assert entries["g_2"].source == "def g_2():\n    return f_2()"
+
+
+def test_what_an_episode_binds_counts_before_what_there_is() -> None:
+    def kept(cell: str, tools: set[str], known: set[str]) -> dict[str, tuple[object, ...]]:
+        found, _ = functions_of([cell], tools, known)
+        return {each.name: (each.setup, each.depends, each.tools) for each in found}
+
+    shadowed = "max = 3\nsize = 4\nfind = 5\ndef f(): return max + size + find"
+    assert kept(shadowed, {"find"}, {"size"}) == {"f": (("find = 5", "max = 3", "size = 4"), (), ())}
+    assert kept("def f(): return max(size(), find())", {"find"}, {"size"}) == {
+        "f": ((), ("size",), ("find",))
+    }
+    # A function that is called like a builtin or a tool would hide it from others.
+    assert kept("def max(x): return 1\ndef find(): return 2\ndef f(): return max(1)", {"find"}, set()) == {}
+    assert kept("def f(): return 1\nf = 2\ndef g(): return f", set(), set()) == {"g": (("f = 2",), (), ())}
+    assert kept("n = 0\ndef count():\n    global n\n    n += 1\n    return n", set(), set()) == {}
+
+
 def test_uses_are_counted_and_what_fits_comes_first() -> None:
     library = ActionLibrary()
     library.learn(['def sort_prices(x):\n    """Sort the prices."""\n    return sorted(x)'], set())

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.agents.conftest import Talk
 
 from quintain.agents.catalog import build
+from quintain.agents.deliberation import TASK
 from quintain.agents.harness import Choice, PlainText
 from quintain.agents.plan import (
     MOST_STEPS,
@@ -53,6 +54,25 @@ def test_single_steps_are_edited_by_their_numbers() -> None:
     assert edit(Plan(), "\n just go \n on") == Plan((Step("just go"),))
 
 
+def test_a_plan_written_anew_with_its_ticks_is_that_plan() -> None:
+    plan = Plan((Step("take the key", True), DOOR))
+    assert edit(plan, plan.text) == edit(edit(plan, plan.text), plan.text) == plan
+    ticked = "1. [x] take the key\n2. [x] open the door\n3. [ ] reach the flag"
+    assert edit(plan, ticked) == Plan((Step("take the key", True), Step("open the door", True), FLAG))
+    assert edit(plan, "1. [X] open the door") == Plan((Step("open the door", True),))
+    assert edit(plan, "1. take the key\n2. reach the flag") == Plan((Step("take the key", True), KEY, FLAG))
+
+
+STEPS = st.builds(Step, st.text("abx[] .1", min_size=1).map(str.strip).filter(bool), st.booleans())
+
+
+@given(st.lists(STEPS, max_size=MOST_STEPS).map(tuple).map(Plan), st.text("abx[] .1:\n", max_size=40))
+def test_any_plan_is_itself_when_it_is_written_anew(plan: Plan, text: str) -> None:
+    plan = edit(plan, text)  # as models write plans: no step begins with a box of its own
+    plan = edit(Plan(), plan.text)
+    assert edit(plan, plan.text) == plan
+
+
 @given(
     st.text()
     | st.lists(st.sampled_from(["done", "drop", "1", ".", ":", "\n", "add", " x", "99"])).map("".join)
@@ -77,10 +97,11 @@ def test_golden_prompts_of_planner_and_executor(small_chat: Chat, brief_of: Brie
     assert talk.says("left") is None
     assert talk.action == Action(text="left")
     assert talk.sees("A door.") == (
-        f"<|system|>Go.\n\n{PLANNER}<|user|>A door.\n\nDone so far: left\nPlan so far:\n{plan}\n"
+        f"<|system|>Go.\n\n{TASK}\nA wall.\n\n{PLANNER}<|user|>A door.\n\nDone so far: left\nPlan so far:\n{plan}\n"
         "Write the plan.<|assistant|>"
     )
-    assert talk.says("done 1") == "<|system|>Go.\n\nPlan:\n1. [x] left\n2. right<|user|>A door.<|assistant|>"
+    told = f"<|system|>Go.\n\nPlan:\n1. [x] left\n2. right\n\n{TASK}\nA wall.<|user|>A door.<|assistant|>"
+    assert talk.says("done 1") == told
 
 
 def test_a_plan_stays_unless_it_is_to_be_revised(small_chat: Chat, brief_of: Briefs) -> None:
@@ -111,7 +132,7 @@ def test_an_edited_plan_changes_what_comes_next_and_an_untouched_one_nothing(
         if session.plan != plan:
             session.plan = plan
     edited, equal, untouched = (talk.sees("A door.") for talk in talks)
-    assert edited == "<|system|>Go.\n\nPlan:\n1. wait<|user|>A door.<|assistant|>"
+    assert edited == f"<|system|>Go.\n\nPlan:\n1. wait\n\n{TASK}\nA wall.<|user|>A door.<|assistant|>"
     assert equal == untouched == "...<|user|>A door.<|assistant|>"
 
 

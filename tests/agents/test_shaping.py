@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.agents.conftest import Talk
 
+from quintain.agents.deliberation import TASK
 from quintain.agents.harness import PlainText
 from quintain.agents.protocol import Brief
 from quintain.agents.shaping import Pivotal, Simplified, find_ids, keep_pivotal, simplify, with_text
@@ -41,6 +42,23 @@ def test_a_page_is_simplified() -> None:
     assert simplify("") == ""
 
 
+@pytest.mark.parametrize(
+    ("parent", "text", "is_said"),
+    [
+        ('link "Order 100"', '"10"', False),
+        ('row "Total: $120"', '"$12"', False),
+        ('row "Total: $120"', '"$120"', True),
+        ('link "Red ball"', "'Red ball'", True),
+        ('link "Red ball"', '"ball Red"', False),
+        ('link "Red"', '"Red ball"', False),
+    ],
+)
+def test_static_text_goes_where_all_its_words_are_said(parent: str, text: str, is_said: bool) -> None:
+    for between in ("", '  [2] group ""\n'):  # by the nearest node around it, or by one further out
+        page = f"[1] {parent}\n{between}    [3] StaticText {text}"
+        assert ("[3]" not in simplify(page)) == is_said
+
+
 def test_every_node_that_can_be_acted_on_stays() -> None:
     rng = random.Random(0)
     for _ in range(200):
@@ -48,13 +66,14 @@ def test_every_node_that_can_be_acted_on_stays() -> None:
         for number in range(rng.randint(1, 20)):
             role = rng.choice(["link", "button", "StaticText", "list"])
             lines.append(
-                f'{"  " * rng.randint(0, 4)}[{number}] {role} "{rng.choice(["", "Buy", "Red", "x"])}"'
+                f'{"  " * rng.randint(0, 4)}[{number}] {role} "{rng.choice(["", "Buy", "Buy 12", "1", "12", "x"])}"'
             )
         page = "\n".join(lines)
         wanted = [line for line in lines if "StaticText" not in line]
         left = simplify(page).splitlines()
         assert [line for line in left if "StaticText" not in line] == wanted
-        assert set(re.findall(r'"(\w+)"', page)) == set(re.findall(r'"(\w+)"', simplify(page)))
+        names = [set(" ".join(re.findall(r'"(.*)"', text)).split()) for text in (page, simplify(page))]
+        assert names[0] == names[1]
         assert simplify(simplify(page)) == simplify(page)
 
 
@@ -71,10 +90,11 @@ def test_golden_prompts_of_shaped_pages(small_chat: Chat, brief_of: Briefs) -> N
     talk.says("click [2]")
     second = talk.sees("A wall.")
     page = 'Shop\n[1] main ""\n  [2] link "Red ball"'
-    assert second == f"<|system|>Go.<|user|>{page}<|assistant|>click [2]<|end|><|user|>A wall.<|assistant|>"
+    told = f"<|system|>Go.\n\n{TASK}\n{PAGE}"
+    assert second == f"{told}<|user|>{page}<|assistant|>click [2]<|end|><|user|>A wall.<|assistant|>"
     talk.says("left")
     assert talk.sees("A door.") == (
-        "<|system|>Go.<|user|>A wall.<|assistant|>left<|end|><|user|>A door.<|assistant|>"
+        f"{told}<|user|>A wall.<|assistant|>left<|end|><|user|>A door.<|assistant|>"
     )
 
 

@@ -94,9 +94,11 @@ def test_a_reflection_that_fails_is_left_out(chat: Chat) -> None:
 
 def test_a_long_attempt_is_cut_at_its_beginning(chat: Chat) -> None:
     learner = Learner(chat)
-    run(chat, learner, count=2, rounds=1, max_length=128 + len(chat.encoder.plain(REFLECT)) + 25)
-    assert "Which?" not in learner.reflected[0]
-    assert "not 0" in learner.reflected[0]
+    run(chat, learner, count=2, rounds=1, max_length=128 + len(chat.encoder.plain(REFLECT)) + 45)
+    assert "Observation: Which?\nObservation: not 0" in learner.reflected[0], (
+        "the task stays, the oldest turn goes"
+    )
+    assert "Action: 0" not in learner.reflected[0]
 
 
 class Mute(Scripted):

@@ -2,7 +2,8 @@
 
 Without a wrapper the whole episode stays. Where history is rewritten a new segment starts: its prompt holds the ids
 that were sampled, as they were, and only the newest turn of it is trained there. A context policy changes what a
-prompt holds, never what was sampled.
+prompt holds, never what was sampled. The task is in every prompt: where an environment states it in the first
+observation alone, new segments begin with that (`quintain.agents.deliberation.Reopening`).
 
 `Memory` is the state of MEM1 (arXiv 2506.15841) and MemAgent (2507.02259): each turn sees the task, the memory and
 the newest observation. Differences: the memory and the action are two completions of one stream, not tags within one;
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from quintain.agents.deliberation import Deliberation, Words, describe_action, with_words
+from quintain.agents.deliberation import Reopening, Words, describe_action, with_words
 from quintain.agents.protocol import Agent, Brief, Deliberates, Prompt
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
@@ -34,7 +35,7 @@ class Exchange:
     completions: list[Completion] = field(default_factory=list[Completion])
 
 
-class Rewriting(Deliberation):
+class Rewriting(Reopening):
     """A session whose history can be replaced: a new inner session is shown what is kept."""
 
     def __init__(self, agent: Agent, brief: Brief) -> None:
@@ -46,18 +47,18 @@ class Rewriting(Deliberation):
         """Return what is shown before the newest observation; None leaves everything as it is."""
         raise NotImplementedError
 
-    def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
-        """See `Session.observe`; a new segment starts where history is rewritten."""
+    def _prompt(self, observation: Observation, legal_actions: tuple[str, ...]) -> Prompt:
+        """See `Reopening`; a new segment starts where history is rewritten."""
         kept = self.kept(self._history)
         if kept is None:
-            prompt = super().observe(observation, legal_actions)
+            prompt = super()._prompt(observation, legal_actions)
         else:
             self._history = list(kept)
-            self._reopen()
+            self._reopen(self.brief_without([*(exchange.observation for exchange in kept), observation]))
             shown: tuple[int, ...] = ()
             for exchange in kept:
                 shown = self._shown_again(exchange, shown)
-            prompt = super().observe(observation, legal_actions)
+            prompt = super()._prompt(observation, legal_actions)
             ids = prompt.token_ids if prompt.starts_segment else (*shown, *prompt.token_ids)
             prompt = replace(prompt, token_ids=ids, starts_segment=True)
         self._history.append(Exchange(observation, legal_actions))
@@ -139,7 +140,7 @@ class Summary:
         return SummarySession(self, brief)
 
 
-class SummarySession(Deliberation):
+class SummarySession(Reopening):
     """An episode of `Summary`."""
 
     def __init__(self, settings: Summary, brief: Brief) -> None:
@@ -152,13 +153,13 @@ class SummarySession(Deliberation):
         self._since = 0
         self._is_asked = False
 
-    def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
-        """See `Session.observe`: asks for a summary when one is due."""
+    def _prompt(self, observation: Observation, legal_actions: tuple[str, ...]) -> Prompt:
+        """See `Reopening`: asks for a summary when one is due."""
         self._seen = (observation, legal_actions)
         if self._since < self._every:
-            return super().observe(observation, legal_actions)
+            return super()._prompt(observation, legal_actions)
         self._is_asked = True
-        prompt = super().observe(with_words(observation, SUMMARIZE), legal_actions)
+        prompt = super()._prompt(with_words(observation, SUMMARIZE), legal_actions)
         return self._words.ask(prompt, "summary", f"{as_text(observation)}\n\n{SUMMARIZE}")
 
     def read(self, completion: Completion) -> Action:
@@ -166,7 +167,7 @@ class SummarySession(Deliberation):
         if self._is_asked:
             self._is_asked, self._since = False, 0
             text = self._words.read(completion)
-            self._reopen(f"What happened so far: {text}")
+            self._reopen(self.brief_without([self._seen[0]]), f"What happened so far: {text}")
             self._next = self._inner.observe(*self._seen)
             return Action(text=text)
         action = self._inner_read(completion)
@@ -194,7 +195,7 @@ class Memory:
         return MemorySession(self, brief)
 
 
-class MemorySession(Deliberation):
+class MemorySession(Reopening):
     """An episode of `Memory`."""
 
     def __init__(self, settings: Memory, brief: Brief) -> None:
@@ -207,13 +208,14 @@ class MemorySession(Deliberation):
         self.memory = ""
         """What is remembered."""
 
-    def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
-        """See `Session.observe`: a new segment that asks for the memory."""
+    def _prompt(self, observation: Observation, legal_actions: tuple[str, ...]) -> Prompt:
+        """See `Reopening`: a new segment that asks for the memory."""
         self._seen = (observation, legal_actions)
         self._is_asked = True
         told = [f"Memory: {self.memory}"] if self.memory else []
-        self._reopen("\n".join([*told, f"Your last action: {self._last}"] if self._last else told))
-        prompt = super().observe(with_words(observation, REMEMBER), legal_actions)
+        told += [f"Your last action: {self._last}"] if self._last else []
+        self._reopen(self.brief_without([observation]), "\n".join(told))
+        prompt = super()._prompt(with_words(observation, REMEMBER), legal_actions)
         return self._words.ask(prompt, "memory", f"{as_text(observation)}\n\n{REMEMBER}")
 
     def read(self, completion: Completion) -> Action:

@@ -7,6 +7,7 @@ carried out was read by the inner harness.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from quintain.agents.protocol import Agent, Brief, Deliberates, Prompt, Session
@@ -14,7 +15,10 @@ from quintain.engines.protocol import Sampling
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
 from quintain.text.parse import write_react
-from quintain.types import Action, Completion, Observation, Text, as_content
+from quintain.types import Action, Completion, Observation, Text, as_content, as_text
+
+TASK = "The task, as it began:"
+"""What stands before the first observation where that is repeated in the place of `Task.prompt`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +92,44 @@ class Deliberation:
         if isinstance(self._inner, Deliberates):
             self._inner.more()
 
-    def _reopen(self, told: str = "") -> None:
-        """Open a new inner session, which is `told` something besides its instructions."""
-        instructions = "\n\n".join(part for part in (self._brief.instructions, told) if part)
-        self._inner = self._agent.open(replace(self._brief, instructions=instructions))
+
+class Reopening(Deliberation):
+    """A session that rewrites history: it opens its inner session anew within an episode, and never without the task.
+
+    Most environments state the task in the first observation and nowhere else. That is kept, and takes the place of
+    an empty `Task.prompt` in every session that is opened after it (`brief_without`), so that a wrapper within a
+    wrapper sees it too. Of a first observation with pictures the text alone is kept.
+    """
+
+    def __init__(self, agent: Agent, brief: Brief) -> None:
+        """Open the inner session."""
+        super().__init__(agent, brief)
+        self._first: Observation | None = None
+
+    def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
+        """See `Session.observe`; a subclass overrides `_prompt`."""
+        if self._first is None:
+            self._first = observation
+        return self._prompt(observation, legal_actions)
+
+    def _prompt(self, observation: Observation, legal_actions: tuple[str, ...]) -> Prompt:
+        """Return the prompt after `observation`."""
+        return self._inner.observe(observation, legal_actions)
+
+    def brief_without(self, shown: Sequence[Observation]) -> Brief:
+        """Return what a session knows of the episode that is `shown` these observations and no others.
+
+        Where the first one is not among them and the task has no prompt, the first one is its prompt.
+        """
+        task = self._brief.task
+        if task.prompt or self._first is None or self._first in shown:
+            return self._brief
+        return replace(self._brief, task=replace(task, prompt=f"{TASK}\n{as_text(self._first)}"))
+
+    def _reopen(self, brief: Brief, told: str = "") -> None:
+        """Open a new inner session with `brief`, which is `told` something besides its instructions."""
+        instructions = "\n\n".join(part for part in (brief.instructions, told) if part)
+        self._inner = self._agent.open(replace(brief, instructions=instructions))
 
 
 def with_words(observation: Observation, words: str) -> Observation:

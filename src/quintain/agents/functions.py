@@ -29,8 +29,10 @@ def functions_of(
 ) -> tuple[list[Definition], set[str]]:
     """Return the functions that `cells` define at their top level, and all names that they call.
 
-    Of a function that is defined twice the last counts. One that stands on a name that is none of the `tools`, nor
-    one of the functions `kept`, nor imported, nor bound to a literal, nor such a function itself, is left out.
+    Of a name that is bound twice the last counts, and what the cells bind counts before a tool, a builtin or a function
+    that was `kept`. A function that stands on a name that is none of the `tools`, nor one of the functions `kept`, nor
+    imported, nor bound to a literal, nor such a function itself, is left out; so is one that is called like a tool or a
+    builtin, which it would hide from others, and one that binds names outside itself (``global``).
     """
     functions: dict[str, Function] = {}
     setup: dict[str, str] = {}
@@ -43,20 +45,30 @@ def functions_of(
         for node in tree.body:
             if isinstance(node, Function):
                 functions[node.name] = node
+                setup.pop(node.name, None)
             else:
-                setup.update(_bound(node))
+                bound = _bound(node)
+                setup.update(bound)
+                for name in bound:
+                    functions.pop(name, None)
         called |= {
             node.func.id
             for node in ast.walk(tree)
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
         }
-    needs = {name: _globals(node) - BUILTINS - {name} for name, node in functions.items()}
-    while lost := {name for name, found in needs.items() if found - {*needs, *setup, *tools, *kept}}:
+    bound = {*functions, *setup}
+    given = BUILTINS - bound
+    needs = {
+        name: _globals(node) - given - {name}
+        for name, node in functions.items()
+        if name not in BUILTINS | set(tools) and not any(isinstance(n, ast.Global) for n in ast.walk(node))
+    }
+    others = {*tools, *kept} - bound
+    while lost := {name for name, found in needs.items() if found - {*needs, *setup, *others}}:
         for name in lost:
             del needs[name]
-    return [
-        _definition(functions[name], found, setup, {*needs, *kept}) for name, found in needs.items()
-    ], called
+    known = {*needs, *(set(kept) - bound)}
+    return [_definition(functions[name], found, setup, known) for name, found in needs.items()], called
 
 
 def rename(found: Definition, names: dict[str, str]) -> Definition:
@@ -97,7 +109,7 @@ def _definition(node: Function, needs: set[str], setup: dict[str, str], function
         source=ast.unparse(node),
         signature=_signature(node),
         description=(ast.get_docstring(node) or "").partition("\n")[0].strip(),
-        setup=tuple(sorted({setup[name] for name in needs if name in setup and name not in functions})),
+        setup=tuple(sorted({setup[name] for name in needs if name in setup})),
         depends=tuple(sorted(needs & functions)),
         tools=tuple(sorted(needs - functions - setup.keys())),
     )

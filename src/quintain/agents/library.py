@@ -1,12 +1,14 @@
 """A library of actions that grows: functions that an agent wrote in episodes that it solved (DynaSaur, 2411.01747).
 
 Each is kept with all it stands on: imports with their aliases, constants, and the other functions it calls, so that
-it runs in a fresh process. A function that stands on anything else is not kept. Nothing is ever replaced; another
-function of a known name gets a name with a number, and a frozen library learns nothing.
+it runs in a fresh process. Constants and imports are a function's own: those of two functions never meet. A function
+that stands on anything else is not kept. Nothing is ever replaced; another function of a known name, in its text or in
+what it stands on, gets a name with a number, and a frozen library learns nothing.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 import os
@@ -126,8 +128,7 @@ class ActionLibrary:
             order: dict[str, Entry] = {}
             for name in names:
                 self._collect(name, order)
-        setup = dict.fromkeys(line for entry in order.values() for line in entry.setup)
-        return "\n".join([*setup, *(entry.source for entry in order.values())])
+        return "\n".join(_enclosed(entry) for entry in order.values())
 
     def _tools(self, name: str) -> set[str]:
         """Return the tools that entry `name` and all it stands on call."""
@@ -144,14 +145,12 @@ class ActionLibrary:
 
     def _find_kept(self, definitions: Sequence[Definition]) -> tuple[str, ...]:
         """Add `definitions` and return the names of those that were not there in the same words."""
-        names: dict[str, str] = {}
-        for found in definitions:
-            old = self._entries.get(found.name)
-            if old is not None and old.source != found.source:
-                number = 2
-                while f"{found.name}_{number}" in self._entries:
-                    number += 1
-                names[found.name] = f"{found.name}_{number}"
+        names = {found.name: found.name for found in definitions}
+        numbers = dict.fromkeys(names, 1)
+        while clashing := [each for each in definitions if not self._fits(rename(each, names))]:
+            for found in clashing:
+                numbers[found.name] += 1
+                names[found.name] = f"{found.name}_{numbers[found.name]}"
         new: list[str] = []
         for found in (rename(definition, names) for definition in definitions):
             if found.name not in self._entries:
@@ -166,6 +165,16 @@ class ActionLibrary:
                     tools=found.tools,
                 )
         return tuple(new)
+
+    def _fits(self, found: Definition) -> bool:
+        """Whether the name of `found` is free, or that of the same function, which stands on the same."""
+        old = self._entries.get(found.name)
+        return old is None or (old.source, old.setup, old.depends, old.tools) == (
+            found.source,
+            found.setup,
+            found.depends,
+            found.tools,
+        )
 
     def _save(self) -> None:
         """Write the library to its file, whole or not at all."""
@@ -184,6 +193,18 @@ def _read_entry(row: Mapping[str, Any]) -> Entry:
     """Return the entry that is written as `row`."""
     several: dict[str, Any] = {key: tuple(row[key]) for key in ("setup", "depends", "tools")}
     return Entry(**{**row, **several})
+
+
+def _enclosed(entry: Entry) -> str:
+    """Return Python that defines the function of `entry`, its imports and constants in a scope of its own."""
+    if not entry.setup:
+        return entry.source
+    text = f"def _define():\n    return {entry.name}\n{entry.name} = _define()\ndel _define"
+    made = ast.parse(text)
+    scope = made.body[0]
+    assert isinstance(scope, ast.FunctionDef), "as it is written above"
+    scope.body[:0] = [node for part in (*entry.setup, entry.source) for node in ast.parse(part).body]
+    return ast.unparse(made)
 
 
 def _words(text: str) -> list[str]:

@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from quintain.agents.deliberation import Deliberation, Words, describe_action, with_words
+from quintain.agents.deliberation import Reopening, Words, describe_action, with_words
 from quintain.agents.harness import PlainText, system_text
 from quintain.agents.led_world import LedWorld
 from quintain.agents.protocol import Agent, Brief, Prompt, Session, equip
@@ -40,7 +40,8 @@ PLANNER = (
     "write lines such as: keep, done 1, drop 2, change 2: STEP, add: STEP"
 )
 _CALL = re.compile(r"(\w+)\((.*)\)")
-_NUMBERED = re.compile(r"\s*(\d{1,2})[.)]\s*(?:\[x\]\s*)?(\S.*)")
+_NUMBERED = re.compile(r"\s*(\d{1,2})[.)]\s*(\S.*)")
+_BOX = re.compile(r"\[([xX ])\]\s*(\S.*)")
 _EDIT = re.compile(r"\s*(done|drop|change|add)\s*(\d{1,2})?\s*:?\s*(.*)", re.IGNORECASE)
 
 
@@ -68,14 +69,16 @@ class Plan:
 def edit(plan: Plan, text: str) -> Plan:
     """Return `plan` as the model's `text` edits it; any text is accepted.
 
-    Numbered lines are a new plan in the place of the steps that are not done. Without them, lines ``done N``,
-    ``drop N``, ``change N: STEP`` and ``add: STEP`` edit it, in their order and by the numbers of `plan`. Any
-    other text keeps a plan, and is the one step of an empty one.
+    Numbered lines are a new plan: with ticks in it (``1. [x] STEP``) in the place of the whole one, without in the
+    place of the steps that are not done, so that ``edit(plan, plan.text)`` is `plan`. Without numbered lines, lines
+    ``done N``, ``drop N``, ``change N: STEP`` and ``add: STEP`` edit it, in their order and by the numbers of `plan`.
+    Any other text keeps a plan, and is the one step of an empty one.
     """
     lines = text.splitlines()
-    new = [Step(found[2].strip()) for line in lines if (found := _NUMBERED.fullmatch(line))]
+    new = [_read_step(found[2]) for line in lines if (found := _NUMBERED.fullmatch(line))]
     if new:
-        return Plan((*(step for step in plan.steps if step.is_done), *new)[-MOST_STEPS:])
+        done = () if any(step.is_done for step in new) else (step for step in plan.steps if step.is_done)
+        return Plan((*done, *new)[-MOST_STEPS:])
     steps: list[Step | None] = list(plan.steps)
     edits = [found for line in lines if (found := _EDIT.fullmatch(line))]
     for verb, number, words in (edit.groups() for edit in edits):
@@ -83,19 +86,25 @@ def edit(plan: Plan, text: str) -> Plan:
     kept = tuple(step for step in steps if step is not None)
     first = next((line.strip() for line in lines if line.strip()), "")
     if not (kept or edits) and first:
-        kept = (Step(first),)
+        kept = (_read_step(first),)
     return Plan(kept[-MOST_STEPS:])
+
+
+def _read_step(text: str) -> Step:
+    """Return the step that `text` writes: ``[x] take the key`` is done, ``[ ] take the key`` is not."""
+    box = _BOX.fullmatch(text.strip())
+    return Step(text.strip()) if box is None else Step(box[2], box[1] != " ")
 
 
 def _edit(steps: list[Step | None], verb: str, at: int, words: str) -> None:
     """Change `steps` in place; a number without a step changes nothing."""
     if verb == "add":
-        steps += [Step(words)] if words else []
+        steps += [_read_step(words)] if words else []
         return
     step = steps[at] if 0 <= at < len(steps) else None
     if step is None:
         return
-    changed = Step(words) if words else step
+    changed = _read_step(words) if words else step
     steps[at] = {"done": Step(step.text, True), "drop": None, "change": changed}[verb]
 
 
@@ -151,7 +160,7 @@ class PlanAndAct:
     demonstrates: Literal["next", "calls", "verbs"] = "next"
     """What a demonstrated plan says: the next action; or all that the expert will do, as calls or by verbs alone."""
     sees_task: bool = True
-    """Whether the executor is shown the first observation, in which the task stands, or the plan alone."""
+    """Whether the executor is shown the task (its prompt, or the first observation) or the plan alone."""
 
     def __post_init__(self) -> None:
         """Refuse settings that nothing would read."""
@@ -174,7 +183,7 @@ class PlanAndAct:
         return LedWorld(environment, is_deaf=self.actor == "deaf")
 
 
-class PlanSession(Deliberation):
+class PlanSession(Reopening):
     """An episode of `PlanAndAct`."""
 
     def __init__(self, settings: PlanAndAct, brief: Brief) -> None:
@@ -189,8 +198,8 @@ class PlanSession(Deliberation):
         self.plan = self._told = Plan()
         """The plan so far; it may be replaced from outside, and the next prompt of the executor is told it."""
 
-    def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
-        """See `Session.observe`: the planner's prompt when a plan is due, else the executor's."""
+    def _prompt(self, observation: Observation, legal_actions: tuple[str, ...]) -> Prompt:
+        """See `Reopening`: the planner's prompt when a plan is due, else the executor's."""
         self._seen = (observation, legal_actions)
         every = self._settings.replan_every
         most = self._settings.max_replans
@@ -198,12 +207,14 @@ class PlanSession(Deliberation):
         is_due = not self.plan.steps or is_revised
         if not is_due:
             is_edited = self.plan is not self._told
-            return self._tell() if is_edited else super().observe(observation, legal_actions)
+            return self._tell() if is_edited else super()._prompt(observation, legal_actions)
         self._is_planning = True
         self._num_replans += bool(self.plan.steps)
         executor = self._agent.open(self._brief).observe(observation, legal_actions)
         conversation = self._settings.chat.conversation()
-        system = Message(role="system", content=as_content(system_text(self._brief, PLANNER)))
+        system = Message(
+            role="system", content=as_content(system_text(self.brief_without([observation]), PLANNER))
+        )
         user = Message(
             role="user", content=as_content(with_words(observation, planner_text(self.plan, self._done)))
         )
@@ -235,8 +246,11 @@ class PlanSession(Deliberation):
     def _tell(self) -> Prompt:
         """Open the executor anew with the plan, and return its prompt."""
         self._told = self.plan
-        self._reopen(f"Plan:\n{self.plan.text}")
         seen, legal = self._seen
+        brief = self.brief_without([seen])
+        if not self._settings.sees_task:
+            brief = replace(brief, task=replace(brief.task, prompt=""))
+        self._reopen(brief, f"Plan:\n{self.plan.text}")
         is_shown = self._settings.sees_task or bool(self._done)
         return self._inner.observe(seen if is_shown else "Begin.", legal)
 

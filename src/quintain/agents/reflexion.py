@@ -66,10 +66,19 @@ def lessons_text(lessons: tuple[str, ...]) -> str:
 def reflection_prompt(
     chat: Chat, trajectory: Trajectory, lessons: tuple[str, ...], sampling: Sampling, *, max_tokens: int
 ) -> Prompt:
-    """Return the prompt that asks why `trajectory` failed; its oldest turns are left out where it is too long."""
-    lines = transcript(trajectory)
+    """Return the prompt that asks why `trajectory` failed; its oldest turns are left out where it is too long.
+
+    The task stays: its prompt and the first observation.
+    """
+    task, (first, *lines) = trajectory.task.prompt, transcript(trajectory)
     while True:
-        told = "\n".join([*([lessons_text(lessons)] if lessons else []), *lines])
+        parts = (
+            [lessons_text(lessons)] if lessons else [],
+            [f"Task: {task}"] if task else [],
+            [first],
+            lines,
+        )
+        told = "\n".join(line for part in parts for line in part)
         messages = [
             Message(role="system", content=as_content(REFLECT)),
             Message(role="user", content=as_content(told)),

@@ -9,7 +9,7 @@ it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from quintain.agents.context import Exchange, Rewriting
@@ -22,26 +22,48 @@ from quintain.types import Image, Observation, Text, as_text
 _NODE = re.compile(r"(\s*)\[(\w+)\]\s*(\w+)?\s*(.*)")
 _STATIC = frozenset({"StaticText", "text", "LineBreak", "InlineTextBox"})
 _MENTION = re.compile(r"\[(\w+)\]|\b(\d+)\b")
+_WORD = re.compile(r"[^\s\"']+")
 
 
 def simplify(text: str) -> str:
-    """Return the page `text` without repeated lines, empty lines and static text that its parent says already."""
+    """Return the page `text` without repeated lines, empty lines and static text that a node around it says already.
+
+    It says a text whose words stand in it as whole words, one after the other: "Order 100" says "100" and not "10".
+    """
+    lines = text.splitlines()
+    nodes = [_NODE.fullmatch(line) for line in lines]
+    is_repeated = _repeated([node for node in nodes if node is not None])
     kept: list[str] = []
-    parents: list[tuple[int, str]] = []
-    for line in text.splitlines():
-        node = _NODE.fullmatch(line)
+    for line, node in zip(lines, nodes, strict=True):
         if node is None:
             if line.strip() and line != (kept[-1] if kept else None):
                 kept.append(line.rstrip())
-            continue
-        depth, role, words = len(node[1]), node[3] or "", node[4].strip().strip("'\"")
-        parents = [(level, said) for level, said in parents if level < depth]
-        is_said = any(words in said for _, said in parents[-1:])
-        if role in _STATIC and (not words or is_said):
-            continue
-        parents.append((depth, node[4]))
-        kept.append(line.rstrip())
+        elif not next(is_repeated):
+            kept.append(line.rstrip())
     return "\n".join(kept)
+
+
+def _repeated(nodes: Sequence[re.Match[str]]) -> Iterator[bool]:
+    """Return whether each of `nodes` is static text without words of its own, and nothing that stays is in it."""
+    around: list[list[tuple[int, list[str]]]] = []
+    stack: list[tuple[int, list[str]]] = []
+    for node in nodes:
+        stack = [(level, said) for level, said in stack if level < len(node[1])]
+        around.append(stack)
+        stack = [*stack, (len(node[1]), _WORD.findall(node[4]))]
+    found: list[bool] = []
+    next_depth = 0  # of the node after it that stays
+    for node, parents in zip(reversed(nodes), reversed(around), strict=True):
+        depth, words = len(node[1]), _WORD.findall(node[4])
+        is_said = not words or any(_holds(said, words) for _, said in parents)
+        found.append((node[3] or "") in _STATIC and next_depth <= depth and is_said)
+        next_depth = next_depth if found[-1] else depth
+    return reversed(found)
+
+
+def _holds(said: Sequence[str], words: Sequence[str]) -> bool:
+    """Whether `words` stand in `said`, one after the other."""
+    return any(said[n : n + len(words)] == words for n in range(len(said) - len(words) + 1))
 
 
 def keep_pivotal(text: str, ids: frozenset[str]) -> str:

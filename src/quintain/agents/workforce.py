@@ -113,7 +113,7 @@ class WorkforceSession(Deliberation):
     def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
         """See `Session.observe`."""
         if as_text(observation).startswith(PART):
-            self._reopen()
+            self._inner = self._agent.open(self._brief)
         return super().observe(observation, legal_actions)
 
 
