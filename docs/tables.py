@@ -1,4 +1,4 @@
-"""Write the tables of methods and stages into README, docs and navigation, and what is shown from results.
+"""Write the tables of methods, stages and settings into README, docs and navigation, and what is shown from results.
 
     python docs/tables.py [--check]
 
@@ -15,6 +15,7 @@ from quintain.benchmarks.evidence.spec import signatures
 from quintain.benchmarks.evidence.standing import NOT_SHOWN, standings
 from quintain.cli.stages import stage_rows
 from quintain.methods.table import TABLE, Entry
+from quintain.training.recommended import rate_lines, setting_lines
 
 ROOT = Path(__file__).resolve().parents[1]
 WORDS = ("works, better here", "works, not worse", "works, unresolved", NOT_SHOWN)
@@ -88,6 +89,8 @@ def main(is_check: bool) -> int:
         ("README.md", readme_lines(), marks),
         ("docs/methods/index.md", index_lines(), marks),
         ("docs/data.md", stage_lines(), ("<!-- stages -->", "<!-- /stages -->")),
+        ("docs/pretrained.md", rate_lines(), ("<!-- rates -->", "<!-- /rates -->")),
+        ("docs/pretrained.md", setting_lines(), ("<!-- settings -->", "<!-- /settings -->")),
         ("mkdocs.yml", navigation_lines(), ("      # methods", "      # /methods")),
     )
     stale: list[str] = []

@@ -167,7 +167,8 @@ def test_the_tables_of_methods_are_current(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "docs" / "methods").mkdir(parents=True)
     (tmp_path / "src" / "quintain" / "methods").mkdir(parents=True)
     shown = "src/quintain/methods/shown.json"
-    names = ("README.md", "docs/methods/index.md", "docs/data.md", "mkdocs.yml", shown, "docs/tables.py")
+    pages = ("docs/methods/index.md", "docs/data.md", "docs/pretrained.md")
+    names = ("README.md", *pages, "mkdocs.yml", shown, "docs/tables.py")
     for name in names:
         shutil.copy(ROOT / name, tmp_path / name)
     readme, index = tmp_path / "README.md", tmp_path / "docs" / "methods" / "index.md"

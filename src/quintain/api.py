@@ -39,6 +39,7 @@ from quintain.errors import ModelError, UsageError
 from quintain.eval.evaluate import Evaluation
 from quintain.eval.evaluate import evaluate as evaluated
 from quintain.methods.find import find_method
+from quintain.methods.fitting import fit_to_model
 from quintain.methods.loops import train_by
 from quintain.methods.method import Contrastive, Method, Offline
 from quintain.methods.rl.parts.choices import IDEAS, LOSSES
@@ -126,10 +127,14 @@ def train(
             f"environment: got none for {found.label}, which learns from episodes; name one, or use sft or dpo"
         )
     check_parts(settings)
+    fitted = fit_to_model(found, settings, values)
+    settings, chosen = fitted.job, found.make(fitted.job)
     check_run(settings, chosen.needs.policies)
     with driving({"method": found.spec, **asdict(settings)}, settings.device) as is_driver:
         if not is_driver:
             return folder
+        for note in fitted.notes:
+            tell(note)
         if settings.teacher:
             check_free(folder, replace=replace)
             settings = ask_teacher(settings, folder.with_name(f"{folder.name}-teacher"), replace=replace)
@@ -359,6 +364,10 @@ def lab(
         settings = place_data(build(found.config_class, values, f"lab({found.label!r})"), Path(root))
         found.make(settings)
         check_parts(settings)
+        fitted = fit_to_model(found, settings, values)
+        settings = fitted.job
+        for note in fitted.notes:
+            tell(note)
         with Display(folder.name, 1) as display:
             collect_batch(found.spec, settings, folder, groups=groups, size=size, display=display)
     elif environment is not None or config or fields:

@@ -122,6 +122,20 @@ def test_where_nothing_is_ever_rewarded_only_the_form_is_taught(
     assert (found["updates"], found["success"]) == (6, [[6, 0.0]])
 
 
+def test_a_pretrained_model_that_solves_any_task_does_not_imitate_random_play(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(teaching, "new_model", lambda _: None)
+    monkeypatch.setattr(teaching.Probe, "success", lambda *_: 0.25)
+    monkeypatch.setattr(teaching, "is_pretrained", lambda _: True)
+    found, _, events = taught(Word, tmp_path / "elsewhere")
+    assert (found["updates"], found["success"]) == (0, [[0, 0.25]])
+    assert not [each for each in events if each["kind"] == SEARCH]
+    monkeypatch.setattr(teaching, "is_pretrained", lambda _: False)
+    monkeypatch.setattr(teaching, "MOST_TURNS", 64)
+    assert taught(Word, tmp_path / "here")[0]["updates"] > 0
+
+
 def test_how_long_it_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(teaching, "MOST_UPDATES", 1000)
     assert most_updates(9_000_000, 3_000) == 123

@@ -33,9 +33,10 @@ def check_method(argv: Sequence[str]) -> int:
     arguments = parser.read(rest)
     values = read_configuration(method.spec, method.config_class, arguments.config, arguments)
 
-    from quintain.api import check_parts
+    from quintain.api import check_parts, tell
     from quintain.cli.findings import report
     from quintain.environments.nothing import NO_ENVIRONMENT
+    from quintain.methods.fitting import fit_to_model
     from quintain.training.demonstrations import place_data
     from quintain.training.preflight import preflight
 
@@ -46,6 +47,10 @@ def check_method(argv: Sequence[str]) -> int:
             "quintain check FILE"
         )
     check_parts(job)
+    fitted = fit_to_model(method, job, values)
+    job = fitted.job
+    for note in fitted.notes:
+        tell(note)
     started = time.monotonic()
     found = preflight(job, data_of(method.make(job)))
     seconds = time.monotonic() - started

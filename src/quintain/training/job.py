@@ -1,7 +1,7 @@
 """What every method is asked for: environment, model, machine, warm start, budget, evaluation, other policies.
 
 A method's `Config` adds its own fields. A value that is not given is the default that the method's page was measured
-with.
+with, on models that are made from nothing; of a pretrained model some follow from it (`quintain.training.recommended`).
 """
 
 from __future__ import annotations
@@ -166,12 +166,14 @@ class Job:
     """Share of the expert's turns in demonstrations in which it does something else; it errs as the world's do."""
     imitation_rate: PositiveFloat | None = None
     """Learning rate at which demonstrations are imitated before training; it falls to 0. None: 0.256 / width of the
-    model, 0.002 for tiny; a quarter of that, 0.001 for mini, where heads begin with what copying is made of."""
+    model, 0.002 for tiny; a quarter of that, 0.001 for mini, where heads begin with what copying is made of; of a
+    pretrained model what its size bears (docs/pretrained.md)."""
     imitation_epochs: PositiveInt = 12
     """Times that demonstrations of which N are given are gone through before training; fewer leave a policy that still
-    explores."""
+    explores. A pretrained model takes 3, unless this is given."""
     learning_rate: PositiveFloat = 3e-4
-    """Learning rate of AdamW in training."""
+    """Learning rate of AdamW in training; of a pretrained model it follows from its size and the method, unless it is
+    given (docs/pretrained.md)."""
     temperature: PositiveFloat = 1.0
     """Sampling temperature of training rollouts; log-probs are of the same distribution."""
     eval_every: PositiveInt = 25
@@ -223,7 +225,8 @@ class Job:
     lora: str = ""
     """LoRA in one line: r=16,alpha=32,targets=q_proj+v_proj,out=adapter (kept beside the merged model)."""
     lora_rank: NonNegativeInt = 0
-    """Rank of LoRA layers that are trained instead of all weights; 0 trains all."""
+    """Rank of LoRA layers that are trained instead of all weights; 0 trains all. A pretrained model of 500M parameters
+    or more takes 16, unless this is given."""
     lora_alpha: PositiveFloat = 16.0
     """Scale of the LoRA layers: alpha / rank."""
     engine: str = "local"

@@ -30,6 +30,7 @@ from quintain.environments.catalog import find
 from quintain.environments.protocol import Factory
 from quintain.losses.imitation import imitation
 from quintain.models.device import find_device
+from quintain.models.origin import is_pretrained
 from quintain.rollout.collect import Rollout
 from quintain.rollout.request import Limits
 from quintain.rollout.samplers import Demonstrator
@@ -126,6 +127,10 @@ def teach(
         if new_model(job.model) is None:
             display.phase("what the model can do", 1)
             lesson.success.append((0, probe.success(learner.version)))
+            if is_pretrained(model) and not has_expert(make_environment) and lesson.success[0][1] > 0:
+                lesson.enough = lesson.success[0][
+                    1
+                ]  # it acts already, and random play would teach it to act at random
         if not lesson.is_enough:
             limits = Limits(max_failure_share=0.5)
             agent = harness(job, tokenizer, make_environment)

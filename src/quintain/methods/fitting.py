@@ -1,0 +1,250 @@
+"""Fits what nobody gave of a method's configuration to the model: `quintain.training.recommended` says to what.
+
+What was given stays: by flag, file or keyword, by a method's file of one's own, and by a method whose `Config` names
+the pretrained model that it was measured with. A model that was made here from nothing changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from quintain.config import rename
+from quintain.data.files import read_objects
+from quintain.data.records import read_records
+from quintain.errors import ConfigError
+from quintain.methods.find import FoundMethod
+from quintain.methods.method import Contrastive, Method, Offline, OnPolicy, Replay, Rounds
+from quintain.models.origin import Origin, find_origin
+from quintain.store.creation import JOURNAL
+from quintain.training.job import ImitationJob, Job, PolicySettings
+from quintain.training.recommended import PAGE, Kind, Recommended, is_too_high, recommend, steps_through
+from quintain.training.start import new_model
+from quintain.training.teaching import is_taught
+
+REWARD_RATE = "reward_rate"
+"""Option of a method whose reward models learn at a rate that does not depend on the policy's."""
+LORA_OPTIONS = ("lora", "lora_rank", "lora_alpha")
+KINDS: dict[str, Kind] = {"imitation": "imitation", "reward_model": "critic"}
+"""The last part of the module of a loss → what an offline training by it learns from; others compare two sides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """A configuration that fits its model: ``Fitted(job=job, notes=["Qwen3-1.7B is pretrained …"])``."""
+
+    job: Job
+    notes: list[str] = field(default_factory=list[str])
+    """what was set and why, and what was given that is too much; a line each"""
+
+
+def fit_to_model(found: FoundMethod, job: Job, given: Mapping[str, Any]) -> Fitted:
+    """Return `job`, a configuration of the method `found`, with what is not among the `given` values as its model asks.
+
+    Raises:
+        ModelError: the model is missing or broken.
+    """
+    if new_model(job.model) is not None or isinstance(found.make(job), Contrastive):
+        return Fitted(job=job)
+    return fitted(found, job, given, find_origin(job.model))
+
+
+def fitted(found: FoundMethod, job: Job, given: Mapping[str, Any], origin: Origin) -> Fitted:
+    """Return `job` with what is not among the `given` values as a model of this `origin` asks; see `fit_to_model`."""
+    if not origin.is_pretrained:
+        return Fitted(job=job)
+    free = free_options(found.config_class, given)
+    method = found.make(job)
+    kind = kind_of(method)
+    has_lora = None if free.issuperset(LORA_OPTIONS) else job.main_policy().lora_rank > 0
+    advice = advise(origin, kind, has_lora)
+    if advice.lora_rank and not takes_lora(found, job, advice.lora_rank):
+        advice = advise(origin, kind, has_lora=False)
+    shown = advise(origin, "imitation", has_lora=False)
+    """of the warm start, which trains all weights"""
+    wanted: dict[str, Any] = {
+        "learning_rate": advice.learning_rate,
+        "lora_rank": advice.lora_rank or None,
+        "lora_alpha": advice.lora_alpha,
+        "imitation_rate": shown.learning_rate if has_warm_start(method, job) else None,
+        "imitation_epochs": advice.passes if has_warm_start(method, job) and not is_taught(job) else None,
+        "max_turn_tokens": advice.turn_tokens,
+        "gradient_checkpointing": advice.checkpoints,
+        REWARD_RATE: advise(origin, "critic", has_lora=False).learning_rate,
+    }
+    if isinstance(method, Offline):
+        wanted |= offline_settings(job, free, kind, advice.passes)
+        steps = wanted.get("steps") or job.steps
+        if "lr_schedule" in free and advice.schedule is not None:
+            wanted["lr_schedule"] = advice.schedule
+            wanted["lr_warmup"] = max(1, round(advice.rising * steps))
+    own = {each.name for each in fields(job)}
+    changes = {
+        key: value
+        for key, value in wanted.items()
+        if value is not None and key in own & free and getattr(job, key) != value
+    }
+    changes |= policies_of(method, job, origin, kind)
+    notes = [*too_high(job, free, wanted, origin)]
+    if changes:
+        said = ", ".join(f"{key} {text_of(value)}" for key, value in changes.items())
+        why = f"; the learning rate: {advice.reason}" if "learning_rate" in changes else ""
+        notes.insert(
+            0, f"{name_of(job.model)} is pretrained ({size_of(origin)}), and what was not given fits it: {said}{why} "
+            f"({PAGE})",
+        )  # fmt: skip
+    return Fitted(job=replace(job, **changes), notes=notes)
+
+
+def advise(origin: Origin, kind: Kind, has_lora: bool | None) -> Recommended:
+    """Return what is recommended for a model of this `origin`."""
+    return recommend(
+        is_pretrained=origin.is_pretrained, num_parameters=origin.num_parameters, has_lora=has_lora, kind=kind
+    )
+
+
+def free_options(config_class: type[Any], given: Mapping[str, Any]) -> set[str]:
+    """Return the options that nobody has set, of a configuration whose `given` values are these.
+
+    A default counts as given where a class outside of this package has it, or one that names a pretrained model.
+    """
+    named = set(rename(config_class, given, "", is_stored=True))
+    free = {each.name for each in fields(config_class)} - named
+    for each in config_class.__mro__:
+        own = set(vars(each).get("__annotations__", ()))
+        is_foreign = each.__module__.partition(".")[0] != __name__.partition(".")[0]
+        if is_foreign or ("model" in own and is_pretrained_name(default_of(each, "model"))):
+            free -= own
+    return free
+
+
+def default_of(config_class: type[Any], name: str) -> object:
+    """Return the default of the field `name` of `config_class`."""
+    return next(each.default for each in fields(config_class) if each.name == name)
+
+
+def is_pretrained_name(model: object) -> bool:
+    """Whether the default `model` of a configuration names one that is not made from nothing."""
+    return isinstance(model, str) and bool(model) and new_model(model) is None
+
+
+def kind_of(method: Method) -> Kind:
+    """Return what `method` learns from; of imitation the loss is that alone, and what is not known compares sides."""
+    if isinstance(method, OnPolicy | Replay):
+        return "reinforcement"
+    assert isinstance(method, Offline | Rounds), "there is no policy to be trained otherwise"
+    return KINDS.get(method.update.loss.__module__.rpartition(".")[2], "preference")
+
+
+def has_warm_start(method: Method, job: Job) -> bool:
+    """Whether demonstrations are imitated before the first step."""
+    return job.demonstrations != 0 and not (
+        isinstance(method, Offline | Rounds) and not method.has_warm_start
+    )
+
+
+def takes_lora(found: FoundMethod, job: Job, rank: int) -> bool:
+    """Whether the method trains LoRA layers."""
+    try:
+        with_layers = replace(job, lora_rank=rank)
+        with_layers.check()
+        found.make(with_layers)
+    except ConfigError:
+        return False
+    return True
+
+
+def offline_settings(job: Job, free: set[str], kind: Kind, passes: int | None) -> dict[str, Any]:
+    """Return the steps and the conversations of each that go `passes` times through what `job` imitates.
+
+    Where they cannot be counted before they are written, or one of the two was given, it stays as the method has it.
+    """
+    is_free = {"steps", "batch_size"} <= free
+    if kind != "imitation" or passes is None or not is_free or not isinstance(job, ImitationJob):
+        return {}
+    count = num_conversations(job.demonstrations)
+    if not count:
+        return {}
+    steps, batch = steps_through(count, passes)
+    return {"steps": steps, "batch_size": batch}
+
+
+def num_conversations(demonstrations: int | str | None) -> int | None:
+    """Return how many conversations the option `demonstrations` comes to; None where that is not known yet."""
+    if not isinstance(demonstrations, str):
+        return demonstrations
+    source = Path(demonstrations)
+    if (source / JOURNAL).is_file():
+        return None
+    return sum(1 for _ in read_records(read_objects(source)))
+
+
+def policies_of(method: Method, job: Job, origin: Origin, kind: Kind) -> dict[str, Any]:
+    """Return the policies of `job` with the learning rates of those beside the main one that are trained.
+
+    They train all weights unless the configuration says otherwise. A critic whose updates have a factor on the rate
+    (`critic_rate`) has it on that of a policy; one without has a rate of its own.
+    """
+    changed: dict[str, PolicySettings] = {}
+    for name, spec in method.needs.policies.items():
+        settings = job.policies.get(name, job.main_policy(is_copy=True))
+        is_trained = spec.is_trained if settings.is_trained is None else settings.is_trained
+        if not is_trained or settings.learning_rate is not None or is_compared(method, name):
+            continue
+        has_lora = settings.lora_rank > 0
+        if spec.size and not settings.model:
+            rate: float | None = type(job)().learning_rate
+        elif spec.head == "value" and factor_of(method, name) == 1.0:
+            rate = advise(origin, "critic", has_lora).learning_rate
+        else:
+            rate = advise(origin, kind, has_lora).learning_rate
+        changed[name] = replace(settings, learning_rate=rate)
+    return {"policies": {**job.policies, **changed}} if changed else {}
+
+
+def is_compared(method: Method, name: str) -> bool:
+    """Whether the policy `name` is a reward model that learns from comparisons, at a rate of its own."""
+    return isinstance(method, OnPolicy) and method.compared is not None and name in method.compared.members
+
+
+def factor_of(method: Method, name: str) -> float:
+    """Return the factor on the learning rate that `method` trains the policy `name` with."""
+    factors = [1.0]
+    if isinstance(method, Replay):
+        factors += [each.rate for each in method.updates if each.policy == name]
+    elif isinstance(method, Rounds):
+        factors += [each.rate for each in method.improves if each.policy == name]
+    return max(factors)
+
+
+def too_high(job: Job, free: set[str], wanted: Mapping[str, Any], origin: Origin) -> Iterator[str]:
+    """Yield a line for each given rate that is ten times what such a model bears, or more."""
+    for key in ("learning_rate", "imitation_rate", REWARD_RATE):
+        rate, usual = getattr(job, key, None), wanted.get(key)
+        if key in free or rate is None or usual is None or not is_too_high(rate, usual):
+            continue
+        yield (
+            f"warning: {key} {rate:g} is {rate / usual:.3g} times what a pretrained model of {size_of(origin)} bears "
+            f"here ({usual:g}); it may forget what it knows: leave it out, or give less ({PAGE})"
+        )
+
+
+def name_of(model: str) -> str:
+    """Return the last part of the name of `model`."""
+    return Path(model).name or model
+
+
+def size_of(origin: Origin) -> str:
+    """Return how many parameters a model has: ``135M parameters``."""
+    count = origin.num_parameters
+    return f"{count / 1e9:.1f}B parameters" if count >= 1e9 else f"{count / 1e6:.0f}M parameters"
+
+
+def text_of(value: object) -> str:
+    """Return how a setting is written in a line."""
+    if isinstance(value, Mapping):
+        rates = {name: each.learning_rate for name, each in value.items() if isinstance(each, PolicySettings)}
+        return " and ".join(f"{name} at {rate:g}" for name, rate in rates.items() if rate is not None)
+    return str(value) if isinstance(value, bool) or not isinstance(value, float | int) else f"{value:g}"

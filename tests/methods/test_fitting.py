@@ -1,0 +1,238 @@
+"""What follows from a pretrained model, what was given in its place, and what is said of both."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+import quintain
+from quintain.config import build
+from quintain.methods.find import FoundMethod, find_method
+from quintain.methods.fitting import Fitted, fit_to_model, fitted, free_options, kind_of, num_conversations
+from quintain.methods.rl import grpo
+from quintain.models.origin import Origin, find_origin
+from quintain.models.save import save
+from quintain.models.tiny import COPIES, build_tiny
+from quintain.store.run import Run
+from quintain.text.tokenizer import train_tokenizer
+from quintain.training.job import Job
+
+SMALL = Origin(is_pretrained=True, num_parameters=134_515_008)
+LARGE = Origin(is_pretrained=True, num_parameters=1_720_574_976)
+QWEN = "Qwen/Qwen3-1.7B"
+
+
+def fit(method: str, origin: Origin, **given: Any) -> tuple[Job, Job, Fitted]:
+    """Return the configuration as given, as fitted, and what is said."""
+    found = find_method(method)
+    values = {"model": QWEN, **given}
+    job = build(found.config_class, values, "test")
+    after = fitted(found, job, values, origin)
+    after.job.check()
+    return job, after.job, after
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    return train_tokenizer(["guess 1 to 8", "higher", "lower"], vocab_size=300)
+
+
+@pytest.fixture
+def pretrained(tmp_path: Path, tokenizer: PreTrainedTokenizerFast) -> Path:
+    """Return the folder of a small model that does not say that it was made here."""
+    folder = save(build_tiny(tokenizer, size="micro"), tokenizer, tmp_path / "elsewhere")
+    config = folder / "config.json"
+    values = json.loads(config.read_text(encoding="utf-8"))
+    del values[COPIES]
+    config.write_text(json.dumps(values), encoding="utf-8")
+    return folder
+
+
+def test_reinforcement_of_a_large_model_trains_lora_layers() -> None:
+    before, after, said = fit("grpo", LARGE)
+    assert (after.learning_rate, after.lora_rank, after.lora_alpha) == (1e-5, 16, 32.0)
+    assert (after.imitation_rate, after.max_turn_tokens, after.gradient_checkpointing) == (1e-5, 512, True)
+    assert after.lr_schedule == before.lr_schedule == "method"
+    assert len(said.notes) == 1
+    assert said.notes[0].startswith(
+        "Qwen3-1.7B is pretrained (1.7B parameters), and what was not given fits it: "
+    )
+    assert "learning_rate 1e-05, lora_rank 16, lora_alpha 32, " in said.notes[0]
+    assert said.notes[0].endswith(
+        "the learning rate: RL of LoRA layers is run at ten times the 1e-6 of all weights (docs/pretrained.md)"
+    )
+
+
+def test_preferences_of_a_large_model() -> None:
+    _, after, _ = fit("eto", LARGE)
+    assert (after.learning_rate, after.lora_rank, after.lr_schedule) == (1e-5, 16, "method")
+    _, full, _ = fit("eto", LARGE, lora_rank=0)
+    assert (full.learning_rate, full.lora_rank, full.lora_alpha) == (5e-7, 0, 16.0)
+    _, offline, _ = fit("dpo", LARGE, environment="guess")
+    assert (offline.learning_rate, offline.lr_schedule, offline.lr_warmup) == (1e-5, "linear", 6)
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [
+        ("sft", "imitation"),
+        ("rft", "imitation"),
+        ("steca", "imitation"),
+        ("eto", "preference"),
+        ("m_dpo", "preference"),
+        ("dmpo", "preference"),
+        ("agent_q", "preference"),
+        ("reward_model", "critic"),
+        ("ppo", "reinforcement"),
+        ("mucode", "reinforcement"),
+        ("digi_rl", "reinforcement"),
+    ],
+)
+def test_kinds(method: str, kind: str) -> None:
+    found = find_method(method)
+    assert kind_of(found.make(found.config_class())) == kind
+
+
+def test_imitation_goes_three_times_through_its_data(tmp_path: Path) -> None:
+    _, after, _ = fit("sft", SMALL, environment="guess")
+    values = (
+        after.learning_rate,
+        after.steps,
+        vars_of(after)["batch_size"],
+        after.lr_schedule,
+        after.lr_warmup,
+    )
+    assert values == (1e-4, 38, 32, "linear", 4)
+    _, after, _ = fit("sft", SMALL, environment="guess", steps=200)
+    assert (after.steps, vars_of(after)["batch_size"], after.lr_warmup) == (200, 32, 20), "given steps stay"
+    file = tmp_path / "chats.jsonl"
+    line = json.dumps(
+        {"messages": [{"role": "user", "content": "2 + 2"}, {"role": "assistant", "content": "4"}]}
+    )
+    file.write_text(f"{line}\n" * 16, encoding="utf-8")
+    assert num_conversations(str(file)) == 16
+    _, after, _ = fit("sft", SMALL, demonstrations=str(file))
+    assert (after.steps, vars_of(after)["batch_size"]) == (12, 4)
+    assert num_conversations(None) is None
+
+
+def vars_of(job: Job) -> dict[str, Any]:
+    return {name: getattr(job, name) for name in type(job).__dataclass_fields__}
+
+
+def test_what_is_given_stays_and_ten_times_too_much_is_said() -> None:
+    _, after, said = fit("grpo", SMALL, learning_rate=2e-4, imitation_rate=1e-5, demonstrations=8)
+    assert (after.learning_rate, after.imitation_rate, after.imitation_epochs) == (2e-4, 1e-5, 3)
+    assert said.notes[1:] == [
+        "warning: learning_rate 0.0002 is 10 times what a pretrained model of 135M parameters bears here (2e-05); it "
+        "may forget what it knows: leave it out, or give less (docs/pretrained.md)"
+    ]
+    assert fit("grpo", SMALL, learning_rate=1.9e-4)[2].notes[1:] == []
+    both = fit("grpo", LARGE, learning_rate=3e-4, lora_rank=8, imitation_rate=1e-4)
+    assert both[1].lora_rank == 8 and both[1].lora_alpha == 16.0
+    assert [note.split(" is ")[0] for note in both[2].notes[1:]] == [
+        "warning: learning_rate 0.0003", "warning: imitation_rate 0.0001",
+    ]  # fmt: skip
+
+
+def test_old_names_count_as_given() -> None:
+    found = find_method("quickstart")
+    assert "num_epochs" not in free_options(found.config_class, {"updates": 2})
+
+
+def test_a_method_that_names_its_pretrained_model_keeps_its_settings() -> None:
+    before, after, said = fit("quickstart-real", SMALL)
+    assert after == before and said.notes == []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnConfig(grpo.Config):
+    """Configuration of a method of somebody's own."""
+
+    learning_rate: float = 7e-6
+
+
+def test_defaults_of_a_method_of_ones_own_stay() -> None:
+    found = FoundMethod(spec="own.py", label="own", config_class=OwnConfig, make=grpo.method, summary="")
+    job = OwnConfig(model=QWEN)
+    assert fitted(found, job, {"model": QWEN}, SMALL).job.learning_rate == 7e-6
+    assert fitted(found, job, {"model": QWEN}, SMALL).job.imitation_rate == 1e-4
+
+
+def test_a_method_that_refuses_lora_layers_trains_all_weights() -> None:
+    _, after, said = fit("human_preferences", LARGE)
+    assert (after.lora_rank, after.learning_rate, vars_of(after)["reward_rate"]) == (0, 1e-6, 1e-5)
+    assert after.policies == {}
+    assert "RL of all weights is run at 1e-6" in said.notes[0]
+    loud = fit("human_preferences", LARGE, reward_rate=1e-3)[2]
+    assert loud.notes[1].startswith("warning: reward_rate 0.001 is 100 times")
+
+
+def test_critics_have_rates_of_their_own() -> None:
+    _, after, said = fit("archer", LARGE)
+    rates = {name: settings.learning_rate for name, settings in after.policies.items()}
+    assert rates == {"critic_1": 1e-6, "critic_2": 1e-6}, "which the factor critic_rate makes 1e-5"
+    assert "policies critic_1 at 1e-06 and critic_2 at 1e-06" in said.notes[0]
+    _, small, _ = fit("archer", LARGE, critic_size="micro")
+    assert {settings.learning_rate for settings in small.policies.values()} == {1e-4}, "as from nothing"
+    _, scored, _ = fit("instruct_gpt", LARGE, reward_model="judged")
+    assert scored.policies["critic"].learning_rate == 1e-5
+    given = {"critic_1": {"learning_rate": 3e-3}}
+    _, after, _ = fit("archer", LARGE, policies=given)
+    assert after.policies["critic_1"].learning_rate == 3e-3
+    assert after.policies["critic_2"].learning_rate == 1e-6
+
+
+def test_no_warm_start_has_no_rate() -> None:
+    before, after, said = fit("grpo", SMALL, demonstrations=0)
+    assert after.imitation_rate is before.imitation_rate is None
+    assert "imitation" not in said.notes[0]
+
+
+def test_models_made_here_change_nothing(tmp_path: Path, tokenizer: PreTrainedTokenizerFast) -> None:
+    folder = save(build_tiny(tokenizer, size="micro"), tokenizer, tmp_path / "ours")
+    assert not find_origin(str(folder)).is_pretrained
+    found = find_method("grpo")
+    for model in ("tiny", "mini?tokens=words", "auto", str(folder)):
+        job = grpo.Config(model=model)
+        assert fit_to_model(found, job, {"model": model}) == Fitted(job=job)
+
+
+def test_the_mark_outlives_a_copy(pretrained: Path) -> None:
+    found = find_origin(str(pretrained))
+    assert found.is_pretrained and 10_000 < found.num_parameters < 100_000
+    job = grpo.Config(model=str(pretrained))
+    assert fit_to_model(find_method("grpo"), job, {}).job == replace(
+        job, learning_rate=2e-5, imitation_rate=1e-4
+    )
+
+
+def test_an_embedder_has_no_model_to_fit() -> None:
+    found = find_method("dare")
+    job = found.config_class(model="nowhere/at-all")
+    assert fit_to_model(found, job, {}) == Fitted(job=job)
+
+
+def test_a_run_says_it_at_its_start_and_keeps_it(
+    pretrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fields: dict[str, Any] = {
+        "environment": "guess", "model": str(pretrained), "demonstrations": 0, "steps": 1, "tasks": 1, "group_size": 2,
+        "eval_start": False, "eval_episodes": 1, "max_turn_tokens": 4,
+    }  # fmt: skip
+    folder = quintain.train("grpo", run="fits", root=tmp_path, learning_rate=2e-4, **fields)
+    said = capsys.readouterr().err
+    assert (
+        "quintain: warning: learning_rate 0.0002 is 10 times what a pretrained model of 0M parameters" in said
+    )
+    with Run.open(folder, writable=False) as run:
+        assert run.config["learning_rate"] == 2e-4
+    folder = quintain.train("grpo", run="own", root=tmp_path, **fields)
+    assert "elsewhere is pretrained (0M parameters), and what was not given fits it: learning_rate 2e-05" in (
+        capsys.readouterr().err
+    )
+    with Run.open(folder, writable=False) as run:
+        assert run.config["learning_rate"] == 2e-5
