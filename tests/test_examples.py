@@ -24,9 +24,10 @@ from quintain.types import Action, ToolCall
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 SMALL: dict[str, Any] = {"model": "micro", "imitation_rate": 5e-3}
 FILES, TRADE = f"{EXAMPLES / 'files.py'}:Files", f"{EXAMPLES / 'trade.py'}:Trade"
+NEGOTIATE = f"{EXAMPLES / 'negotiate.py'}:Negotiate"
 
 
-@pytest.mark.parametrize("spec", [FILES, f"{FILES}?folders=5&files=1", TRADE])
+@pytest.mark.parametrize("spec", [FILES, f"{FILES}?folders=5&files=1", TRADE, NEGOTIATE])
 def test_an_example_keeps_the_contract(spec: str) -> None:
     report = check(spec, episodes=8)
     assert report.has_passed, "\n".join(report.lines())

@@ -110,7 +110,7 @@ def test_what_is_a_score() -> None:
     assert scored(0.5, "it") == Score(value=0.5, is_success=True)
     assert scored(False, "it") == Score(value=0.0, is_success=False)
     own = Score(value=0.3, is_success=False)
-    assert scored(own, "it") is own
+    assert scored(own, "it") == own
     for value in (None, "1", float("inf"), [1]):
         with pytest.raises(GraderFault, match="it: score must be a finite number"):
             scored(value, "it")

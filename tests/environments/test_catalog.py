@@ -76,7 +76,7 @@ def test_what_is_chosen_for_an_adapter_tells_the_agent_as_much_as_the_adapter() 
             is_below = isinstance(kind, type) and issubclass(kind, adapter) and kind is not adapter
             if is_below and not vars(kind).get("is_variant") and "instructions" not in vars(kind):
                 silent.add(kind.__name__)
-    workers = {"_Expert", "_Legal", "_Keyed"}  # which tell what the environment in them tells
+    workers = {"_Expert", "_Legal", "_Keyed", "_Seated"}  # which tell what the environment in them tells
     assert silent == {*workers, "BfclTurns"}, "whose docstring is for the agent"
 
 

@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 
 import quintain
 from quintain.environments.protocol import (
@@ -160,7 +161,15 @@ def test_a_first_observation_of_the_wrong_type_is_the_environments_fault(answer:
         (StepResult(observation="", reward=cast(float, 1j)), "reward must be a finite number"),
         (StepResult(observation="", reward_terms={"key": float("nan")}), "key must be a finite number"),
         (StepResult(observation="", is_terminated=cast(bool, 1)), "is_terminated must be a bool: got 1"),
-        (StepResult(observation="", is_truncated=cast(bool, np.bool_(True))), "is_truncated must be a bool"),
+        (StepResult(observation="", is_truncated=cast(bool, np.float32(1))), "is_truncated must be a bool"),
+        (
+            StepResult(observation="", reward=cast(float, np.ones(2))),
+            "reward must be a finite number: got array",
+        ),
+        (
+            StepResult(observation="", reward=cast(float, torch.tensor(torch.inf))),
+            "reward must be a finite number",
+        ),
         (StepResult(observation="", is_success=cast(bool, 0.5)), "is_success must be a bool: got 0.5"),
         (StepResult(observation="", is_valid=cast(bool, None)), "is_valid must be a bool: got None"),
     ],
@@ -170,7 +179,47 @@ def test_a_result_of_the_wrong_type_is_the_environments_fault(answer: object, sa
         advance(Says(answer), Action())
 
 
-@pytest.mark.parametrize("reward", [1, True, np.float32(1.0), np.int64(1), Fraction(1), np.float64(1.0)])
+ONES = [
+    1,
+    True,
+    np.float32(1.0),
+    np.int64(1),
+    Fraction(1),
+    np.float64(1.0),
+    np.bool_(True),
+    np.ones(1),
+    torch.ones(1),
+]
+
+
+@pytest.mark.parametrize("one", ONES)
+def test_tools_take_any_real_number_as_a_reward(one: Any) -> None:
+    class Paid(Environment):
+        """Pays."""
+
+        def reset(self, task: Task) -> str:
+            return ""
+
+        @tool
+        def end(self) -> str:
+            """End it."""
+            self.reward(found=one)
+            self.reward(one)
+            return self.finish("done", reward=one)
+
+    result = advance(Paid(), Action(tool_calls=(ToolCall(name="end"),)))
+    assert (result.reward, result.reward_terms, result.is_success) == (3.0, {"found": 1.0}, True)
+    assert type(result.is_success) is bool and type(result.reward) is float
+
+
+def test_truth_values_of_other_packages_are_bools() -> None:
+    true = cast(bool, np.bool_(True))
+    result = advance(Says(StepResult(observation="", is_terminated=true, is_success=true)), Action())
+    assert (result.is_terminated, result.is_success, result.is_truncated) == (True, True, False)
+    assert type(result.is_terminated) is bool and type(result.is_success) is bool
+
+
+@pytest.mark.parametrize("reward", ONES)
 def test_any_real_number_is_a_reward_and_becomes_a_float(reward: Any) -> None:
     result = advance(Says(StepResult(observation="", reward=reward, reward_terms={"a": reward})), Action())
     assert type(result.reward) is float and result.reward == 1.0

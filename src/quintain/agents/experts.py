@@ -135,6 +135,7 @@ class ExpertsWorld(SeatedWorld):
             self.candidates.append(text)
             return StepResult(
                 observation=self._shown(),
+                reward=0.0,
                 rewards={seat: label},
                 reward_terms={LABEL: label},
                 is_success=False,

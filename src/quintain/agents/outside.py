@@ -25,7 +25,7 @@ from typing import Any, cast
 
 from quintain.agents.protocol import Agent, Brief, Session
 from quintain.environments.catalog import file_member
-from quintain.environments.protocol import checked_reward
+from quintain.environments.protocol import checked_claim, checked_reward
 from quintain.environments.tools import GraderFault, OwnedFault
 from quintain.errors import EnvironmentFault, UsageError, suggestion
 from quintain.processes.tree import below, send
@@ -181,13 +181,15 @@ def scored(value: object, who: str) -> Score:
     Raises:
         GraderFault: it is something else, such as None, which is not 0.
     """
-    if isinstance(value, Score):
-        return value
+    given = value.value if isinstance(value, Score) else value
     try:
-        number = checked_reward(who, "score", value)
+        number = checked_reward(who, "score", given)
+        is_success = (
+            checked_claim(who, "is_success", value.is_success) if isinstance(value, Score) else number > 0
+        )
     except EnvironmentFault as fault:
         raise GraderFault(f"{fault}, or name a grader with grade=file.py:function") from fault
-    return Score(value=number, is_success=number > 0)
+    return Score(value=number, is_success=is_success)
 
 
 def spoken_by(expert: Expert, task: Task, messages: list[dict[str, Any]], name: str) -> Action:

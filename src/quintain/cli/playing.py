@@ -89,7 +89,8 @@ def episode(
         result = advance(environment, action)
         total, turns = total + result.reward, turns + 1
         seen = as_text(result.observation)
-        print(f"\n{seen}\n[turn {turns}, reward {result.reward:g}]")
+        paid = "".join(f", {seat} {value:g}" for seat, value in result.rewards.items())
+        print(f"\n{seen}\n[turn {turns}, reward {result.reward:g}{paid}]")
         if result.is_terminated or result.is_truncated:
             solved = total > 0 if result.is_success is None else result.is_success
             print(f"{'solved' if solved else 'not solved'} after {turns} turns, return {total:g}")

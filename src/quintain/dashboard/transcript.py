@@ -82,6 +82,7 @@ def _turn(turn: Turn, decode: Decode | None, seen: Sequence[str], place: str) ->
     else:
         given, sampled = _cut(decode(turn.prompt_ids)), _sampled(turn, decode)
     notes = [f"reward {turn.reward:g}"] if turn.reward else []
+    notes += [f"{seat}: reward {value:g}" for seat, value in turn.rewards.items()]
     notes += [] if turn.is_valid else ["invalid action"]
     notes += [turn.action.error] if turn.action.error is not None else []
     told = [*map(escape, notes), *seen]

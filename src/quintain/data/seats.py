@@ -6,8 +6,9 @@ stays as it is, unless different policies play its roles (a planner and who acts
 episode of its own. Older journals have rewards by seat as `reward_terms` with the names of seats; these are read, too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 
 from quintain.types import ALONE, NOTHING, Group, Score, Trajectory, Turn
 
@@ -30,6 +31,40 @@ def by_seat(trajectory: Trajectory) -> tuple[Trajectory, ...]:
     return tuple(
         _alone(trajectory, parts, part, has_terms=has_terms) for part in dict.fromkeys(parts.values())
     )
+
+
+def seat_returns(trajectory: Trajectory) -> dict[str, float]:
+    """Return what the episode brought each seat, in order of their first turns; {} where seats are not paid apart.
+
+    Example: B wins 1 from A: ``{"A": -1.0, "B": 1.0}``.
+    """
+    if not any(turn.rewards for turn in trajectory.turns):
+        return {}
+    found = dict.fromkeys(speakers(trajectory), 0.0)
+    for turn in trajectory.turns:
+        paid = turn.rewards or dict.fromkeys(found, turn.reward)
+        for seat, value in paid.items():
+            found[seat] = found.get(seat, 0.0) + value
+    return found
+
+
+def mean_seat_returns(trajectories: Iterable[Trajectory]) -> dict[str, float]:
+    """Return what each seat got on average in the scored of `trajectories` that pay seats apart, by name."""
+    drawn: dict[str, list[float]] = {}
+    for trajectory in trajectories:
+        if isinstance(trajectory.outcome, Score):
+            for seat, value in seat_returns(trajectory).items():
+                drawn.setdefault(seat, []).append(value)
+    return {seat: fmean(values) for seat, values in drawn.items()}
+
+
+def compared(groups: Sequence[Group]) -> list[Group]:
+    """Return the groups whose episodes are compared: `groups`, one for each seat where seats are paid apart."""
+    return [part for group in groups for part in (separated([group]) if _is_paid_apart(group) else [group])]
+
+
+def _is_paid_apart(group: Group) -> bool:
+    return any(turn.rewards for trajectory in group.trajectories for turn in trajectory.turns)
 
 
 def _parts(trajectory: Trajectory) -> dict[str, str]:

@@ -37,6 +37,9 @@ class Episode:
     observations: tuple[Observation, ...]
     """One more than there are actions."""
     rewards: tuple[float, ...]
+    """of each step, as the episode as a whole is judged; see `StepResult.reward`"""
+    paid: tuple[Mapping[str, float], ...] = ()
+    """by seat, of each step"""
     ends: tuple[tuple[bool, bool, bool | None, bool], ...]
     """is_terminated, is_truncated, is_success and is_valid of each step"""
     is_success: bool
@@ -54,11 +57,13 @@ def play(environment: Environment, task: Task, policy: Policy, max_turns: int = 
     observations = [begin(environment, task)]
     told = as_text(observations[0])
     rewards: list[float] = []
+    paid: list[Mapping[str, float]] = []
     ends: list[tuple[bool, bool, bool | None, bool]] = []
     while len(rewards) < min(max_turns or environment.max_turns, environment.max_turns):
         result = advance(environment, policy(environment, told))
         observations.append(result.observation)
         rewards.append(result.reward)
+        paid.append(result.rewards)
         ends.append((result.is_terminated, result.is_truncated, result.is_success, result.is_valid))
         told = find_range_text((told, result.observation))
         if result.is_terminated or result.is_truncated:
@@ -67,6 +72,7 @@ def play(environment: Environment, task: Task, policy: Policy, max_turns: int = 
     return Episode(
         observations=tuple(observations),
         rewards=tuple(rewards),
+        paid=tuple(paid),
         ends=tuple(ends),
         is_success=sum(rewards) > 0 if claim is None else claim,
         seconds=time.perf_counter() - started,

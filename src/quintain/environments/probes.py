@@ -78,17 +78,20 @@ def play_on(environment: Environment, seed: int, max_turns: int = SHORT) -> Epis
     policy = random_policy(seed)
     observations: list[Observation] = []
     rewards: list[float] = []
+    paid: list[Mapping[str, float]] = []
     ends: list[tuple[bool, bool, bool | None, bool]] = []
     while len(rewards) < max_turns:
         result = advance(environment, policy(environment, "1 32"))
         observations.append(result.observation)
         rewards.append(result.reward)
+        paid.append(result.rewards)
         ends.append((result.is_terminated, result.is_truncated, result.is_success, result.is_valid))
         if result.is_terminated or result.is_truncated:
             break
     return Episode(
         observations=tuple(observations),
         rewards=tuple(rewards),
+        paid=tuple(paid),
         ends=tuple(ends),
         is_success=False,
         seconds=0.0,
@@ -102,8 +105,9 @@ def require_same(one: Episode, other: Episode, complaint: str) -> None:
             raise ContractError(
                 f"{complaint}: observation {step} is {shorten(pair[0])} and {shorten(pair[1])}"
             )
-    if one.rewards != other.rewards:
-        raise ContractError(f"{complaint}: rewards are {shorten(one.rewards)} and {shorten(other.rewards)}")
+    for first, second in ((one.rewards, other.rewards), (one.paid, other.paid)):
+        if first != second:
+            raise ContractError(f"{complaint}: rewards are {shorten(first)} and {shorten(second)}")
     if one.ends != other.ends:
         raise ContractError(f"{complaint}: they end differently")
 

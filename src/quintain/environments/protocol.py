@@ -5,8 +5,7 @@ check what comes back: a wrong type or a NaN is an `EnvironmentFault`, never a r
 """
 
 import math
-import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -14,8 +13,10 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from quintain.environments.tools import call_tool, tool_specs
 from quintain.errors import EnvironmentFault, UsageError
 from quintain.types import (
+    ALONE,
     NOTHING,
     UNKNOWN_TOOL,
+    UNNAMED,
     Action,
     CallResult,
     Image,
@@ -28,10 +29,14 @@ from quintain.types import (
     ToolCause,
     ToolError,
     ToolSpec,
+    Unnamed,
     derive_seed,
 )
+from quintain.types.plain import as_number, as_truth
 
 SEED_BITS = 52
+CLAIMS = ("is_terminated", "is_truncated", "is_valid", "is_success")
+"""What a result says is true or not."""
 NOT_RUN = "not run: the call before it ended the episode"
 """The result of a call behind one that ended the episode."""
 
@@ -117,7 +122,7 @@ class Environment:
 
     def finish(self, observation: str, *, reward: float, success: bool | None = None) -> str:
         """End the episode from within a tool with `reward`; success is `reward > 0` unless given."""
-        is_success = reward > 0 if success is None else success
+        is_success = (as_number(reward) or 0.0) > 0 if success is None else success
         self._ending = StepResult(
             observation=observation, reward=reward, is_terminated=True, is_success=is_success
         )
@@ -131,14 +136,20 @@ class Environment:
         Raises:
             UsageError: a term is no number.
         """
-        for name, part in terms.items():
-            if not isinstance(part, numbers.Real):
+        numbers = {name: as_number(part) for name, part in terms.items()}
+        own = None if value is None else as_number(value)
+        if value is not None and own is None:
+            raise UsageError(f"reward: got {value!r:.60}, which is no number; give one, as in reward(0.2)")
+        for name, part in numbers.items():
+            if part is None:
                 raise UsageError(
-                    f"reward: got {name}={part!r}, which is no number; its name stands first, as in reward(found=0.2)"
+                    f"reward: got {name}={terms[name]!r:.60}, which is no number; its name stands first, as in "
+                    "reward(found=0.2)"
                 )
+        parts = {name: part for name, part in numbers.items() if part is not None}
         total, known = self._rewards
-        summed = {name: known.get(name, 0.0) + part for name, part in terms.items()}
-        self._rewards = (total + (sum(terms.values()) if value is None else value), {**known, **summed})
+        more = {name: known.get(name, 0.0) + part for name, part in parts.items()}
+        self._rewards = (total + (sum(parts.values()) if own is None else own), {**known, **more})
 
     def failure(self, observation: str, *, cause: ToolCause = "tool_error") -> str:
         """Say from within a tool that it failed although the call was right; the failure is counted as `cause`."""
@@ -364,7 +375,7 @@ class Seats(Protocol):
     An observation is for the seat whose turn it is then. A rollout holds a conversation for each seat, so what one is
     shown reaches another in its actions alone. `StepResult.rewards` pays each seat its own; a result without them pays
     everybody its `reward` (`quintain.data.seats`). Beside `rewards`, `reward` is what the episode as a whole is judged
-    by, such as the first seat's.
+    by, such as the first seat's; where it is not given, that is what seats were paid on average.
     """
 
     def seats(self) -> tuple[str, ...]:
@@ -475,18 +486,24 @@ def joined(results: Sequence[StepResult]) -> StepResult:
     Rewards, their terms and the calls that failed add up; the last step says what is seen and whether the episode is
     over; success is what was last said of it.
     """
-    terms: dict[str, float] = {}
-    for result in results:
-        for name, value in result.reward_terms.items():
-            terms[name] = terms.get(name, 0.0) + value
     said = [result.is_success for result in results if result.is_success is not None]
     return replace(
         results[-1] if results else StepResult(observation=""),
         reward=sum(result.reward for result in results),
-        reward_terms=terms,
+        rewards=summed(result.rewards for result in results),
+        reward_terms=summed(result.reward_terms for result in results),
         is_success=said[-1] if said else None,
         tool_errors=tuple(error for result in results for error in result.tool_errors),
     )
+
+
+def summed(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the sum of `parts` by name, in the order in which names come first."""
+    found: dict[str, float] = {}
+    for part in parts:
+        for name, value in part.items():
+            found[name] = found.get(name, 0.0) + value
+    return found
 
 
 def advance(environment: Environment, action: Action) -> StepResult:
@@ -522,28 +539,35 @@ def checked_result(environment: Environment, result: object, call: str) -> StepR
             "wrap the observation in quintain.StepResult(observation=...)"
         )
     checked_observation(environment, result.observation, call)
-    checked_claim(who, "is_terminated", result.is_terminated)
-    checked_claim(who, "is_truncated", result.is_truncated)
-    checked_claim(who, "is_valid", result.is_valid)
-    if result.is_success is not None:
-        checked_claim(who, "is_success", result.is_success)
+    claims = {name: getattr(result, name) for name in CLAIMS}
+    if result.is_success is None:
+        del claims["is_success"]
+    if {*map(type, claims.values())} != {bool}:
+        result = replace(result, **{name: checked_claim(who, name, claim) for name, claim in claims.items()})
     reward = checked_reward(who, "reward", result.reward)
-    if not result.reward_terms and not result.rewards and type(result.reward) is float:
+    is_plain = type(result.reward) is float or result.reward is UNNAMED
+    if is_plain and not result.reward_terms and not result.rewards:
         return result
     terms = {label: checked_reward(who, label, value) for label, value in result.reward_terms.items()}
-    rewards = checked_rewards(environment, result.rewards) if result.rewards else NOTHING
+    seats = seat_names(environment) if result.rewards else ()
+    rewards = checked_rewards(who, seats, result.rewards) if result.rewards else NOTHING
+    if rewards and isinstance(result.reward, Unnamed):
+        reward = sum(rewards.values()) / len(seats)
     return replace(result, reward=reward, reward_terms=terms, rewards=rewards)
 
 
-def checked_rewards(environment: Environment, rewards: Mapping[str, float]) -> Mapping[str, float]:
-    """Return what each seat is paid, as floats.
+def seat_names(environment: Environment) -> tuple[str, ...]:
+    """Return the seats of `environment`, in order."""
+    return tuple(environment.seats()) if isinstance(environment, (Seats, SimultaneousSeats)) else (ALONE,)
+
+
+def checked_rewards(who: str, seats: Sequence[str], rewards: Mapping[str, float]) -> Mapping[str, float]:
+    """Return what each of `seats` is paid, as floats.
 
     Raises:
         EnvironmentFault: one is not a finite number, or there is no such seat.
     """
-    who = environment_name(environment)
-    seats = environment.seats() if isinstance(environment, (Seats, SimultaneousSeats)) else ()
-    if unknown := [seat for seat in rewards if seats and seat not in seats]:
+    if unknown := [seat for seat in rewards if seat not in seats]:
         raise EnvironmentFault(
             f"{who}: rewards must be those of the seats {', '.join(seats)}: got {', '.join(map(repr, unknown))}; "
             "name the seats as seats() does"
@@ -552,20 +576,23 @@ def checked_rewards(environment: Environment, rewards: Mapping[str, float]) -> M
 
 
 def checked_reward(who: str, label: str, value: object) -> float:
-    """Return `value` as a float; booleans count as 0 and 1, everything else must be a finite real number."""
+    """Return `value` as a float; booleans count as 0 and 1, everything else must be one finite real number."""
     if type(value) is float and math.isfinite(value):
         return value
-    if not isinstance(value, numbers.Real) or not math.isfinite(value):
-        raise EnvironmentFault(f"{who}: {label} must be a finite number: got {value!r}; return a float")
-    return float(value)
+    number = as_number(value)
+    if number is None or not math.isfinite(number):
+        raise EnvironmentFault(f"{who}: {label} must be a finite number: got {value!r:.60}; return a float")
+    return number
 
 
-def checked_claim(who: str, label: str, value: object) -> None:
-    """Accept `value` if it is a boolean."""
-    if not isinstance(value, bool):
+def checked_claim(who: str, label: str, value: object) -> bool:
+    """Return `value`, which must be a truth value, as a bool."""
+    claim = as_truth(value)
+    if claim is None:
         raise EnvironmentFault(
-            f"{who}: {label} must be a bool: got {value!r} ({type(value).__name__}); wrap it in bool(...)"
+            f"{who}: {label} must be a bool: got {value!r:.60} ({type(value).__name__}); wrap it in bool(...)"
         )
+    return claim
 
 
 def checked_observation(environment: Environment, observation: object, call: str) -> Observation:

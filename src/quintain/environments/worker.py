@@ -240,10 +240,20 @@ class _Keyed(Worker):
         return self._ask("key")
 
 
+class _Seated(Worker):
+    def seats(self) -> tuple[str, ...]:
+        """Return the environment's seats."""
+        return tuple(self._ask("seats"))
+
+    def seat(self) -> str:
+        """Return the seat that acts next."""
+        return self._ask("seat")
+
+
 @cache
 def class_with(abilities: tuple[str, ...]) -> type[Worker]:
-    """Return the worker whose environment has these `abilities`: "expert", "legal", "key"."""
-    parts = {"expert": _Expert, "legal": _Legal, "key": _Keyed}
+    """Return the worker whose environment has these `abilities`: "expert", "legal", "key", "seats"."""
+    parts = {"expert": _Expert, "legal": _Legal, "key": _Keyed, "seats": _Seated}
     bases = tuple(parts[name] for name in abilities)
     return type("Worker", (*bases, Worker), {"__doc__": Worker.__doc__}) if bases else Worker
 

@@ -17,6 +17,7 @@ from quintain.environments.protocol import (
     Environment,
     Expert,
     Legal,
+    Seats,
     StateKey,
     advance,
     begin,
@@ -37,7 +38,7 @@ from quintain.errors import EnvironmentFault, QuintainError
 from quintain.processes.frames import framed
 from quintain.processes.host import take_streams
 
-ABILITIES: dict[str, type] = {"expert": Expert, "legal": Legal, "key": StateKey}
+ABILITIES: dict[str, type] = {"expert": Expert, "legal": Legal, "key": StateKey, "seats": Seats}
 
 
 class Raised:
@@ -122,6 +123,14 @@ class Host:
     def on_key(self) -> str:
         """Name the state."""
         return cast(StateKey, self._world).state_key()
+
+    def on_seats(self) -> list[str]:
+        """Name the seats."""
+        return list(cast(Seats, self._world).seats())
+
+    def on_seat(self) -> str:
+        """Name the seat that acts next."""
+        return cast(Seats, self._world).seat()
 
     def on_close(self) -> None:
         """Close the environment."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from quintain.credit.layout import outcome_of
 from quintain.data.comparisons import Labeller
+from quintain.data.seats import compared
 from quintain.errors import UsageError
 from quintain.training.job import MAIN, ColdStart, PolicySpec
 from quintain.training.update import Update
@@ -779,5 +780,5 @@ def differing(tasks: int, size: int, *, attempts: int) -> Collect:
 
 
 def differs(group: Group) -> bool:
-    """Return whether the outcomes of `group` are not all the same; those of no scored episode are."""
-    return bool(group.scored) and not is_constant([outcome_of(t) for t in group.scored])
+    """Return whether the outcomes of `group` are not all the same, for one of its seats; those of no episode are."""
+    return any(not is_constant([outcome_of(t) for t in part.scored]) for part in compared([group]))

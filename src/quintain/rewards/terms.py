@@ -9,11 +9,11 @@ turns is a `Failure` of the judge, never a 0.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
-from typing import cast
+from typing import Any, cast
 
 from quintain.errors import UsageError, suggestion
 from quintain.types import Failure, Group, Score, Trajectory
+from quintain.types.plain import as_number
 
 Measure = Callable[[Trajectory], float | Sequence[float] | Failure]
 
@@ -108,17 +108,21 @@ def _measure(term: Term, trajectory: Trajectory) -> list[float] | Failure:
     if isinstance(found, Failure):
         return found
     size = max(len(trajectory.turns), 1)
-    if isinstance(found, Real):
-        numbers: list[object] = [*[0.0] * (size - 1), found]
+    if hasattr(found, "tolist"):
+        found = cast(Any, found).tolist()
+    one = as_number(found)
+    if one is not None:
+        numbers: list[object] = [*[0.0] * (size - 1), one]
     elif isinstance(found, Sequence) and not isinstance(found, str | bytes):
         numbers = list(cast(Sequence[object], found))
     else:
         return _failure(term, "reward_type", f"got {found!r} of type {type(found).__name__}")
-    if len(numbers) != len(trajectory.turns) and not isinstance(found, Real):
+    if len(numbers) != len(trajectory.turns) and one is None:
         return _failure(term, "reward_shape", f"got {len(numbers)} numbers for {len(trajectory.turns)} turns")
-    if not all(isinstance(number, Real) for number in numbers):
+    known = [as_number(number) for number in numbers]
+    floats = [number for number in known if number is not None]
+    if len(floats) < len(known):
         return _failure(term, "reward_type", f"got {numbers!r}")
-    floats = [float(cast(float, number)) for number in numbers]
     if not all(math.isfinite(number) for number in floats):
         return _failure(term, "reward_not_finite", f"got {floats}")
     return floats

@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from quintain.environments.protocol import Environment, Snapshot
+from quintain.environments.protocol import Environment, Snapshot, summed
 from quintain.errors import EnvironmentFault, UsageError
 from quintain.rollout.views import Looks, Prefix, Start, View
 from quintain.types import Action, StepResult, Stop, Trajectory, Turn, as_content
@@ -100,11 +100,23 @@ def replayed(
             acting = ", ".join(view.seat for view in views)
             raise diverged(trajectory, number, f"the seats {acting}", turns[number].speaker)
         answer = looks.act(environment, moves)
-        last: Turn = turns[number - 1]
-        recorded = sum(turn.reward for turn in turns[begun:number])
-        if checks_rewards and answer.result.reward != recorded:
-            raise diverged(trajectory, number - 1, f"reward {answer.result.reward}", f"{last.reward}")
+        if checks_rewards:
+            check_paid(trajectory, number - 1, answer.result, turns[begun:number])
         views, num_steps = answer.views, num_steps + 1
+
+
+def check_paid(trajectory: Trajectory, number: int, result: StepResult, turns: Sequence[Turn]) -> None:
+    """Accept the rewards of `result` if they are those recorded in `turns`, of which `number` is the last.
+
+    Raises:
+        EnvironmentFault: they are others.
+    """
+    recorded = sum(turn.reward for turn in turns)
+    if result.reward != recorded and not result.rewards:
+        raise diverged(trajectory, number, f"reward {result.reward}", f"{recorded}")
+    paid = summed(turn.rewards for turn in turns)
+    if result.rewards and dict(result.rewards) != paid:
+        raise diverged(trajectory, number, f"rewards {dict(result.rewards)}", f"{paid}")
 
 
 def carried_out(looks: Looks, environment: Environment, trajectory: Trajectory) -> StepResult:

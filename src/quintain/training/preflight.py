@@ -20,6 +20,7 @@ from quintain.credit.group import group_relative
 from quintain.data.pack import micro_batches
 from quintain.data.pipeline import Chosen, example_samples
 from quintain.data.samples import in_streams, samples_from
+from quintain.data.seats import compared
 from quintain.environments.boundary import ask, check_tools, has_expert
 from quintain.errors import InvariantError
 from quintain.rollout.collect import Limits
@@ -33,7 +34,7 @@ from quintain.training.forecast import Forecast, forecast
 from quintain.training.job import Job
 from quintain.training.monitors.held_out import canaries
 from quintain.training.start import new_model
-from quintain.types import Batch, Failure, Group, Sample, Score, ToolSpec, Trajectory
+from quintain.types import Batch, Failure, Group, Sample, ToolSpec, Trajectory
 from quintain.types.findings import Finding
 
 NUM_TASKS, GROUP_SIZE, NUM_SHOWN = 8, 4, 3
@@ -173,10 +174,7 @@ def tools(groups: Sequence[Group]) -> Finding:
 
 def variance(groups: Sequence[Group]) -> Finding:
     """Tasks that are always solved, never solved, and those to learn from."""
-    values = {
-        group.task.id: [t.outcome.value for t in group.scored if isinstance(t.outcome, Score)]
-        for group in groups
-    }
+    values = {name: part.returns for group in groups for name, part in _compared(group)}
     always = {
         mark: [task for task, scores in values.items() if scores and set(scores) == {mark}]
         for mark in (0.0, 1.0)
@@ -187,6 +185,14 @@ def variance(groups: Sequence[Group]) -> Finding:
     for mark, tasks in always.items():
         detail += f"; always {mark:.0f}: {', '.join(tasks)}" if tasks else ""
     return Finding("reward variance", "pass" if num else "fail", detail)
+
+
+def _compared(group: Group) -> list[tuple[str, Group]]:
+    """Return the groups whose episodes are compared, by task, and by seat where seats are paid apart."""
+    parts = compared([group])
+    if len(parts) < 2:
+        return [(group.task.id, part) for part in parts]
+    return [(f"{group.task.id}/{part.trajectories[0].group.rpartition('/')[2]}", part) for part in parts]
 
 
 def canary_tasks(context: TrainingContext) -> Finding:

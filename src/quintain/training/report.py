@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from math import sqrt
 from statistics import fmean, stdev
 
+from quintain.data.seats import mean_seat_returns
 from quintain.eval.evaluate import evaluate, evaluate_by_environment
 from quintain.rollout.measures import call_metrics, tool_metrics
 from quintain.training.learner import StepReport
@@ -22,6 +23,7 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
         "train/success": sum(score.is_success for _, score in scored) / count,
         "train/reward": sum(score.value for _, score in scored) / count,
         **reward_error(groups),
+        **{f"train/reward/{seat}": value for seat, value in mean_seat_returns(trajectories).items()},
         "train/turns": len(turns) / count,
         "train/tokens": sum(trajectory.num_sampled for trajectory, _ in scored) / count,
         "train/invalid": sum(not turn.is_valid for turn in turns) / max(len(turns), 1),
@@ -59,6 +61,7 @@ def evaluation_metrics(trajectories: Sequence[Trajectory], tools: Sequence[str] 
     counts = tool_metrics([t for t in trajectories if isinstance(t.outcome, Score)])
     calls = {f"eval/calls/{tool}": counts.get(f"tools/{tool}/calls", 0.0) / found.num for tool in tools}
     metrics = found.metrics() | calls
+    metrics |= {f"eval/return/{seat}": value for seat, value in mean_seat_returns(trajectories).items()}
     for name, part in evaluate_by_environment(trajectories).items():
         metrics |= part.metrics(f"eval/task/{name}/")
     return metrics

@@ -207,19 +207,30 @@ class Task:
         return self._rng[0]
 
 
+class Unnamed(float):
+    """The reward of a result that names none: 0, or where it pays by seat, what it paid a seat on average."""
+
+    __slots__ = ()
+
+
+UNNAMED = Unnamed()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
     """What an environment answers to an action: ``StepResult(observation="higher")``."""
 
     observation: Observation
-    reward: float = 0.0
-    """Reward of the seat that acted; of everybody where there is one seat."""
+    reward: float = UNNAMED
+    """Reward of everybody; beside `rewards`, what the episode as a whole earns, which is the mean over all seats of
+    `rewards` where it is not given."""
     rewards: Mapping[str, float] = NOTHING
-    """Rewards by seat, where an action pays several: ``{"buyer": 1.0, "seller": -1.0}``; `reward` is then not read."""
+    """Rewards by seat, where an action pays several: ``{"buyer": 1.0, "seller": -1.0}``. Each seat learns from its own
+    alone."""
     is_terminated: bool = False
     is_truncated: bool = False
     is_success: bool | None = None
-    """Whether the task is solved; None leaves it open until the episode ends (then: total reward > 0)."""
+    """Whether the task is solved; None leaves it open until the episode ends (then: the sum of `reward` > 0)."""
     is_valid: bool = True
     """False when the action could not be carried out and changed nothing."""
     reward_terms: Mapping[str, float] = NOTHING
@@ -292,7 +303,11 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """An outcome that may be trained on: ``Score(value=1.0, is_success=True)``; `value` is the undiscounted return."""
+    """An outcome that may be trained on: ``Score(value=1.0, is_success=True)``.
+
+    `value` is the undiscounted return: the sum of the rewards, and of several seats that are paid each its own the mean
+    of what they got, unless the environment names a reward of the episode beside theirs; see `StepResult.reward`.
+    """
 
     value: float
     is_success: bool

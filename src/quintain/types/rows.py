@@ -127,7 +127,7 @@ def noun_writer(kind: type, without: Collection[str] = ()) -> Write:
 
 def is_kept(default: object) -> bool:
     """Whether a field with this default is always written."""
-    return default is MISSING or type(default) in (int, float)
+    return default is MISSING or (isinstance(default, (int, float)) and not isinstance(default, bool))
 
 
 def getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:

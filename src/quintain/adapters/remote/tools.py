@@ -7,7 +7,6 @@ tool, server or grader that breaks is a `Failure` of its own and never a score.
 
 import json
 import math
-import numbers
 import threading
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +35,7 @@ from quintain.types import (
     ToolError,
     ToolSpec,
 )
+from quintain.types.plain import as_number
 
 Row = Mapping[str, Any]
 HELD_OUT = 4
@@ -412,7 +412,8 @@ def checked_score(value: object, who: str, bounds: tuple[float, float]) -> float
         GraderFault: it is no finite number within `bounds`.
     """
     low, high = bounds
-    score = float(value) if isinstance(value, numbers.Real) else math.nan
+    number = as_number(value)
+    score = math.nan if number is None else number
     if not low <= score <= high or math.isinf(score):
         raise GraderFault(
             f"grader of {who}: got the score {value!r:.60}; let it give a number from {low:g} to {high:g}"

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isfinite
-from numbers import Real
-from typing import Protocol, cast, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from quintain.environments.baselines import play
 from quintain.environments.boundary import call_within, spec_of
 from quintain.environments.protocol import Environment, Factory
 from quintain.errors import EnvironmentFault
 from quintain.types import Action, Score, Task, Trajectory
+from quintain.types.plain import as_number
 
 CANARIES = {
     "empty": "",
@@ -66,8 +66,8 @@ def audited(make: Factory, trajectories: Sequence[Trajectory]) -> dict[str, floa
         grades = call_within(spec_of(make), graded)
     except EnvironmentFault:
         return {}
-    known = [float(cast(float, grade)) for grade in grades if isinstance(grade, Real)]
-    finite = [grade for grade in known if isfinite(grade)]
+    known = [as_number(grade) for grade in grades]
+    finite = [grade for grade in known if grade is not None and isfinite(grade)]
     return {"eval/audit": sum(finite) / len(finite)} if finite else {}
 
 

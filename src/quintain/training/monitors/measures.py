@@ -13,6 +13,7 @@ from itertools import chain
 
 import numpy as np
 
+from quintain.data.seats import compared
 from quintain.types import Failure, Group, Score, Trajectory, is_constant
 
 N = 4
@@ -35,7 +36,8 @@ def measures(
     - ``monitor/retries`` and ``monitor/retries/OWNER``: shares of all attempts that were begun anew, whatever came of
       it; ``monitor/retried_groups``: share of the groups with such an attempt; ``monitor/retry_bias``: how much higher
       the episodes score that were begun anew than the others, for what breaks when it goes badly flatters the policy.
-    - ``monitor/zero_variance``: share of the groups of two or more whose episodes all score the same.
+    - ``monitor/zero_variance``: share of the groups of two or more whose episodes all score the same, each seat on its
+      own where seats are paid apart.
     - ``monitor/solved``, ``monitor/boundary``, ``monitor/beyond``: shares of the groups of two or more of which all,
       some or no episodes are solved: what the policy knows, what it can learn, and what is beyond it.
     - ``monitor/entropy``: nats per sampled token, estimated by the mean of -log-prob.
@@ -91,7 +93,7 @@ def _retries(groups: Sequence[Group], retries: Sequence[Retry]) -> Mapping[str, 
 
 def _zero_variance(groups: Sequence[Group]) -> float | None:
     """Return the share of groups without a difference."""
-    several = [group.returns for group in groups if len(group.returns) > 1]
+    several = [group.returns for group in compared(groups) if len(group.returns) > 1]
     return sum(map(is_constant, several)) / len(several) if several else None
 
 
@@ -156,7 +158,7 @@ def _length_advantage(groups: Sequence[Group]) -> float | None:
     """Return the correlation within groups, None where rewards do not differ, or lengths hardly do."""
     lengths: list[float] = []
     rewards: list[float] = []
-    for group in groups:
+    for group in compared(groups):
         values = group.returns
         tokens = [t.num_sampled for t in group.scored]
         rewards += [value - sum(values) / len(values) for value in values]
