@@ -35,7 +35,7 @@ from quintain.environments.noisy import noisy
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Environment
 from quintain.environments.rehearsal import find_ready
-from quintain.errors import ModelError, UsageError
+from quintain.errors import UsageError
 from quintain.eval.evaluate import Evaluation
 from quintain.eval.evaluate import evaluate as evaluated
 from quintain.methods.find import find_method
@@ -43,20 +43,20 @@ from quintain.methods.fitting import fit_to_model
 from quintain.methods.loops import train_by
 from quintain.methods.method import Contrastive, Method, Offline
 from quintain.methods.rl.parts.choices import IDEAS, LOSSES
-from quintain.models.load import LoadedModel, check_folder, find_folder, load, load_tokenizer
+from quintain.models.load import LoadedModel, check_folder, find_folder, load_tokenizer
 from quintain.rollout.collect import Limits, Rollout
 from quintain.rollout.search import Searcher, is_search, refuse_unsearchable
 from quintain.store.creation import JOURNAL, check_free
 from quintain.store.names import run_folder
 from quintain.store.run import Run
 from quintain.text.chat import Chat
-from quintain.training.context import START, check_run
+from quintain.training.context import check_run
 from quintain.training.custody import looked_after
-from quintain.training.demonstrations import MODEL, harness_of, place_data, write_run
+from quintain.training.demonstrations import harness_of, place_data, write_run
 from quintain.training.job import Job
 from quintain.training.outside import find_source
-from quintain.training.policies import load_main
 from quintain.training.progress import Display
+from quintain.training.saved import MODEL, START, find_saved, load_policy, run_of
 from quintain.training.sharding.torchrun import driving, launched_ranks
 from quintain.training.start import (
     USUAL_DEMONSTRATIONS,
@@ -166,7 +166,7 @@ def check_parts(job: Job) -> None:
     find_ready(job.environment, for_training=True, for_model=True)
     if job.eval_environment:
         find_ready(job.eval_environment, for_model=True)
-    if new_model(job.model) is None:
+    if new_model(job.model) is None and find_saved(job.model) is None:
         check_folder(find_folder(job.model, say=tell), job.model)
 
 
@@ -390,27 +390,16 @@ def require_expert(make_environment: EnvironmentSpec) -> None:
 
 
 def policy_of(target: str | Path) -> LoadedModel:
-    """Return the newest model of a run (last, of a checkpoint, first), or that of a folder or hub id."""
-    folder = Path(target)
-    if not (folder / JOURNAL).exists():
-        return load(str(target))
-    if (folder / MODEL).exists():
-        return load(str(folder / MODEL))
-    if not (folder / START).exists():
-        raise ModelError(f"model of the run {folder}: got a run without one; name a run that was trained")
-    loaded = load(str(folder / START))
-    with Run.open(folder, writable=False) as run:
-        checkpoint, config = run.latest_checkpoint(), run.config
-    if checkpoint is not None:
-        load_main(loaded.model, config, Path(checkpoint.folder))
-    return loaded
+    """Return the newest model of a run (last, of a checkpoint, first), that of a step, of a folder or a hub id."""
+    return load_policy(str(target))
 
 
 def environment_of(target: str | Path) -> str:
     """Return the environment that the run `target` was evaluated in; that of training, unless it says otherwise."""
-    if not (Path(target) / JOURNAL).exists():
+    folder = run_of(target)
+    if folder is None:
         raise UsageError(f"evaluating {target}: got no environment; name one with --environment")
-    with Run.open(Path(target), writable=False) as run:
+    with Run.open(folder, writable=False) as run:
         return str(run.config.get("eval_environment") or run.config["environment"])
 
 

@@ -10,10 +10,10 @@ from quintain.benchmarks.start import imitated
 from quintain.models.fingerprint import fingerprint
 from quintain.models.load import load
 from quintain.store.run import Run
-from quintain.training.context import START
 from quintain.training.job import Job
 from quintain.training.probe import probed_after
 from quintain.training.progress import Display
+from quintain.training.saved import START
 
 JOB = Job(
     environment="guess?max_turns=1&high=3",

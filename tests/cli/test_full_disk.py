@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from quintain.errors import StoreError
-from quintain.training.context import START
+from quintain.training.saved import START
 
 Cli = Callable[..., Any]
 HERE = Path(__file__).parent

@@ -1,6 +1,5 @@
 """What is said of a run before it begins."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError
 from quintain.methods.rl import grpo
+from quintain.store.run import Run
 from quintain.training.outlook import (
     after_first_evaluation,
     before_imitation,
@@ -21,10 +21,8 @@ TRADE = str(Path(__file__).resolve().parents[2] / "examples" / "trade.py") + ":T
 
 
 def run_of(folder: Path, environment: str) -> Path:
-    folder.mkdir()
-    (folder / "run.db").touch()
-    (folder / "config.json").write_text(json.dumps({"environment": environment}))
-    return folder
+    with Run.create(folder, recipe="grpo", config={"environment": environment}):
+        return folder
 
 
 def test_random_demonstrations_are_named() -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from quintain.environments.catalog import find
 from quintain.models.save import save
 from quintain.store.run import Run
-from quintain.training.context import START
 from quintain.training.job import Job
 from quintain.training.learner import Learner, Optimization
 from quintain.training.probe import Probe, probed_after
 from quintain.training.progress import Display
+from quintain.training.saved import START
 from quintain.training.start import Imitation, imitation_rate, load_demonstrations, make_start
 
 

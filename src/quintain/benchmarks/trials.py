@@ -183,7 +183,7 @@ def digest(values: Mapping[str, Any]) -> str:
 def warm(chosen: Trial, root: Path) -> Path:
     """Return the folder under `root` of the policy that `chosen` starts from, which is made where it is missing."""
     from quintain.benchmarks.start import imitated  # here, for results can be read without torch
-    from quintain.training.context import START
+    from quintain.training.saved import START
 
     folder = root / chosen.start
     if not (folder / START / "config.json").exists():
@@ -202,8 +202,7 @@ def warm(chosen: Trial, root: Path) -> Path:
 def perform(chosen: Trial, root: Path) -> Path:
     """Return the folder under `root` of the finished run of `chosen`: run, continued, or as it was."""
     from quintain.methods.loops import train_by
-    from quintain.training.context import START
-    from quintain.training.demonstrations import find_model
+    from quintain.training.saved import START, find_model
 
     folder, start = root / chosen.name, root / chosen.name / START
     if not (folder / "config.json").exists():

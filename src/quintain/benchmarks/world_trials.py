@@ -30,7 +30,7 @@ from quintain.models.load import load
 from quintain.rollout.collect import Rollout
 from quintain.store.files import replace_file
 from quintain.store.run import Run
-from quintain.training.demonstrations import MODEL
+from quintain.training.saved import MODEL
 from quintain.training.start import build_agent
 from quintain.types import NOTHING, Task
 

@@ -133,14 +133,46 @@ def one_of(text: str, what: str, options: Iterable[str]) -> str:
 
 
 def named_folder(text: str, root: str) -> Path:
-    """Return the folder that `text` is, or the one of the run of that name under `root`."""
-    return Path(text) if "/" in text or Path(text).exists() else Path(root) / text
+    """Return the folder that `text` is, or the one of the run of that name under `root`.
+
+    Raises:
+        UsageError: it names a step of a run, where a whole run is asked for.
+    """
+    from quintain.store.names import split_step
+
+    folder = folder_under(text, root)
+    base, mark = split_step(text)
+    if mark and not folder.exists() and folder_under(base, root).is_dir():
+        raise UsageError(
+            f"run: got {text!r}, a step of the run {base}; a step is named where a model is asked for (eval, serve, "
+            f"export --to hf, check, compare, --model): give {base} here"
+        )
+    return folder
 
 
 def named_model(text: str, root: str) -> str:
-    """Return the folder of the run `text` under `root` if there is one, else `text`: a folder or a hub id."""
-    folder = named_folder(text, root)
-    return str(folder) if folder.is_dir() else text
+    """Return the folder of the run `text` under `root` if there is one, else `text`: a folder or a hub id.
+
+    Of a step of a run, ``RUN@best`` or ``RUN@75``, the mark stays behind the folder.
+    """
+    from quintain.store.names import split_step
+
+    place = named_policy(text, root)
+    return str(place) if Path(split_step(str(place))[0]).is_dir() else text
+
+
+def named_policy(text: str, root: str) -> Path:
+    """Return the place of the run `text`, by its path or its name under `root`, with the mark of a step behind it."""
+    from quintain.store.names import split_step
+
+    base, mark = split_step(text)
+    folder = folder_under(base, root)
+    return folder.with_name(f"{folder.name}@{mark}") if mark else folder
+
+
+def folder_under(text: str, root: str) -> Path:
+    """Return the path `text`, or the place of the run of that name under `root`."""
+    return Path(text) if "/" in text or Path(text).exists() else Path(root) / text
 
 
 def new_folder(text: str, flag: str) -> Path:

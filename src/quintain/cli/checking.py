@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import cast, get_args
 
-from quintain.cli.arguments import Parser, named_folder, one_of, whole_number
+from quintain.cli.arguments import Parser, named_folder, named_model, one_of, whole_number
 from quintain.cli.findings import report
 from quintain.cli.preflight import check_method
 from quintain.data.files import TABLES, TEXTS, data_files, is_data
@@ -28,7 +28,8 @@ def check(argv: Sequence[str]) -> int:
     parser.add_argument(
         "target",
         metavar="E|MODEL|RUN|METHOD|DATA",
-        help="environment, model folder, run folder or its name, a method followed by its flags, or a file or folder "
+        help="environment, model folder, run folder or its name (or a step of it, RUN@best), a method followed by its "
+        "flags, or a file or folder "
         "of conversations",
     )
     parser.flag("--episodes", "episodes per baseline of an environment (default 20)", "N", "20")
@@ -59,6 +60,7 @@ def check(argv: Sequence[str]) -> int:
         return check_data(
             Path(arguments.target),
             model=arguments.model,
+            root=Path(arguments.runs),
             environment=arguments.environment,
             agent=arguments.agent,
             train_on=cast("TrainOn", rule),
@@ -72,6 +74,10 @@ def check(argv: Sequence[str]) -> int:
     if arguments.grades is not None:
         calls = whole_number(arguments.grades, "--grades", least=1)
         return check_grades(arguments.target, episodes, calls, arguments.json)
+    from quintain.store.names import split_step
+
+    if split_step(named := named_model(arguments.target, arguments.runs))[1]:
+        return report(named, list(saved_lines(named)), arguments.json, ModelError)
     folder = named_folder(arguments.target, arguments.runs)
     if is_run(folder):
         return report(str(folder), list(run_lines(folder)), arguments.json, StoreError)
@@ -173,6 +179,16 @@ def run_lines(folder: Path) -> Iterator[Finding]:
         yield Finding(place.name, "fail" if reason else "pass", reason or "intact to the last byte")
     for place in sorted(child for child in folder.iterdir() if (child / "config.json").is_file()):
         yield from model_lines(place, place.name)
+
+
+def saved_lines(name: str) -> Iterator[Finding]:
+    """Yield whether the policy of a step of a run, ``RUN@best`` or ``RUN@75``, is kept and loads."""
+    from quintain.training.saved import find_saved, load_policy
+
+    saved = find_saved(name)
+    assert saved is not None, "the name has a mark"
+    yield Finding("step", "pass", f"{saved.step}, intact to the last byte")
+    yield attempt("model", lambda: f"{load_policy(name).model.num_parameters():,} parameters")
 
 
 def model_lines(folder: Path, name: str = "model") -> Iterator[Finding]:

@@ -53,6 +53,7 @@ def check_data(
     source: Path,
     *,
     model: str | None,
+    root: Path,
     environment: str | None,
     agent: str,
     train_on: TrainOn,
@@ -64,7 +65,7 @@ def check_data(
     from quintain.cli.findings import report
     from quintain.cli.preflight import show_stream
 
-    chat, limit = chat_of(source, model)
+    chat, limit = chat_of(source, model, root)
     limits = [each for each in (limit, max_context) if each is not None]
     transcriber = make_transcriber(chat, environment, agent, train_on)
     survey = look(source, transcriber, num_shown)
@@ -81,18 +82,22 @@ def check_data(
     return report(str(source), findings, is_json, DataError, measured)
 
 
-def chat_of(source: Path, model: str | None) -> tuple[Chat, int | None]:
-    """Return the chat format of `model` and its context; of no model, a small one trained on the data itself."""
+def chat_of(source: Path, model: str | None, root: Path) -> tuple[Chat, int | None]:
+    """Return the chat format of `model` and its context; of no model, a small one trained on the data itself.
+
+    A run is named by its folder, or by its name under `root`.
+    """
     import json
 
-    from quintain.models.load import find_folder, load_tokenizer
+    from quintain.models.load import load_tokenizer
     from quintain.text.chat import Chat
     from quintain.text.tokenizer import train_tokenizer
     from quintain.training.demonstrations import texts_of
+    from quintain.training.saved import tokenizer_folder
 
     if model is None:
         return Chat(train_tokenizer(readable(texts_of, source))), None
-    folder = find_folder(model)
+    folder = tokenizer_folder(model, root)
     config = folder / "config.json"
     known = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
     limit = known.get("max_position_embeddings")

@@ -23,7 +23,9 @@ def evaluate(argv: Sequence[str]) -> int:
     """Measure a model or a run on held-out tasks."""
     parser = Parser("eval", "Measure a model or a run on held-out tasks, one episode each.")
     parser.add_argument(
-        "target", metavar="MODEL|RUN", help="model folder, hub id, run folder or name of a run"
+        "target",
+        metavar="MODEL|RUN",
+        help="model folder, hub id, run folder or name of a run; of a step that is kept: RUN@best, RUN@75",
     )
     parser.flag("--environment", "environment; a run knows its own", "E")
     parser.flag("--agent", "harness that it acts through; a run knows its own", "AGENT", "")
@@ -102,7 +104,12 @@ def compare(argv: Sequence[str]) -> int:
     parser = Parser(
         "compare", "Compare the last evaluations of runs, task by task; the first is the baseline."
     )
-    parser.add_argument("names", metavar="RUN", nargs="+", help="run folders, or names of runs")
+    parser.add_argument(
+        "names",
+        metavar="RUN",
+        nargs="+",
+        help="run folders, or names of runs; another evaluation than the last: RUN@best, RUN@75",
+    )
     parser.flag("--baseline", "the run that the others are compared with (default: the first)", "RUN")
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", RUNS)
     parser.switch("--json", "print JSON")
@@ -114,12 +121,14 @@ def compare(argv: Sequence[str]) -> int:
     from quintain.eval.compare import COLUMNS
     from quintain.eval.compare import compare as compared
     from quintain.store import Run
+    from quintain.store.names import split_step
 
     episodes: dict[str, list[Trajectory]] = {}
     worlds: dict[str, str] = {}
     for name in arguments.names:
-        with Run.open(named_folder(name, arguments.runs), writable=False) as run:
-            episodes[name] = last_evaluation(run)
+        folder, mark = split_step(named_model(name, arguments.runs))
+        with Run.open(named_folder(folder, arguments.runs), writable=False) as run:
+            episodes[name] = evaluation_of(run, mark)
             worlds[name] = str(run.config.get("eval_environment") or run.config.get("environment", ""))
     if len(set(worlds.values())) > 1:
         told = ", ".join(f"{name} in {world}" for name, world in worlds.items())
@@ -198,14 +207,20 @@ def new_path(text: str | None) -> Path:
     return path
 
 
-def last_evaluation(run: "Run") -> "list[Trajectory]":
-    """Return the held-out episodes of the newest evaluation of `run`."""
-    steps = [row["step"] for row in run.metrics() if row.get("eval/success") is not None]
+def evaluation_of(run: "Run", mark: str = "") -> "list[Trajectory]":
+    """Return the held-out episodes of an evaluation of `run`: of the step `mark`, of the best one, or of the newest."""
+    steps = [int(row["step"]) for row in run.metrics() if row.get("eval/success") is not None]
     if not steps:
         raise DataError(
             f"comparing {run.folder}: got a run without an evaluation; train it past its first one"
         )
-    return list(run.trajectories(step=max(steps), phase="eval"))
+    step = run.best_step if mark == "best" else int(mark) if mark.isascii() and mark.isdigit() else None
+    if mark and step not in steps:
+        raise DataError(
+            f"comparing {run.folder}: got the step {mark!r}, which was not evaluated; those that were are "
+            f"{', '.join(map(str, steps))}, as in {run.name}@{steps[-1]} or {run.name}@best"
+        )
+    return list(run.trajectories(step=max(steps) if step is None else step, phase="eval"))
 
 
 def print_evaluation(found: "Evaluation", is_json: bool, more: Mapping[str, float]) -> None:

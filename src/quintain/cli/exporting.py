@@ -3,14 +3,18 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from quintain.cli.arguments import Parser, named_folder, one_of
+from quintain.cli.arguments import Parser, named_folder, named_policy, one_of
 from quintain.errors import UsageError
 
 
 def export(argv: Sequence[str]) -> int:
     """Take a model or episodes out of a run."""
     parser = Parser("export", "Take the model (hf) or the episodes (messages, parquet) out of a run.")
-    parser.add_argument("run", metavar="RUN|DATA", help="folder of a run (trained or collected), or its name")
+    parser.add_argument(
+        "run",
+        metavar="RUN|DATA",
+        help="folder of a run (trained or collected), or its name; the model of a step that is kept: RUN@best, RUN@75",
+    )
     parser.flag(
         "--to",
         "hf: model folder · messages: chat as JSON lines · atif, verifiers: with tokens, too · parquet: every token",
@@ -32,7 +36,8 @@ def export(argv: Sequence[str]) -> int:
     out = Path(arguments.out)
     if out.exists():
         raise UsageError(f"--out: got {arguments.out!r}, which exists; choose another name")
-    folder = named_folder(arguments.run, arguments.runs)
+    named = named_policy if form == "hf" else named_folder
+    folder = named(arguments.run, arguments.runs)
     others = vars(arguments)["with"]
     if others is None and arguments.weights is not None:
         raise UsageError(f"--weights: got {arguments.weights!r} for one model; name others --with it")
@@ -41,7 +46,7 @@ def export(argv: Sequence[str]) -> int:
         return 0
     if form != "hf":
         raise UsageError(f"--with: got {others!r} for {form}; models are merged with --to hf")
-    more = [named_folder(name.strip(), arguments.runs) for name in others.split(",")]
+    more = [named_policy(name.strip(), arguments.runs) for name in others.split(",")]
     print(f"{out}: {export_mean([folder, *more], shares(arguments.weights, len(more) + 1), out)}")
     return 0
 
@@ -75,8 +80,9 @@ def export_model(folder: Path, out: Path) -> str:
     from quintain import api as launch
     from quintain.models.save import save
     from quintain.store.creation import read_settings
+    from quintain.store.names import split_step
 
-    read_settings(folder)
+    read_settings(Path(split_step(str(folder))[0]))
     loaded = launch.policy_of(folder)
     save(loaded.model, loaded.tokenizer, out)
     return f"{loaded.model.num_parameters():,} parameters"

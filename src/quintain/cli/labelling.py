@@ -192,9 +192,10 @@ def disputed(
     from quintain.eval.reward_model import by_dispute
     from quintain.models.load import load_tokenizer
     from quintain.training.context import make_engine
-    from quintain.training.demonstrations import find_model, tokenizer_of
+    from quintain.training.demonstrations import tokenizer_of
     from quintain.training.job import Job, PolicySpec
     from quintain.training.policies import build_policies
+    from quintain.training.saved import find_model
 
     folders = [find_model(name) for name in models]
     for name, folder in zip(models, folders, strict=True):

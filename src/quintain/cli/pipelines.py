@@ -66,7 +66,8 @@ def data(argv: Sequence[str]) -> int:
     from quintain.data.stages import training_tasks
     from quintain.training.gathering import gather
 
-    given = gather(arguments.sources, Path(arguments.runs), lambda files: chat_of(files, arguments.model))
+    root = Path(arguments.runs)
+    given = gather(arguments.sources, root, lambda files: chat_of(files, arguments.model, root))
     line = Pipeline(training_tasks(), *read_stages(arguments.stage, given))
     made = line.run(given.examples)
     what = ", ".join(arguments.sources)
@@ -124,15 +125,16 @@ def show(number: int, example: object, given: Gathered) -> None:
         show_stream(f"example {number}, of {', '.join(example.sources)}", list(pieces(sample, chat)))
 
 
-def chat_of(files: Sequence[Path], model: str | None) -> Chat:
-    """Return the chat format of `model`, or a small one trained on the conversations themselves."""
-    from quintain.models.load import find_folder, load_tokenizer
+def chat_of(files: Sequence[Path], model: str | None, root: Path = Path("runs")) -> Chat:
+    """Return the chat format of `model` (of a run: by its name under `root`), or a small one of the conversations."""
+    from quintain.models.load import load_tokenizer
     from quintain.text.chat import Chat
     from quintain.text.tokenizer import train_tokenizer
     from quintain.training.demonstrations import texts_of
+    from quintain.training.saved import tokenizer_folder
 
     if model is not None:
-        return Chat(load_tokenizer(find_folder(model)))
+        return Chat(load_tokenizer(tokenizer_folder(model, root)))
 
     def texts() -> Iterator[str]:
         yield "User Assistant"

@@ -64,7 +64,11 @@ def serve(argv: Sequence[str]) -> int:
 def serve_model(argv: Sequence[str]) -> int:
     """Serve a model to agents until interrupted."""
     parser = Parser("serve", "Serve a model to agents that take a base_url, and record every call.")
-    parser.add_argument("model", metavar="MODEL|RUN", help="model folder, hub id, or a run")
+    parser.add_argument(
+        "model",
+        metavar="MODEL|RUN",
+        help="model folder, hub id, or a run; of a step that is kept: RUN@best, RUN@75",
+    )
     parser.flag("--record", "folder of a new run that keeps the episodes", "FOLDER")
     parser.flag(
         "--host", "address to listen at (default 127.0.0.1); others need --token-file", "HOST", "127.0.0.1"

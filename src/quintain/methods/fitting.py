@@ -21,6 +21,7 @@ from quintain.models.origin import Origin, find_origin
 from quintain.store.creation import JOURNAL
 from quintain.training.job import ImitationJob, Job, PolicySettings
 from quintain.training.recommended import PAGE, Kind, Recommended, is_too_high, recommend, steps_through
+from quintain.training.saved import tokenizer_folder
 from quintain.training.start import new_model
 from quintain.training.teaching import is_taught
 
@@ -48,7 +49,7 @@ def fit_to_model(found: FoundMethod, job: Job, given: Mapping[str, Any]) -> Fitt
     """
     if new_model(job.model) is not None or isinstance(found.make(job), Contrastive):
         return Fitted(job=job)
-    return fitted(found, job, given, find_origin(job.model))
+    return fitted(found, job, given, find_origin(str(tokenizer_folder(job.model))))
 
 
 def fitted(found: FoundMethod, job: Job, given: Mapping[str, Any], origin: Origin) -> Fitted:

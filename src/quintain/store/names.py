@@ -31,6 +31,14 @@ def check_name(name: str) -> str:
     return name
 
 
+def split_step(text: str) -> tuple[str, str]:
+    """Return the run and the mark that ``RUN@MARK`` names; the mark is empty where there is none, as in a path."""
+    base, at, mark = text.rpartition("@")
+    if not at or not base or "/" in mark or "://" in text or Path(text).expanduser().exists():
+        return text, ""
+    return base, mark
+
+
 def run_folder(root: Path, name: str) -> Path:
     """Return the folder of the run `name` under `root`.
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 
 from quintain.errors import StoreError, UsageError
 from quintain.store import files
+from quintain.store.best import best_step
 from quintain.store.checkpoints import Checkpoint, Checkpoints, journal_offset
 from quintain.store.creation import JOURNAL, METRICS, create_folder, read_settings
 from quintain.store.journal import Journal
@@ -162,14 +163,25 @@ class Run:
         path.
 
         The new checkpoint is synced and verified before older ones are deleted, down to the `keep` newest (at
-        least 2) and the steps in `protect`. Raises `StoreError` naming path and free bytes when the disk
-        fails.
+        least 2), the one of the step that did best on what is held out, and the steps in `protect`. Raises
+        `StoreError` naming path and free bytes when the disk fails.
         """
         self._check_writable()
         offset = self._journal.last_ids()
-        saved = self._checkpoints.write(_natural(step), write, journal=offset, keep=keep, protect=protect)
+        best = self.best_step
+        kept = {*protect} if best is None else {*protect, best}
+        saved = self._checkpoints.write(_natural(step), write, journal=offset, keep=keep, protect=kept)
         self._next_step = step + 1
         return saved.folder
+
+    @property
+    def best_step(self) -> int | None:
+        """The committed step that did best on what is held out, the earliest of several; None where nothing was."""
+        return best_step(self.metrics())
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """Return the checkpoints that are kept, newest first, whether they are intact or not."""
+        return self._checkpoints.all()
 
     def latest_checkpoint(self) -> Checkpoint | None:
         """Return the newest intact checkpoint, verified byte for byte, or None if there never was one.

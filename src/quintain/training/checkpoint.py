@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import torch
 import torch.distributed as dist
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, load_model, save_file, save_model
 from torch import Tensor, nn
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
@@ -22,11 +22,14 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from quintain.errors import StoreError
+from quintain.models.heads import ValueHead
 
 WEIGHTS, MOMENTS, NUMBERS = "weights-{index}.safetensors", "optimizer.safetensors", "learner.json"
 SHARDS = "shard-*.safetensors"
 OPTIMIZER = "optimizer"
 """What names of the optimizer's tensors in shards begin with."""
+HEAD = "value_head."
+"""What names of the tensors of a value head in shards begin with."""
 
 
 def save_state(
@@ -67,6 +70,31 @@ def load_state(
         if entries:
             optimizer.state[parameter] = {key: value.to(parameter.device) for key, value in entries.items()}
     return numbers
+
+
+def head_in(folder: Path) -> ValueHead | None:
+    """Return a new value head of the shape of the one that the checkpoint in `folder` holds; None where it has none.
+
+    Raises:
+        StoreError: its files are missing or broken.
+    """
+    beside = folder / WEIGHTS.format(index=1)
+    shapes: dict[str, tuple[int, ...]] = {}
+    try:
+        if any(folder.glob(SHARDS)):
+            known = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
+            named = {name.removeprefix(HEAD): each for name, each in known.items() if name.startswith(HEAD)}
+            shapes = {name: tuple(cast("Any", each).size) for name, each in named.items()}
+        elif beside.is_file():
+            with safe_open(beside, framework="pt") as opened:
+                shapes = {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, RuntimeError, ValueError) as error:
+        raise StoreError(f"checkpoint {folder}: got {error}; take another checkpoint") from error
+    if not shapes:
+        return None
+    first = shapes.get("inner.0.weight")
+    width, hidden = first or (0, shapes["linear.weight"][1])
+    return ValueHead(hidden, width=width, has_scales="mean" in shapes)
 
 
 def save_numbers(folder: Path, numbers: Mapping[str, int]) -> None:

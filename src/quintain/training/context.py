@@ -45,7 +45,7 @@ from quintain.text.chat import Chat
 from quintain.training.ahead import Ahead
 from quintain.training.canary import Canary
 from quintain.training.collector import Collector
-from quintain.training.demonstrations import MODEL, check_digest, load_data, named_data, texts_of
+from quintain.training.demonstrations import check_digest, load_data, named_data, texts_of
 from quintain.training.evaluator import checked_evaluation, make_evaluator
 from quintain.training.interrupt import Interruption
 from quintain.training.job import MAIN, ColdStart, Job, PolicySpec
@@ -59,6 +59,7 @@ from quintain.training.placing import make_engine as make_engine
 from quintain.training.policies import build_policies, plan_policies
 from quintain.training.progress import Display
 from quintain.training.report import evaluation_metrics, report_metrics, rollout_metrics
+from quintain.training.saved import MODEL, START
 from quintain.training.start import (
     demonstrate_on,
     harness,
@@ -76,9 +77,9 @@ from quintain.types import NOTHING, Group, Pair, Task, Trajectory, Use
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-START, ADAPTER, ENGINES, RANKS = "start", "adapter", "engines", "ranks"
-"""Folders of a run: the policy it starts from (after the warm start), the LoRA layers alone of the one it ends with
-(`MODEL`), and weights on their way to engines in other processes and to ranks."""
+ADAPTER, ENGINES, RANKS = "adapter", "engines", "ranks"
+"""Folders of a run beside `MODEL` and `START`: the LoRA layers alone of the policy it ends with, and weights on their
+way to engines in other processes and to ranks."""
 COLD_START = "cold start"
 """The event of a run that says what was imitated of what a method's teachers showed."""
 QUIET_STEPS = 25

@@ -30,7 +30,7 @@ from quintain.environments.catalog import find
 from quintain.environments.mixture import MixedEnvironment
 from quintain.environments.nothing import NO_ENVIRONMENT, NONE
 from quintain.environments.protocol import Environment
-from quintain.errors import DataError, ModelError, suggestion
+from quintain.errors import DataError, suggestion
 from quintain.eval.evaluate import evaluate
 from quintain.models.load import load_tokenizer
 from quintain.store.creation import JOURNAL
@@ -39,14 +39,13 @@ from quintain.text.chat import Chat
 from quintain.text.parse import write_tool_calls
 from quintain.training.custody import looked_after
 from quintain.training.job import Job
+from quintain.training.saved import MODEL, START, find_model, is_of_run, placed, run_of
 from quintain.types import Pair, Score, Trajectory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-MODEL = "model"
-"""Folder of a run that holds the policy it ended with."""
-TOKENIZERS = ("tokenizer", MODEL, "start")
+TOKENIZERS = ("tokenizer", MODEL, START)
 """Folders of a run that may hold its tokenizer, first to last."""
 PATTERNS = ("*.jsonl", "*.json", "*.ndjson", "*.parquet")
 EVENT = "data"
@@ -112,24 +111,6 @@ def find_source(name: str, root: Path | None = None) -> Source:
     return Source(name=name, path=Path(folder))
 
 
-def find_model(name: str, root: Path | None = None) -> str:
-    """Return the folder of the model that `name` is: a run's, by its folder or its name under `root`, or a folder.
-
-    Raises:
-        ModelError: it is a run whose training is not finished.
-    """
-    for place in (Path(name).expanduser(), *([root / name] if root is not None else [])):
-        if (place / JOURNAL).is_file():
-            if not (place / MODEL).is_dir():
-                raise ModelError(
-                    f"model of the run {place}: got one that is not finished; quintain resume {place}"
-                )
-            return str((place / MODEL).absolute())
-        if place.is_dir():
-            return str(place.absolute())
-    return name
-
-
 def named_data(job: Job) -> dict[str, str]:
     """Return the files, folders and runs that `job` names as data, by the option that names them."""
     named = {
@@ -153,6 +134,11 @@ def place_data(job: Job, root: Path | None = None) -> Job:
     changes: dict[str, Any] = {key: str(source.path.absolute()) for key, source in found.items()}
     if model := getattr(job, "reward_model", ""):
         changes["reward_model"] = find_model(model, root)
+    changes["model"] = placed(job.model, root)
+    changes["policies"] = {
+        name: replace(each, model=find_model(each.model, root)) if is_of_run(each.model, root) else each
+        for name, each in job.policies.items()
+    }
     environment = job.environment
     if environment == NONE or (not environment and found):
         environment = NO_ENVIRONMENT
@@ -325,9 +311,10 @@ def rewritten(
 
 def harness_of(target: str | Path) -> str:
     """Return the name of the harness that the run `target` was trained with; ``auto`` for what is no run."""
-    if not (Path(target) / JOURNAL).exists():
+    folder = run_of(target)
+    if folder is None:
         return AUTO
-    with Run.open(Path(target), writable=False) as run:
+    with Run.open(folder, writable=False) as run:
         return str(run.config.get("agent", AUTO))
 
 

@@ -94,7 +94,7 @@ class PolicySettings:
     """How a policy beside the main one is loaded, run and trained: ``PolicySettings(shares="policy", lora_rank=8)``."""
 
     model: str = ""
-    """Folder or hub id; empty: it begins as a copy, see the method."""
+    """Folder, run or a step of one (RUN@best), or hub id; empty: it begins as a copy, see the method."""
     shares: str = ""
     """Policy whose model it shares, as a LoRA adapter of its own."""
     lora_targets: tuple[str, ...] = ()
@@ -141,7 +141,7 @@ class Job:
     """Name in the catalogue (with options: keydoor?rooms=3), or file.py:Class, or package.module:Class."""
     model: str = "auto"
     """A new one (micro, mini, tiny, small; mini?tokens=words; auto is tiny, or mini where a tool takes a text of the
-    agent's own), smollm2, or a folder, GGUF file or hub id."""
+    agent's own), smollm2, a run or a step of one (RUN@best, RUN@75), or a folder, GGUF file or hub id."""
     agent: str = "auto"
     """Harness the model acts through: tools, choice, react, text..., with wrappers in front: window+react; or an agent
     of your own that talks to a base_url: mine.py:run_agent?grade=grade (docs/your-agent.md)."""

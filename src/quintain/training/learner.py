@@ -71,6 +71,8 @@ class StepReport:
     seconds: float
     is_skipped: bool = False
     metrics: Mapping[str, float] = NOTHING
+    lr_scale: float = 1.0
+    """factor on the learning rate, from its schedule"""
 
 
 class Forward:
@@ -343,6 +345,7 @@ class Learner:
             seconds=time.monotonic() - started,
             is_skipped=not is_finite,
             metrics=metrics,
+            lr_scale=rate_scale,
         )
 
     @contextmanager

@@ -25,8 +25,9 @@ from quintain.errors import DataError
 from quintain.models.load import load
 from quintain.processes.http_json import HttpTrouble
 from quintain.text.chat import Chat
-from quintain.training.demonstrations import find_model, same_tokens
+from quintain.training.demonstrations import same_tokens
 from quintain.training.gathering import Gathered, Origin, harness_writer
+from quintain.training.saved import find_model
 from quintain.types import Trajectory
 
 

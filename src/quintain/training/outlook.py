@@ -6,7 +6,6 @@ training after it, rewards leave their range. What cannot come to anything is re
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,7 +15,8 @@ from quintain.environments.boundary import has_expert
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Factory
 from quintain.errors import ConfigError
-from quintain.store.creation import CONFIG, is_run
+from quintain.store.creation import is_run, read_settings
+from quintain.store.names import split_step
 from quintain.training.job import USUAL_DEMONSTRATIONS, GroupJob, Job
 from quintain.types import Score, Stop, Trajectory
 
@@ -120,10 +120,10 @@ def after_first_evaluation(
 
 def taught_in(model: str) -> str:
     """Return the environment in which the run was made whose folder `model` lies in; empty where it lies in none."""
-    place = Path(model)
+    place = Path(split_step(model)[0])
     for folder in (place, place.parent):
         if is_run(folder):
-            return str(json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("environment", ""))
+            return str(read_settings(folder)["config"].get("environment", ""))
     return ""
 
 

@@ -36,6 +36,7 @@ from quintain.models.families import longest_stream
 from quintain.models.heads import ValueHead
 from quintain.models.load import find_folder, load
 from quintain.models.tiny import build_tiny
+from quintain.training.checkpoint import head_in
 from quintain.training.job import MAIN, Job, PolicySettings, PolicySpec
 from quintain.training.learner import Forward, Learner, Optimization
 from quintain.training.sharding.learner import ShardedForward, ShardedLearner
@@ -664,8 +665,12 @@ def build_policies(
     return Policies(policies)
 
 
-def load_main(model: PreTrainedModel, config: Mapping[str, Any], checkpoint: Path) -> None:
-    """Put the main policy's weights of `checkpoint` into `model`, which a run with `config` started from."""
+def load_main(model: PreTrainedModel, config: Mapping[str, Any], checkpoint: Path) -> ValueHead | None:
+    """Put the main policy's weights of `checkpoint` into `model`, which a run with `config` started from.
+
+    Returns:
+        The value head that the checkpoint has beside them; None where it has none.
+    """
     shared, rank = SharedModel(model), int(config.get("lora_rank", 0))
     alpha, targets = float(config.get("lora_alpha", 16.0)), ()
     if (lora := read_lora(str(config.get("lora", "")))) is not None:
@@ -673,7 +678,10 @@ def load_main(model: PreTrainedModel, config: Mapping[str, Any], checkpoint: Pat
     if rank:
         shared.add(MAIN, PolicySettings(lora_rank=rank, lora_alpha=alpha, lora_targets=targets))
     optimization = Optimization(optimizer=config.get("optimizer", "adamw"))
-    Learner(model, optimization, trained=shared.trained(MAIN if rank else None)).load(checkpoint)
+    head = head_in(checkpoint)
+    trained = shared.trained(MAIN if rank else None)
+    Learner(model, optimization, value_head=head, trained=trained).load(checkpoint)
+    return head
 
 
 def _build(

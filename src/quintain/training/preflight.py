@@ -29,10 +29,11 @@ from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.training import gap
 from quintain.training.collector import Collector
-from quintain.training.context import START, TrainingContext, opened
+from quintain.training.context import TrainingContext, opened
 from quintain.training.forecast import Forecast, forecast
 from quintain.training.job import Job
 from quintain.training.monitors.held_out import canaries
+from quintain.training.saved import START
 from quintain.training.start import new_model
 from quintain.types import Batch, Failure, Group, Sample, ToolSpec, Trajectory
 from quintain.types.findings import Finding

@@ -47,6 +47,7 @@ def report_metrics(report: StepReport) -> dict[str, float]:
         "train/loss": report.loss,
         "train/grad_norm": report.grad_norm,
         "train/skipped": float(report.is_skipped),
+        "train/lr_scale": report.lr_scale,
         "time/update": report.seconds,
         **report.metrics,
     }

@@ -35,7 +35,6 @@ from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.losses.imitation import imitation
 from quintain.models.device import find_device
 from quintain.models.families import NO_LIMIT
-from quintain.models.load import load
 from quintain.models.tiny import COPIES, SIZES, build_tiny
 from quintain.rollout.collect import Limits, OnEpisode, Rollout
 from quintain.rollout.samplers import Demonstrator
@@ -50,6 +49,7 @@ from quintain.training.learner import Learner, Optimization
 from quintain.training.outlook import before_imitation
 from quintain.training.outside import taught_episodes
 from quintain.training.progress import Display
+from quintain.training.saved import load_policy
 from quintain.training.updating import epoch_batch, num_batches
 from quintain.types import Action, Observation, Task, Trajectory, derive_seed
 
@@ -103,7 +103,7 @@ def new_model(spec: str) -> NewModel | None:
 def make_start(
     model: str, make_environment: Factory, *, seed: int, texts: Iterable[str] = ()
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return the model and tokenizer that `model` names: a new one (`new_model`), a folder or a hub id.
+    """Return the model and tokenizer that `model` names: a new one (`new_model`), a folder, one of a run or a hub id.
 
     The tokenizer of a new one is trained on what the environment writes, and on `texts`.
     """
@@ -112,7 +112,7 @@ def make_start(
         tokenizer = new_tokenizer(make_environment, seed=seed, tokens=tokens, texts=texts)
         size = new.size if new.size != FITTING else "mini" if tokens == "runs" else "tiny"
         return build_tiny(tokenizer, size=size, seed=seed, finds_same=tokens == "runs"), tokenizer
-    loaded = load(model)
+    loaded = load_policy(model)
     return loaded.model, loaded.tokenizer
 
 

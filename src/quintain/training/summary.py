@@ -9,6 +9,7 @@ from typing import Any
 from quintain.models.embedder import EMBEDDER
 from quintain.store.run import Run
 from quintain.training.emptied import told
+from quintain.training.outcome import best_line, is_all_warmup, outcome, warmup_line
 from quintain.training.untrained import UNTRAINED
 
 
@@ -56,31 +57,39 @@ def summary(run: Run) -> str:
         )
     if without := told(run.metrics()):
         lines.append(f"nothing to learn  {without}")
+    found = outcome(run.metrics())
+    assert found is not None, "something was held out"
+    model = f"{run.folder}@best" if found.is_worse else f"{run.folder}/model"
+    seconds = float((rows or measured)[-1]["time/seconds"])
+    kept = "metrics.jsonl, model/"
     if not rows:
-        return "\n".join([
-            *lines,
-            f"time              {float(measured[-1]['time/seconds']):.0f} s of training",
-            f"run               {run.folder}   (report.html, metrics.jsonl, model/)",
-            f"next              quintain view {run.folder}",
-            f"                  quintain eval {run.folder} --environment NAME",
-            f"                  quintain train grpo --model {run.folder}/model --environment NAME",
-        ])  # fmt: skip
-    if (run.folder / EMBEDDER).is_dir():
+        kept = f"report.html, {kept}"
+        follow = [
+            f"quintain view {run.folder}",
+            f"quintain eval {run.folder} --environment NAME",
+            f"quintain train grpo --model {model} --environment NAME",
+        ]
+    elif (run.folder / EMBEDDER).is_dir():
         spec = str(run.config["environment"])
         spec += f"{'&' if '?' in spec else '?'}retriever={run.folder}"
-        return "\n".join([
-            *lines,
-            f"time              {float(rows[-1]['time/seconds']):.0f} s of training",
-            f"run               {run.folder}   (curve.png, report.html, metrics.jsonl, {EMBEDDER}/)",
-            f"next              quintain view {run.folder}",
-            f"                  quintain play {quoted(spec)}",
-        ])  # fmt: skip
+        kept = f"curve.png, report.html, metrics.jsonl, {EMBEDDER}/"
+        follow = [f"quintain view {run.folder}", f"quintain play {quoted(spec)}"]
+    else:
+        kept = f"curve.png, report.html, {kept}"
+        follow = [
+            f"quintain view {run.folder}",
+            f"quintain eval {run.folder} --episodes 512",
+            f"quintain train {run.recipe} --environment {quoted(run.config['environment'])} --model {model}",
+        ]
     lines += [
-        f"time              {float(rows[-1]['time/seconds']):.0f} s of training",
-        f"run               {run.folder}   (curve.png, report.html, metrics.jsonl, model/)",
-        f"next              quintain view {run.folder}",
-        f"                  quintain eval {run.folder} --episodes 512",
-        f"                  quintain train {run.recipe} --environment {quoted(run.config['environment'])} "
-        f"--model {run.folder}/model",
+        f"time              {seconds:.0f} s of training",
+        f"run               {run.folder}   ({kept})",
+        *(f"{'' if number else 'next':<18}{command}" for number, command in enumerate(follow)),
     ]
+    if is_all_warmup(run.metrics()):
+        lines.append(f"warm-up           {warmup_line(run.metrics())}")
+    if verdict := str(found):
+        lines.append(f"outcome           {verdict}")
+    if not (run.folder / EMBEDDER).is_dir():
+        lines.append(f"best              {best_line(found, run.folder)}")
     return "\n".join(lines)

@@ -417,6 +417,7 @@ def mean_report(reports: Sequence[StepReport]) -> StepReport:
         seconds=sum(report.seconds for report in reports),
         is_skipped=any(report.is_skipped for report in reports),
         metrics=metrics,
+        lr_scale=fmean(report.lr_scale for report in reports),
     )
 
 

@@ -9,7 +9,7 @@ from quintain.agents.protocol import Agent
 from quintain.benchmarks.labs.probe import Paired, Probe, opened, pair
 from quintain.environments.protocol import Environment
 from quintain.errors import UsageError
-from quintain.training.context import START
+from quintain.training.saved import START
 from quintain.types import Group, Trajectory, scored
 
 WORLD = "sokoban?size=3&walls=0&scramble=10"

@@ -16,7 +16,8 @@ from quintain.methods.find import find_method
 from quintain.methods.loops import train_by
 from quintain.methods.method import Method
 from quintain.store.run import Run
-from quintain.training.context import START, TrainingContext
+from quintain.training.context import TrainingContext
+from quintain.training.saved import START
 
 WORLD = str(Path(__file__).with_name("corridor.py"))
 SMALL: dict[str, Any] = {

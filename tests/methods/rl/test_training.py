@@ -13,7 +13,7 @@ from quintain.credit.whiten import whiten
 from quintain.errors import ConfigError
 from quintain.methods.rl import pag
 from quintain.store.run import Run
-from quintain.training.context import START
+from quintain.training.saved import START
 from quintain.types import Credit
 
 GROUPS = {"tasks": 2, "group_size": 3}

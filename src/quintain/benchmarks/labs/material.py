@@ -30,10 +30,11 @@ from quintain.store.checkpoints import Checkpoints
 from quintain.store.creation import CHECKPOINTS
 from quintain.store.run import Run
 from quintain.training.collector import recorded_groups
-from quintain.training.context import START, prepare_start
+from quintain.training.context import prepare_start
 from quintain.training.job import MAIN, Job
 from quintain.training.policies import load_main
 from quintain.training.progress import Display
+from quintain.training.saved import START
 from quintain.training.start import harness
 from quintain.types import Group, derive_seed
 

@@ -16,9 +16,9 @@ from quintain.benchmarks.trials import MAKES_START, digest
 from quintain.errors import DataError
 from quintain.models.cpu.native import cache_folder
 from quintain.store.run import Run
-from quintain.training.context import START
 from quintain.training.job import Job
 from quintain.training.progress import Display
+from quintain.training.saved import START
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

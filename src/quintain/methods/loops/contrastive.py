@@ -30,11 +30,12 @@ from quintain.retrieval.bm25 import BM25
 from quintain.retrieval.dense import Dense
 from quintain.store.run import Run
 from quintain.training.checkpoint import load_state, save_state
-from quintain.training.context import START, short_name
+from quintain.training.context import short_name
 from quintain.training.interrupt import Interruption
 from quintain.training.job import Job
 from quintain.training.optimizers import make_optimizer, scale_at
 from quintain.training.progress import Display
+from quintain.training.saved import START
 from quintain.types import Action, derive_seed
 
 
