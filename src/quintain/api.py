@@ -41,6 +41,7 @@ from quintain.eval.evaluate import evaluate as evaluated
 from quintain.methods.find import find_method
 from quintain.methods.fitting import fit_to_model
 from quintain.methods.loops import train_by
+from quintain.methods.loops.requirements import refuse_environment
 from quintain.methods.method import Contrastive, Method, Offline
 from quintain.methods.rl.parts.choices import IDEAS, LOSSES
 from quintain.models.load import LoadedModel, check_folder, find_folder, load_tokenizer
@@ -122,14 +123,16 @@ def train(
     settings = place_data(build(found.config_class, values, f"train({found.label!r})"), Path(root))
     settings = dataclasses.replace(settings, learner_ranks=launched_ranks(settings.learner_ranks))
     chosen = found.make(settings)
-    if settings.environment == NO_ENVIRONMENT and not isinstance(chosen, Offline | Contrastive):
+    if settings.environment == NO_ENVIRONMENT and must_act(chosen):
+        beside = " of the policy beside recorded ones" if chosen.needs.expert else ""
         raise UsageError(
-            f"environment: got none for {found.label}, which learns from episodes; name one, or use sft or dpo"
+            f"environment: got none for {found.label}, which learns from episodes{beside}; name one, or use sft or dpo"
         )
     check_parts(settings)
     fitted = fit_to_model(found, settings, values)
     settings, chosen = fitted.job, found.make(fitted.job)
     check_run(settings, chosen.needs.policies)
+    refuse_environment(settings, chosen.needs)
     with driving({"method": found.spec, **asdict(settings)}, settings.device) as is_driver:
         if not is_driver:
             return folder
@@ -144,6 +147,12 @@ def train(
             train_by(chosen, settings, opened)
             conclude(opened)
     return folder
+
+
+def must_act(method: Method) -> bool:
+    """Return whether the policy acts in an environment before it can learn by `method`."""
+    needs = method.needs.environment
+    return not isinstance(method, Offline | Contrastive) if needs is None else needs
 
 
 def ask_teacher(job: Job, folder: Path, *, replace: bool) -> Job:

@@ -16,6 +16,7 @@ from quintain.environments.protocol import (
     Expert,
     Legal,
     Mastered,
+    Scripted,
     Snapshot,
     advance,
     begin,
@@ -95,6 +96,8 @@ def foreseen(environment: Environment, most: int = 64) -> list[Action]:
     Raises:
         UsageError: the environment has no expert, or cannot be brought back.
     """
+    if isinstance(environment, Scripted):
+        return list(environment.script())[:most]
     if not (isinstance(environment, Expert) and isinstance(environment, Snapshot)):
         raise UsageError(
             f"what an expert will do: got {environment_name(environment)}, which lacks an expert or snapshots; "

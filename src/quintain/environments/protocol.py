@@ -191,6 +191,15 @@ class Expert(Protocol):
 
 
 @runtime_checkable
+class Scripted(Protocol):
+    """The environment's expert knows all that it will do, without doing it."""
+
+    def script(self) -> Sequence[Action]:
+        """Return what the expert does from the current state on; change nothing."""
+        ...
+
+
+@runtime_checkable
 class Mastered(Protocol):
     """The environment's expert is a teacher with a fault, and it knows how to play well."""
 

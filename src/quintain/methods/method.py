@@ -126,8 +126,20 @@ class Collector(Protocol):
         """
         ...
 
+    @property
+    def expert_environment(self) -> Callable[[], Environment]:
+        """What makes an environment whose `expert_action` is the expert's: the environment's own, or a recorded one."""
+        ...
+
+    def expert_tasks(self, step: int, count: int) -> list[Task]:
+        """Return the training tasks of `step` that the expert can show, at most `count`: of a recorded one, its own."""
+        ...
+
     def shown(self, tasks: Sequence[Task]) -> list[Trajectory]:
-        """Return the scored ones of an episode of the teacher on each of `tasks`; they are not recorded."""
+        """Return the scored ones of an episode of the expert on each of `tasks`; they are not recorded.
+
+        It is the environment's, or somebody whose episodes `demonstrations` names; see `expert_tasks`.
+        """
         ...
 
     def proposed(self, step: int, tasks: Sequence[Task], by: Proposer | None = None) -> list[Task | None]:
@@ -165,8 +177,11 @@ class Collector(Protocol):
         """Return the conversations that the job names as its corpus; a resumed run repeats them exactly."""
         ...
 
-    def starting_groups(self, *, tasks: int, size: int) -> list[Group]:
-        """Return `size` episodes of each of `tasks` tasks by the starting policy, sampled once in a run."""
+    def starting_groups(self, *, tasks: int, size: int, are_shown: bool = False) -> list[Group]:
+        """Return `size` episodes of each of `tasks` tasks by the starting policy, sampled once in a run.
+
+        With `are_shown` they are tasks that the expert can show.
+        """
         ...
 
     def decode(self, token_ids: Sequence[int]) -> str:
@@ -203,8 +218,12 @@ class Needs:
     """turns that the environment calls answers, by the reward term ``answer``"""
     snapshots: bool = False
     """an environment that can be brought back to an earlier state"""
+    environment: bool | None = None
+    """an environment to act in; None: as the kind of method has it, all but `Offline` and `Contrastive`"""
     expert: bool = False
-    """an environment that knows a good next action"""
+    """an environment that knows a good next action, or recorded episodes of an expert (demonstrations=FILE)"""
+    expert_anywhere: bool = False
+    """that the expert is asked in states that the policy came to, of which no recording says anything"""
     tools: bool = False
     """an environment with tools, whose calls are counted"""
     legal_actions: bool = False

@@ -12,9 +12,11 @@ from dataclasses import replace
 from random import Random
 from typing import Protocol, runtime_checkable
 
-from quintain.agents.protocol import Brief, Foresees
+from quintain.agents.harness import ChatSession
+from quintain.agents.protocol import Brief, Foresees, Session
 from quintain.engines.protocol import Engine, Request
 from quintain.environments.protocol import Environment
+from quintain.environments.recorded import RecordedAction
 from quintain.errors import EngineFault
 from quintain.rollout.episode import LiveEpisode
 from quintain.rollout.stepper import Stepper, guarded
@@ -208,6 +210,17 @@ def _named(result: Completion | Failure, policy: str) -> Completion | Failure:
     return replace(result, policy=policy)
 
 
+def written(session: Session, action: Action) -> tuple[int, ...]:
+    """Return the ids that take `action` in `session`; of a recorded one, with the words that stood beside it.
+
+    A harness that asks for more than an action writes the action alone.
+    """
+    message = action.message if isinstance(action, RecordedAction) else None
+    if message is not None and type(session) is ChatSession:
+        return session.say(message)
+    return session.write(action)
+
+
 class DemonstratorSampler:
     """Writes what `demonstrator` does as the tokens the policy should have sampled (no log-probs)."""
 
@@ -259,7 +272,7 @@ class DemonstratorSampler:
         voice = episode.voices[seat]
         return guarded(
             lambda: Completion(
-                token_ids=voice.session.write(action), logprobs=(), stop="stop", policy=voice.policy
+                token_ids=written(voice.session, action), logprobs=(), stop="stop", policy=voice.policy
             )
         )
 

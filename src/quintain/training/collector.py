@@ -15,7 +15,7 @@ from quintain.credit.layout import TokenArrays
 from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream
 from quintain.environments.noisy import NoisyExpert
-from quintain.environments.protocol import Environment, Privileged, begin
+from quintain.environments.protocol import Environment, Factory, Privileged, begin
 from quintain.errors import UsageError
 from quintain.rollout.collect import Rollout
 from quintain.rollout.hindsight import hindsight
@@ -27,6 +27,7 @@ from quintain.rollout.samplers import Conversant
 from quintain.rollout.views import Prefix
 from quintain.store.run import Run
 from quintain.training.ahead import Ahead
+from quintain.training.expert_episodes import ExpertSource
 from quintain.training.progress import Display
 from quintain.types import ALONE, Group, Pair, Task, Trajectory, derive_seed
 
@@ -67,7 +68,7 @@ class Collector:
         teach: Callable[..., list[Trajectory]],
         prefer: Callable[[], list[Pair]] = list,
         corpus: Callable[[], list[Trajectory]] = list,
-        show: Callable[[Sequence[Task]], list[Trajectory]] = lambda _: [],
+        expert: Callable[[], ExpertSource] | None = None,
         score: Callable[[str, Sequence[Trajectory]], TokenArrays] = lambda _, __: [],
         value: Callable[[str, Sequence[Trajectory]], Sequence[Sequence[float]]] = lambda _, __: [],
         ahead: Ahead | None = None,
@@ -79,7 +80,7 @@ class Collector:
         self.recorded: list[Trajectory] = []
         """Episodes of the step so far, as the journal has them: a method may turn them into others to learn from."""
         self._tokenizer, self._seed, self._teach, self._prefer = tokenizer, seed, teach, prefer
-        self._show, self._score, self._value, self._corpus = show, score, value, corpus
+        self._expert, self._score, self._value, self._corpus = expert, score, value, corpus
         self._ahead, self._is_lockstep = ahead, is_lockstep
 
     def seed(self, *parts: int | str) -> int:
@@ -152,13 +153,16 @@ class Collector:
         They are sampled by the policy `by`, where that is given; where there is a `teacher`, it goes on in its place.
         Where the one turn that was asked for is all that is looked at, not `is_answered`, it is no environment step.
         """
-        groups = self.rollout.continuations(
-            prefixes,
-            size=size,
-            seed=self.seed("step", step) if seed is None else seed,
-            options=replace(self._options(max_turns), seats={ALONE: by} if by else None),
-            demonstrator=teacher,
-        )
+        seed = self.seed("step", step) if seed is None else seed
+        options = replace(self._options(max_turns), seats={ALONE: by} if by else None)
+        rollout = self.rollout
+        if teacher is None or isinstance(teacher, Conversant) or self._is_own(self.expert_environment):
+            groups = rollout.continuations(
+                prefixes, size=size, seed=seed, options=options, demonstrator=teacher
+            )
+        else:
+            make = self.expert_environment
+            groups = continued_by_expert(rollout, make, prefixes, size, seed, options, teacher)
         known = [len(prefix.turns) for prefix in prefixes]
         return self._record(_apart(groups, again) if again else groups, step, phase, known, is_answered)
 
@@ -178,10 +182,25 @@ class Collector:
         """
         return self._teach(*teachers, agent=agent)
 
+    @property
+    def expert(self) -> ExpertSource:
+        """Who shows how tasks are done."""
+        assert self._expert is not None, "a run has one"
+        return self._expert()
+
+    @property
+    def expert_environment(self) -> Factory:
+        """What makes an environment whose `expert_action` is that of who shows how tasks are done."""
+        return self.expert.make_environment
+
+    def expert_tasks(self, step: int, count: int) -> list[Task]:
+        """Return at most `count` training tasks of `step` that can be shown: of recorded episodes, theirs."""
+        return self.expert.tasks(step, count)
+
     def shown(self, tasks: Sequence[Task]) -> list[Trajectory]:
-        """Return the scored ones of an episode of the teacher on each of `tasks`; they are not recorded."""
+        """Return the scored ones of an episode of the expert on each of `tasks`; they are not recorded."""
         self.apart.check(tasks)
-        return self._show(tasks)
+        return self.expert.episodes(tasks)
 
     def proposed(self, step: int, tasks: Sequence[Task], by: Proposer | None = None) -> list[Task | None]:
         """Return what is proposed in the place of each of `tasks`, by its beginning; None where that is no task.
@@ -220,11 +239,15 @@ class Collector:
         """Return the conversations that the job names as its corpus; a resumed run repeats them exactly."""
         return self._corpus()
 
-    def starting_groups(self, *, tasks: int, size: int) -> list[Group]:
-        """Return `size` episodes of each of `tasks` tasks by the starting policy; a resumed run reads its journal."""
+    def starting_groups(self, *, tasks: int, size: int, are_shown: bool = False) -> list[Group]:
+        """Return `size` episodes of each of `tasks` tasks by the starting policy; a resumed run reads its journal.
+
+        With `are_shown` they are tasks that the expert can show.
+        """
         known = recorded_groups(self.run, 0)
         if self.run.next_step == 0 or not known:
-            return self.sample(0, self.tasks(0, tasks), size=size)
+            drawn = self.expert_tasks(0, tasks) if are_shown else self.tasks(0, tasks)
+            return self.sample(0, drawn, size=size)
         return known
 
     def decode(self, token_ids: Sequence[int]) -> str:
@@ -272,6 +295,10 @@ class Collector:
             for place, task in enumerate(tasks)
         ]
 
+    def _is_own(self, make_environment: Factory) -> bool:
+        """Return whether `make_environment` is what episodes are played in, with the expert that it has."""
+        return make_environment is self.rollout.make_environment
+
     def _options(self, max_turns: int | None, agent: Agent | None = None) -> Options:
         """Return how episodes are played otherwise than usual."""
         limits = None if max_turns is None else replace(self.rollout.limits, max_turns=max_turns)
@@ -298,6 +325,29 @@ class Collector:
         ]
         self.recorded += [t for group in named for t in group.trajectories]
         return named
+
+
+def continued_by_expert(
+    rollout: Rollout,
+    make_environment: Factory,
+    prefixes: Sequence[Prefix],
+    size: int,
+    seed: int,
+    options: Options,
+    teacher: NoisyExpert,
+) -> list[Group]:
+    """Return how an expert who is not the environment's own goes on from each of `prefixes`.
+
+    It follows all that was done from the first turn on, so that saved states are not taken up.
+    """
+    with closing(Rollout(rollout.agent, make_environment, None, limits=rollout.limits)) as beside:
+        return beside.continuations(
+            [replace(prefix, state=None) for prefix in prefixes],
+            size=size,
+            seed=seed,
+            options=replace(options, limits=replace(options.limits or rollout.limits, max_failure_share=1.0)),
+            demonstrator=teacher,
+        )
 
 
 def told_apart(environment: Environment, task: Task) -> str:

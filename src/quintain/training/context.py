@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from quintain.agents.catalog import build, engine_needs, is_outside
-from quintain.agents.protocol import equip
+from quintain.agents.protocol import Agent, equip
 from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream
 from quintain.data.pipeline import Chosen
@@ -45,8 +45,9 @@ from quintain.text.chat import Chat
 from quintain.training.ahead import Ahead
 from quintain.training.canary import Canary
 from quintain.training.collector import Collector
-from quintain.training.demonstrations import check_digest, load_data, named_data, texts_of
+from quintain.training.demonstrations import Demonstrations, check_digest, load_data, named_data, texts_of
 from quintain.training.evaluator import checked_evaluation, make_evaluator
+from quintain.training.expert_episodes import ActingExpert, ExpertSource, RecordedExpert, recorded_expert
 from quintain.training.interrupt import Interruption
 from quintain.training.job import MAIN, ColdStart, Job, PolicySpec
 from quintain.training.learner import StepReport
@@ -61,7 +62,6 @@ from quintain.training.progress import Display
 from quintain.training.report import evaluation_metrics, report_metrics, rollout_metrics
 from quintain.training.saved import MODEL, START
 from quintain.training.start import (
-    demonstrate_on,
     harness,
     held_out_tasks,
     load_demonstrations,
@@ -72,10 +72,10 @@ from quintain.training.teaching import is_taught, teach
 from quintain.training.thresholds import thresholds
 from quintain.training.trackers import Tracked, Trackers, tracker_names, tracking
 from quintain.training.untrained import evaluate_untrained
-from quintain.types import NOTHING, Group, Pair, Task, Trajectory, Use
+from quintain.types import NOTHING, Group, Pair, Trajectory, Use
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 ADAPTER, ENGINES, RANKS = "adapter", "engines", "ranks"
 """Folders of a run beside `MODEL` and `START`: the LoRA layers alone of the policy it ends with, and weights on their
@@ -102,6 +102,7 @@ class TrainingContext:
         policies: Mapping[str, PolicySpec],
         limits: Limits,
         placing: Placing,
+        recorded: RecordedExpert | None = None,
     ) -> None:
         self.job, self.run, self.display, self.interruption = job, run, display, interruption
         self.make_environment = find(job.environment)
@@ -114,6 +115,7 @@ class TrainingContext:
             ranks_of=lambda name: placing.ranks(name, run.folder / RANKS),
         )
         self.tokenizer = self.policies.main.tokenizer
+        self._recorded, self._expert = recorded, cast("ExpertSource | None", None)
         seats = find_seats(job, self.make_environment)
         self._limits = replace(limits, max_broken_share=job.max_broken, concurrency=job.concurrency)
         acting = self.policies.acting
@@ -158,7 +160,7 @@ class TrainingContext:
             run, self.rollout, TaskStream(tasks_of(self.make_environment), first=job.first_task),
             HeldOutTasks(self.held_out), self.tokenizer, display,
             environment=job.environment, seed=job.seed, teach=lambda *by, agent="": me._teach(*by, agent=agent),
-            prefer=lambda: me._preferences(), corpus=lambda: me._corpus(), show=lambda tasks: me._show(tasks),
+            prefer=lambda: me._preferences(), corpus=lambda: me._corpus(), expert=lambda: me.expert,
             score=lambda name, episodes: me.policies[name].token_logprobs(episodes),
             value=lambda name, episodes: me.policies[name].turn_values(episodes).before,
             ahead=self.ahead, is_lockstep=not job.plays_apart,
@@ -391,6 +393,24 @@ class TrainingContext:
         """What is counted when weights are changed, or should have been."""
         return tuple((learner.version, learner.num_skipped) for learner in self.policies.learners.values())
 
+    @property
+    def expert(self) -> ExpertSource:
+        """Who shows how tasks are done: somebody whose episodes were recorded, or the environment's expert."""
+        if self._expert is None and self._recorded is not None:
+            self._expert = self._recorded
+            found = self._shown(self.agent)
+            if check_digest(self.run, "demonstrations", found):
+                self.display.say(f"demonstrations: {found.summary}")
+        if self._expert is None:
+            curriculum, seed = self.collector.curriculum, self.seed("shown")
+            self._expert = ActingExpert(self.agent, self.make_environment, curriculum, seed)
+        return self._expert
+
+    def _shown(self, agent: Agent) -> Demonstrations:
+        """Return what was recorded of an expert, as it is carried out through `agent`."""
+        assert self._recorded is not None, "asked where there are recordings"
+        return show_recorded(self._recorded, agent, self.tokenizer, self.run, self.display, self.model)
+
     def _teach(self, *teachers: NoisyExpert, agent: str = "") -> list[Trajectory]:
         """Return the demonstrations of the job, or as many of each of `teachers`; as `agent` shows them, if given."""
         return load_demonstrations(
@@ -402,11 +422,8 @@ class TrainingContext:
             max_length=longest_stream(self.model),
             teachers=teachers,
             is_recorded=not agent,
+            expert=None if self._recorded is None or agent else lambda: self._shown(self.agent),
         )
-
-    def _show(self, tasks: Sequence[Task]) -> list[Trajectory]:
-        """Return episodes of the teacher on `tasks`."""
-        return demonstrate_on(self.agent, self.make_environment, tasks, seed=self.seed("shown"))
 
     def _preferences(self) -> list[Pair]:
         """Return the preferences that the job names."""
@@ -507,8 +524,12 @@ def opened(
     has_critic: bool = False,
     policies: Mapping[str, PolicySpec] = NOTHING,
     limits: Limits | None = None,
+    asks_expert: bool = False,
 ) -> Generator[TrainingContext]:
-    """Yield the parts of a run of `job`; a run that was begun continues after its newest checkpoint."""
+    """Yield the parts of a run of `job`; a run that was begun continues after its newest checkpoint.
+
+    Where it `asks_expert`, recorded episodes that `job` names take the place of one.
+    """
     job.check()
     plan_policies(job, policies)
     started = time.monotonic()
@@ -516,11 +537,14 @@ def opened(
         interruption = stack.enter_context(Interruption())
         display = stack.enter_context(Display(short_name(run.recipe), job.steps, max(run.next_step - 1, 0)))
         placing = stack.enter_context(closing(Placing(job, policies)))
+        recorded = recorded_expert(job, find(job.environment)) if asks_expert else None
         if not (run.folder / START / "config.json").exists():
-            prepare_start(job, run, display, has_warm_start=has_warm_start, cold_start=cold_start)
+            prepare_start(
+                job, run, display, has_warm_start=has_warm_start, cold_start=cold_start, recorded=recorded
+            )
         context = TrainingContext(
             job, run, display, interruption,
-            has_critic=has_critic, policies=policies, limits=limits or Limits(), placing=placing,
+            has_critic=has_critic, policies=policies, limits=limits or Limits(), placing=placing, recorded=recorded,
         )  # fmt: skip
         context.started = started
         tracked = Tracked(folder=run.folder, config=run.config, next_step=run.next_step)
@@ -582,12 +606,35 @@ def cold_start_metrics(run: Run) -> dict[str, float]:
     return {name: float(value) for name, value in found[-1].items()} if found else {}
 
 
+def show_recorded(
+    recorded: RecordedExpert,
+    agent: Agent,
+    tokenizer: PreTrainedTokenizerBase,
+    run: Run,
+    display: Display,
+    model: PreTrainedModel,
+) -> Demonstrations:
+    """Return what was `recorded` of an expert, as it is carried out through `agent`."""
+    display.phase("recorded episodes", len(recorded.by_task))
+    recorded.load(
+        agent, tokenizer, run, max_length=longest_stream(model), on_episode=lambda _: display.advance()
+    )
+    return recorded.demonstrations
+
+
 def prepare_start(
-    job: Job, run: Run, display: Display, *, has_warm_start: bool, cold_start: ColdStart | None = None
+    job: Job,
+    run: Run,
+    display: Display,
+    *,
+    has_warm_start: bool,
+    cold_start: ColdStart | None = None,
+    recorded: RecordedExpert | None = None,
 ) -> None:
     """Make the policy that the run starts from and save it in the run.
 
-    With a `cold_start` it imitates what that chooses of what its teachers show, unless the job shows nothing.
+    With a `cold_start` it imitates what that chooses of what its teachers show, unless the job shows nothing; where an
+    expert was `recorded`, it imitates that.
 
     Raises:
         ConfigError: there is a teacher, whose episodes were not collected.
@@ -616,6 +663,9 @@ def prepare_start(
         shown = load_demonstrations(
             job, make_environment, tokenizer, run, display,
             max_length=longest_stream(model), teachers=() if cold_start is None else cold_start.teachers,
+            expert=None if recorded is None else lambda: show_recorded(
+                recorded, harness(job, tokenizer, make_environment), tokenizer, run, display, model
+            ),
         )  # fmt: skip
         made = shown if cold_start is None else cold_start.choose(shown, Chat(tokenizer).text)
         if isinstance(made, Chosen):

@@ -397,7 +397,8 @@ class ExploringJob(OnPolicyJob):
     steps: PositiveInt = 1
     """Rounds: explore, build data, train on it; the paper has one."""
     demonstrations: int | str | None = 128
-    """The expert's episodes: they are imitated first, then explored."""
+    """The expert's episodes, which are imitated first, then explored: N of them, or a file, folder or run of recorded
+    ones."""
     learning_rate: PositiveFloat = 1e-3
     eval_every: PositiveInt = 1
     updates: PositiveInt = 60
@@ -406,10 +407,10 @@ class ExploringJob(OnPolicyJob):
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have; without episodes there is nothing to explore."""
         OnPolicyJob.check(self)
-        if not isinstance(self.demonstrations, int) or not self.demonstrations:
+        if not self.demonstrations:
             raise ConfigError(
                 f"demonstrations: got {self.demonstrations!r}, and the expert's episodes are what is explored; give a "
-                "number of 1 or more"
+                "number of 1 or more, or a file of recorded ones"
             )
 
 

@@ -10,7 +10,7 @@ nothing from outside.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -43,7 +43,7 @@ from quintain.text.chat import Chat
 from quintain.text.parse import write_tool_calls
 from quintain.text.tokenizer import SPANS, train_tokenizer
 from quintain.training.corpus import corpus
-from quintain.training.demonstrations import check_digest, load_data
+from quintain.training.demonstrations import Demonstrations, check_digest, load_data
 from quintain.training.job import USUAL_DEMONSTRATIONS, Job
 from quintain.training.learner import Learner, Optimization
 from quintain.training.outlook import before_imitation
@@ -292,19 +292,24 @@ def load_demonstrations(
     max_length: int = NO_LIMIT,
     teachers: Sequence[Demonstrator] = (),
     is_recorded: bool = True,
+    expert: Callable[[], Demonstrations] | None = None,
 ) -> list[Trajectory]:
     """Return what the job imitates, recorded in the journal by a new run if it `is_recorded`; a resumed one repeats it.
 
     That is episodes of the teacher, or the conversations that `job` names, none of which is longer than `max_length`;
-    where `teachers` are given, an episode of each of them on every task, with the number of the teacher as its index.
+    where `teachers` are given, an episode of each of them on every task, with the number of the teacher as its index;
+    where there is an `expert` whose episodes are recorded, these, as they are carried out.
 
     Raises:
         DataError: the conversations cannot be read, or have changed since the run began.
     """
     if isinstance(job.demonstrations, str):
         display.phase("reading demonstrations", 1)
-        agent = None if job.environment == NO_ENVIRONMENT else harness(job, tokenizer, make_environment)
-        found = load_data(Path(job.demonstrations), tokenizer, job, agent=agent, max_length=max_length)
+        if expert is not None:
+            found = expert()
+        else:
+            agent = None if job.environment == NO_ENVIRONMENT else harness(job, tokenizer, make_environment)
+            found = load_data(Path(job.demonstrations), tokenizer, job, agent=agent, max_length=max_length)
         if check_digest(run, "demonstrations", found):
             display.say(f"demonstrations: {found.summary}")
         conversations = [each for each in found.data if isinstance(each, Trajectory)]

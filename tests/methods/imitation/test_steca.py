@@ -206,7 +206,7 @@ def test_a_round_trains_on_what_it_found(train: Any) -> None:
 
 def test_there_must_be_somebody_to_explore(shows: Any, trajectory: Make) -> None:
     with pytest.raises(ConfigError, match="the expert's episodes are what is explored"):
-        steca.Config(demonstrations="chats.jsonl").check()
+        steca.Config(demonstrations=0).check()
     made = steca.method(steca.Config(environment=WORLD))
     with pytest.raises(DataError, match="got none that solved its task"):
         made.collect(shows([trajectory([((1,), (2,))], value=0.0)]), 1)

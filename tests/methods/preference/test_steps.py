@@ -338,9 +338,9 @@ class Bare(Coin):
 def test_e2cl_needs_its_harness_and_an_expert() -> None:
     with pytest.raises(ConfigError, match=r"agent: got text, which foretells nothing; put foresight\+"):
         e2cl.Config(agent="text").check()
-    with pytest.raises(ConfigError, match="demonstrations: got 'x', and the expert's episodes"):
-        e2cl.Config(demonstrations="x").check()
-    e2cl.Config(agent="foresight?max_tokens=8+text").check()
+    with pytest.raises(ConfigError, match="demonstrations: got None, and the expert's episodes"):
+        e2cl.Config(demonstrations=None).check()
+    e2cl.Config(agent="foresight?max_tokens=8+text", demonstrations="shown.jsonl").check()
 
 
 @pytest.mark.slow

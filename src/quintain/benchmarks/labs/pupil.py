@@ -26,6 +26,7 @@ from quintain.engines.build import build_engine
 from quintain.engines.settings import EngineSettings
 from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
+from quintain.environments.protocol import Factory
 from quintain.errors import DataError
 from quintain.losses.imitation import imitation
 from quintain.methods.rl.parts.contexts import single
@@ -218,6 +219,11 @@ class RolloutCollector:
     def seed(self, *parts: int | str) -> int:
         """Return the seed of the run that `parts` name."""
         return derive_seed("pupil's run", self.seed_of_run, *parts)
+
+    @property
+    def expert_environment(self) -> Factory:
+        """What makes an environment with its expert."""
+        return self.rollout.make_environment
 
     def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:
         """Carry out episodes again, to continue them at any of their turns."""

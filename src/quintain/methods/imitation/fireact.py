@@ -54,7 +54,7 @@ def method(config: Config) -> Offline:
         config,
         data,
         batch_size=config.batch_size,
-        needs=Needs(expert=EXPERT in config.ways),
+        needs=Needs(expert=EXPERT in config.ways and not isinstance(config.demonstrations, str)),
     )
 
 

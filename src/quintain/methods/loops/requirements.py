@@ -12,6 +12,7 @@ from quintain.methods.method import Estimates, Needs, OnPolicy
 from quintain.rollout.collect import Limits
 from quintain.store.run import Run
 from quintain.training.context import TrainingContext, opened
+from quintain.training.expert_episodes import recorded_expert
 from quintain.training.job import MAIN, ColdStart, Job
 from quintain.training.start import demonstrate
 from quintain.types import Group
@@ -43,19 +44,34 @@ def begun(
         has_critic=needs.critic and needs.critic_policy == MAIN,
         policies=needs.policies,
         limits=limits,
+        asks_expert=can_be_recorded(needs),
     )
 
 
+def can_be_recorded(needs: Needs) -> bool:
+    """Return whether recorded episodes are enough of the expert that is asked for."""
+    return needs.expert and not needs.expert_anywhere
+
+
 def refuse_environment(job: Job, needs: Needs) -> None:
-    """Raise a `ConfigError` when the environment of `job` has not what `needs` names."""
+    """Raise a `ConfigError` when the environment of `job` has not what `needs` names.
+
+    Raises:
+        DataError: recorded episodes take the place of an expert, and none is of a task of the environment.
+    """
     make_environment = find(job.environment)
+    is_shown = can_be_recorded(needs) and (isinstance(job.demonstrations, str) or bool(job.teacher))
+    if is_shown and not job.teacher:
+        recorded_expert(job, make_environment)
     environment = call_within(spec_of(make_environment), make_environment)
     try:
         asked = (
             (needs.state_keys, isinstance(environment, StateKey), "one without state keys, which this credit compares "
              "states by; give it a method state_key(), or use grpo"),
-            (needs.expert, isinstance(environment, Expert), "one without an expert, whose actions this method learns "
-             "from; give it expert_action(), name conversations (sft --demonstrations FILE), or use grpo"),
+            (needs.expert_anywhere, isinstance(environment, Expert), "one without an expert, who is asked what is "
+             "right wherever the policy comes, which no recording says; give it expert_action(), or use grpo"),
+            (needs.expert, isinstance(environment, Expert) or is_shown, "one without an expert, whose actions this "
+             "method learns from; give it expert_action(), or recorded episodes (--demonstrations FILE), or use grpo"),
             (needs.tools, needs.tools and bool(environment.tools()), "one without tools, whose calls this method "
              "counts; count turns (otc --count turns), leave the reward term out, or use grpo"),
             (needs.legal_actions, isinstance(environment, Legal), "one that does not list its legal actions, among "

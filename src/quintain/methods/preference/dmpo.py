@@ -48,12 +48,12 @@ def method(config: Config) -> Offline:
     likelihood = ((chosen_nll(), config.imitation_weight),) if config.imitation_weight else ()
 
     def pairs(collector: Collector) -> Pairs:
-        groups = collector.starting_groups(tasks=config.tasks, size=config.tries)
+        groups = collector.starting_groups(tasks=config.tasks, size=config.tries, are_shown=True)
         shown = collector.shown([group.task for group in groups])
         found = contrasted(groups, Experts({each.task.id: each for each in shown}))
         if not found:
             raise DataError(
-                f"the expert against the starting policy on {config.tasks} tasks: got {found}; raise tasks, or lower "
+                f"the expert against the starting policy on {len(groups)} tasks: got {found}; raise tasks, or lower "
                 "demonstrations so that it fails now and then"
             )
         return found
@@ -63,5 +63,5 @@ def method(config: Config) -> Offline:
         update=Update(loss=combine(weights, *likelihood), has_reference=True, is_on_policy=False),
         batch_size=config.batch_size,
         draws_anew=True,
-        needs=Needs(expert=True, reference=True),
+        needs=Needs(environment=True, expert=True, reference=True),
     )

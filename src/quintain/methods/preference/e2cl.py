@@ -27,7 +27,6 @@ from quintain.agents.foresight import FINE
 from quintain.agents.protocol import Brief
 from quintain.config.ranges import NonNegativeInt, PositiveInt
 from quintain.data.pipeline import Chosen, Pipeline, Stage, name_of, weigh_turns
-from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment
 from quintain.errors import ConfigError
 from quintain.losses.imitation import imitation
@@ -149,10 +148,13 @@ class Explored:
         for t in own:
             drafted[id(t)] = {turn: t.turns[turn].action for turn in drafts_of(t)}
         self.num_drafts = sum(map(len, drafted.values()))
-        make, known = find(self.config.environment), dict[tuple[str, tuple[str, ...]], Lesson]()
+        make, known = collector.expert_environment, dict[tuple[str, tuple[str, ...]], Lesson]()
+        is_recorded = isinstance(self.config.demonstrations, str)
         for t in (*shown, *own):
             for lesson in lessons_of(make, t, drafted.get(id(t), {})):
-                known.setdefault(lesson.place, lesson)
+                # Beside its own way a recorded expert gives no advice but what solves the task from there.
+                if not is_recorded or is_borne_out(make, lesson):
+                    known.setdefault(lesson.place, lesson)
         self.lessons = [gone_on(make, lesson, self.config.onward) for lesson in known.values()]
         self.examples = self._written(collector, step)
         return groups
@@ -223,6 +225,11 @@ def lessons_of(
         lesson_of(episode, turn, drafts[turn], each) for turn, each in tried(make, episode, drafts).items()
     )
     return [lesson for lesson in found if lesson is not None]
+
+
+def is_borne_out(make: Callable[[], Environment], lesson: Lesson) -> bool:
+    """Return whether a draft is fine, or the task is solved by what is to be done instead and the expert after it."""
+    return lesson.feedback == FINE or led_on(make, lesson.episode, lesson.turn, lesson.right) is not None
 
 
 def gone_on(make: Callable[[], Environment], lesson: Lesson, onward: int) -> Lesson:

@@ -20,7 +20,7 @@ class Experts:
         """Return the collection of `size` episodes of each of `tasks` tasks that the expert has shown."""
 
         def collect(collector: Collector, step: int) -> list[Group]:
-            drawn = collector.tasks(step, tasks)
+            drawn = collector.expert_tasks(step, tasks)
             self.by_task = {shown.task.id: shown for shown in collector.shown(drawn)}
             return collector.sample(step, drawn, size=size)
 

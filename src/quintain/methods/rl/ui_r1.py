@@ -75,7 +75,7 @@ def method(config: Config) -> OnPolicy:
         reward=reward,
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=loss, keeps_zeros=True, has_reference=True),
-        needs=Needs(expert=True, reference=True),
+        needs=Needs(expert=True, expert_anywhere=True, reference=True),
     )
 
 

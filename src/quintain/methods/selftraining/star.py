@@ -95,7 +95,8 @@ def tried_again(tasks: int, hints: Hints, *, rationalises: bool) -> Callable[[Co
     """Return the collection of an episode of each of `tasks` tasks, and one with a hint of each that failed."""
 
     def collect(collector: Collector, step: int) -> list[Group]:
-        groups = collector.sample(step, collector.tasks(step, tasks), size=1)
+        drawn = collector.expert_tasks(step, tasks) if rationalises else collector.tasks(step, tasks)
+        groups = collector.sample(step, drawn, size=1)
         failed = [group.task for group in groups if not any(t.is_success for t in group.trajectories)]
         if not rationalises or not failed:
             return groups

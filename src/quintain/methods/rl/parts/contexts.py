@@ -43,7 +43,7 @@ class Contexts:
         Raises:
             DataError: none of their steps is kept.
         """
-        labels = ExpertLabels(collector.environment, ask_expert)
+        labels = ExpertLabels(collector.expert_environment, ask_expert)
         episodes = [t for t in collector.demonstrations() if t.turns]
         prefixes = every_turn(collector.walks(episodes))
         steps = [(t, number, right) for t in episodes for number, right in enumerate(labels.labels(t))]
@@ -121,9 +121,12 @@ TIMEOUT = 60.0
 class ExpertLabels(Generic[Label]):
     """What the expert wanted: ``ExpertLabels("guess", ask_expert).labels(trajectory)``; None where it gave up."""
 
-    def __init__(self, environment: str, ask: Callable[[Environment], Label | None]) -> None:
+    def __init__(
+        self, environment: str | Callable[[], Environment], ask: Callable[[Environment], Label | None]
+    ) -> None:
         """Label the turns of episodes in `environment` with what `ask` reads from it in the state before each."""
-        self.make_environment, self.ask = find(environment), ask
+        self.make_environment = find(environment) if isinstance(environment, str) else environment
+        self.ask = ask
         self._stepper = Stepper(timeout=TIMEOUT)
         self._looks = Looks(has_state_keys=False)
         self._environment: Environment | None = None
