@@ -317,6 +317,9 @@ def test_stages_by_the_judgement_of_a_model(
         "data", "chats.jsonl", "--stage", f"stripped?pattern=Hint: Oslo. &{by}", "--out", "plain.jsonl"
     ).out
     assert re.search(r"stripped +5 → 4 ", out)
+    model.say = lambda body: "no score" if "Oslo" in body["messages"][1]["content"] else "SCORE: 8"
+    told = cli("data", "chats.jsonl", "--stage", f"verified?{by}%26rubric={chats}").out
+    assert re.search(r"verified +5 → 3 .*\(2 have no verdict that can be read\)", told)
     model.say = lambda _: "no score"
     for stage in ("critical", "verified"):
         found = cli("data", "chats.jsonl", "--stage", f"{stage}?{by}")

@@ -117,6 +117,10 @@ def ways(*keys: str) -> list[Seen]:
 def test_ranks_are_those_of_picking_the_best_and_removing_it() -> None:
     assert ranks([2.0, 7.0, 5.0]) == [0.0, 1.0, 0.5]
     assert ranks([3.0, 9.0, 3.0]) == [0.25, 1.0, 0.25], "equal ones share their places"
+    assert ranks([2.0, None, 7.0, 5.0]) == [0.0, 0.5, 1.0, 0.5], (
+        "who has no score is in the middle of the others"
+    )
+    assert ranks([None, 3.0]) == ranks([None, None]) == [0.5, 0.5]
     assert ranks([4.0] * 3) == [0.5] * 3 and ranks([8.0]) == [0.5] and ranks([]) == []
 
 

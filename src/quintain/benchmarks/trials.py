@@ -61,6 +61,9 @@ class Benchmark:
     settings: Mapping[str, Any] = NOTHING
     """settings of the method alone"""
     baseline_settings: Mapping[str, Any] = NOTHING
+    former: Mapping[str, Any] = NOTHING
+    """defaults of the method that were others when the comparison was registered, as they were"""
+    baseline_former: Mapping[str, Any] = NOTHING
     measure: str = "eval/success"
     """metric that is compared"""
     at: Literal["end", "run"] = "end"
@@ -75,10 +78,12 @@ class Benchmark:
 
     def arm(self, arm: str, seed: int, overrides: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return recipe and settings of ``method`` or ``baseline``."""
-        own, recipe = (
-            (self.settings, self.recipe) if arm == "method" else (self.baseline_settings, self.baseline)
+        former, own, recipe = (
+            (self.former, self.settings, self.recipe)
+            if arm == "method"
+            else (self.baseline_former, self.baseline_settings, self.baseline)
         )
-        values = {"environment": self.environment, **self.shared, **own, **overrides, "seed": seed}
+        values = {"environment": self.environment, **former, **self.shared, **own, **overrides, "seed": seed}
         return recipe, values
 
 

@@ -27,8 +27,9 @@ from quintain.data.negatives import mended
 from quintain.data.pipeline import Stage, remade
 from quintain.data.thoughts import whole_text
 from quintain.engines.chat_client import is_endpoint
-from quintain.engines.judge import Judge, needed
+from quintain.engines.judge import Judge
 from quintain.errors import DataError, UsageError, suggestion
+from quintain.rollout.verdicts import Verdicts
 from quintain.types import Example, Trajectory, as_content, derive_seed
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 AGREED = 0.5
 """Score of a judge from which on it says yes."""
+MOST_UNREAD = 0.05
+"""Share of a judge's verdicts that may be unusable; what they were about is left out."""
+UNREAD = "have no verdict that can be read"
 SOLVED = "The material is an episode. Score whether the agent did what the task asks for: 10 for all, 0 for nothing."
 NOTHING_FITS = "No tool that I have does this, so I call none."
 GIVEN_AWAY = "hint|right action|right answer|known to be|was given|was told"
@@ -85,8 +89,16 @@ def critical(
     if not 0 < ratio <= 1:
         raise UsageError(f"ratio of {name}: got {ratio}; give a share above 0 and at most 1")
     if (judge := judge_of(by, name, RUBRIC, others=("progress",))) is not None:
-        scored = by_model(judge)
-        return stages.critical(lambda t: most_critical(scored(t), ratio), name=name)
+        counts: Counter[str] = Counter()
+        read, kept = by_model(judge, Verdicts(MOST_UNREAD, flag=""), ratio, name=name)
+
+        def apply(examples: Sequence[Example]) -> Sequence[Example]:
+            left = read.apply(examples)
+            counts.clear()
+            counts.update({UNREAD: num} if (num := len(examples) - len(left)) else {})
+            return kept.apply(left)
+
+        return Stage(name=name, says=kept.says, apply=apply, counts=counts)
     first = [word for word in words.split(",") if word]
 
     def oracle(world: str, _: Origin) -> Callable[[Trajectory], Sequence[float]]:
@@ -370,17 +382,22 @@ def stripped(given: Gathered, pattern: str, by: str = "", *, name: str = "stripp
     except re.error as error:
         raise UsageError(f"pattern of {name}: got {pattern!r} ({error}); give a regular expression") from None
     judge = judge_of(by, name, HINTED) if by else None
+    verdicts, counts = Verdicts(MOST_UNREAD, flag=""), Counter[str]()
 
-    def speaks(text: str) -> bool:
-        return found.search(text) is not None or (
-            judge is not None and needed(judge.score({"answer": text, "hints match": pattern})) >= AGREED
-        )
+    def speaks(text: str) -> bool | None:
+        if judge is None or found.search(text) is not None:
+            return found.search(text) is not None
+        (score,) = verdicts.read([judge.score({"answer": text, "hints match": pattern})])
+        return None if score is None else score >= AGREED
 
     def change(_: Example, record: Record) -> Record | None:
         texts = [whole_text(each.message) for each in record.said]
         answers = [each.message.role == "assistant" for each in record.said]
-        if any(speaks(text) for text, is_own in zip(texts, answers, strict=True) if is_own):
-            return None
+        for spoke in (speaks(text) for text, is_own in zip(texts, answers, strict=True) if is_own):
+            if spoke is None:
+                counts[UNREAD] += 1
+            if spoke is not False:
+                return None
         said = [
             each
             if is_own
@@ -389,7 +406,7 @@ def stripped(given: Gathered, pattern: str, by: str = "", *, name: str = "stripp
         ]
         return replace(record, said=tuple(said))
 
-    return given.retelling(name, "speaks of its hint", change)
+    return given.retelling(name, "speaks of its hint", change, counts=None if judge is None else counts)
 
 
 def verified(
@@ -411,11 +428,16 @@ def verified(
         again = given.by_world(name, environment, lambda world, _: is_solved_again(find(world)))
         return stages.verified(again, says="is not solved where it is carried out again", name=name)
 
+    verdicts, counts = Verdicts(MOST_UNREAD, flag=""), Counter[str]()
+
     def apply(examples: Sequence[Example]) -> list[Example]:
         judge.prepare(example.trajectory for example in examples)
-        return [e for e in examples if needed(judge.measure(e.trajectory)) >= least]
+        scores = verdicts.read([judge.measure(example.trajectory) for example in examples])
+        counts.clear()
+        counts.update({UNREAD: num} if (num := scores.count(None)) else {})
+        return [e for e, score in zip(examples, scores, strict=True) if score is not None and score >= least]
 
-    return Stage(name=name, says=f"has a score below {least:g} of the judge", apply=apply)
+    return Stage(name=name, says=f"has a score below {least:g} of the judge", apply=apply, counts=counts)
 
 
 def judge_of(by: str, name: str, rubric: str, *, others: Sequence[str] = ()) -> Judge | None:

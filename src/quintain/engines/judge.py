@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from quintain.engines.chat_client import ChatClient, ChatSpec, ask_at_once, marked_line
-from quintain.errors import DataError, UsageError
+from quintain.errors import UsageError
 from quintain.processes.http_json import HttpTrouble
 from quintain.types import ALONE, Failure, Trajectory, as_text
 from quintain.types.rows import plain
@@ -119,17 +119,6 @@ class Judge:
         """Return the score of each turn of `trajectory`, of which the judge is told the number beside the episode."""
         told = json.loads(material_text(trajectory))
         return self.scores([{**told, "turn": number} for number in range(len(trajectory.turns))])
-
-
-def needed(score: float | Failure) -> float:
-    """Return `score`, for whoever cannot go on without it.
-
-    Raises:
-        DataError: there is none.
-    """
-    if isinstance(score, Failure):
-        raise DataError(score.message)
-    return score
 
 
 def read_score(text: str) -> float | None:

@@ -128,9 +128,9 @@ class GuidedTree:
             node = self.choose(node)
         return node
 
-    def expand(self, node: Node, ways: Sequence[Seen], scores: Sequence[float]) -> None:
+    def expand(self, node: Node, ways: Sequence[Seen], scores: Sequence[float | None]) -> None:
         """Let `ways` lead on from `node`, of which a critic says `scores`; of equal ways the first counts."""
-        found: dict[Hashable, tuple[Seen, float]] = {}
+        found: dict[Hashable, tuple[Seen, float | None]] = {}
         for way, score in zip(ways, scores, strict=True):
             found.setdefault(way.key, (way, score))
         placed = ranks([score for _, score in found.values()])
@@ -174,15 +174,19 @@ class GuidedTree:
         return found
 
 
-def ranks(scores: Sequence[float]) -> list[float]:
+def ranks(scores: Sequence[float | None]) -> list[float]:
     """Return the rank of each of `scores`: 1 for who is picked as the best first, evenly down to 0 for who is left.
 
     Equal ones share the mean of their places, so that a critic who cannot tell changes no order; one alone has .5.
+    Whoever has no score (None) has .5 as well, the mean of all, and the others are ranked without it.
     Example: 3, 9, 3: .25, 1, .25.
     """
-    last = len(scores) - 1
+    known = [score for score in scores if score is not None]
+    last = len(known) - 1
     return [
-        (sum(other < score for other in scores) + (scores.count(score) - 1) / 2) / last if last else 0.5
+        0.5
+        if score is None or not last
+        else (sum(other < score for other in known) + (known.count(score) - 1) / 2) / last
         for score in scores
     ]
 

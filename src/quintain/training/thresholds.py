@@ -47,6 +47,8 @@ class Thresholds:
     judge: float = 0.1
     """fall of the agreement of verdicts with the truth, since the first round: a policy's of its own answers, or an
     evaluator's"""
+    unread: float = 0.01
+    """share of the verdicts of a judge or a grader that cannot be used"""
     failures: float = 0.02
     """share of episodes that fail by one owner"""
     stop_failures: float = 0.05

@@ -275,6 +275,25 @@ def test_where_imitation_ends_is_told_where_it_is_not_as_usual() -> None:
     assert usual.baseline_key() != whole.baseline_key()
 
 
+def test_what_was_a_default_when_a_comparison_was_registered_stays_so_and_its_lines_with_it() -> None:
+    registered = {row: entry_of(signature) for row, signature in signatures().items()}
+    ipr, agent_q, sweet_rl = registered["ipr"], registered["agent_q"], registered["sweet_rl"]
+    assert ipr is not None and agent_q is not None and sweet_rl is not None
+    assert (
+        ipr.trial("method", 0, None).config.likelihood
+        == "mean"
+        != type(ipr.trial("method", 0, None).config)().likelihood
+    )
+    assert agent_q.trial("method", 0, None).config.imitation_weight == 0.0
+    assert agent_q.trial("method", 0, None).config.mixing == 0.8
+    assert sweet_rl.trial("baseline", 0, None).config.imitation_weight == 0.0
+    plain = replace(ipr.benchmark, former={})
+    assert replace(ipr, benchmark=plain).digest() == ipr.digest()
+    other = replace(sweet_rl.benchmark, baseline_former={})
+    assert replace(sweet_rl, benchmark=other).digest() == sweet_rl.digest()
+    assert replace(sweet_rl, benchmark=other).baseline_key() != sweet_rl.baseline_key()
+
+
 def test_both_arms_are_paid_alike_or_say_what_is_under_test(tmp_path: Path) -> None:
     fair = audit_objective(entry())
     assert [check.name for check in fair][-1] == "equal rewards" and fair[-1].has_passed

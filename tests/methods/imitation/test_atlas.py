@@ -12,14 +12,15 @@ import torch
 from tests.engines.chat_model import KEY, ChatModel
 
 from quintain.data.pack import pack
-from quintain.data.pipeline import as_example, example_samples
+from quintain.data.pipeline import Pipeline, as_example, example_samples
 from quintain.environments.baselines import expert, play
 from quintain.environments.catalog import find
 from quintain.environments.protocol import begin
-from quintain.errors import ConfigError, DataError
+from quintain.errors import ConfigError, DataError, FailureRateError
 from quintain.losses.imitation import imitation
 from quintain.methods.imitation import atlas, sft
 from quintain.methods.loops.offline import examples_of, make_samples
+from quintain.rollout.verdicts import Verdicts
 from quintain.types import Action, Example, Outputs, Trajectory
 
 Make = Callable[..., Trajectory]
@@ -154,17 +155,34 @@ def test_a_model_marks_turns_in_the_place_of_the_rule(
         config = atlas.Config(environment="house", judge=address)
         config.check()
         judge = atlas.judge_of(config)
-        assert judge(episode) == [0.0, 0.4, 0.9, 0.4]
-        assert atlas.most_critical(judge(episode), 0.5) == [1, 2]
+        assert judge is not None
+        verdicts = Verdicts(0.3)
+        stages = atlas.by_model(judge, verdicts, 0.5)
+        (chosen,) = Pipeline(*stages).run([as_example(episode)]).examples
+        assert [float(np.max(weight)) for weight in chosen.weights] == [0.0, 1.0, 1.0, 0.0]
         assert "how critical that turn is" in model.seen[0]["messages"][0]["content"]
         asked = len(model.seen)
         rows = train(
             "atlas", environment="house?kind=put&things=1", ratio=0.3, judge=address, demonstrations=4
         )
         assert rows[-1]["data/critical"] == rows[-1]["data/solved"] == 4 and len(model.seen) > asked
+        other = acts(episode, "look", "take fork", "go to desk", "put")
+
+        def say(body: dict[str, Any]) -> str:
+            asked = body["messages"][1]["content"]
+            return "No idea." if "fork" in asked and '"turn": 2' in asked else "SCORE: 3"
+
+        model.say = say
+        made = Pipeline(*stages).run([as_example(episode), as_example(other)])
+        assert [each.trajectory for each in made.examples] == [episode]
+        assert [(p.stage, p.num_out) for p in made.funnel.passages] == [("read", 1), ("critical", 1)]
+        assert verdicts.measure() == {"verdicts/unread": pytest.approx(1 / 12)}
         model.say = lambda _: "No idea."
-        with pytest.raises(DataError, match="does not end with SCORE: n"):
-            judge(acts(episode, "look", "take fork", "go to desk", "put"))
+        with pytest.raises(
+            FailureRateError, match=r"got 4 of 4 that cannot be used; .*does not end with SCORE: n"
+        ):
+            silent = acts(episode, "look", "take plate", "go to desk", "put")
+            atlas.by_model(judge, Verdicts(0.3), 0.5)[0].apply([as_example(silent)])
     finally:
         model.listener.close()
 

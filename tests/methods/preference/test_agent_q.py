@@ -10,7 +10,7 @@ from tests.engines.chat_model import KEY, ChatModel
 from tests.methods.preference.test_preference_rounds import WALK
 from tests.methods.test_training import interrupting, resume, rows, train, weights
 
-from quintain.errors import ConfigError, UsageError
+from quintain.errors import ConfigError, FailureRateError, UsageError
 from quintain.methods.preference import agent_q
 from quintain.store.run import Run
 from quintain.types import Pair
@@ -84,6 +84,26 @@ def test_a_judge_ranks_the_ways_on(tmp_path: Path, made: list[Pair]) -> None:
     finally:
         model.listener.close()
     assert made and rows(folder)[1]["mcts/agreement"] > 0.5 and model.seen
+
+
+def test_a_verdict_that_cannot_be_read_has_the_mean_rank_and_a_judge_without_any_ends_the_run(
+    tmp_path: Path,
+) -> None:
+    def judged(body: dict[str, Any]) -> str:
+        turns = json.loads(body["messages"][-1]["content"])["turns"]
+        return "This is fine." if len(turns) == 2 else f"So.\nSCORE: {8 if turns[-1]['said'] == 'up' else 2}"
+
+    model = ChatModel(judged)
+    (tmp_path / "key").write_text(KEY)
+    spec = f"{model.url}?model=m&key_file={tmp_path}/key"
+    try:
+        folder = train("agent_q", tmp_path / "run", steps=1, judge=spec, max_broken=0.9, **FIELDS)
+        assert 0 < rows(folder)[1]["verdicts/unread"] < 0.9
+        model.say = lambda _: "This is fine."
+        with pytest.raises(FailureRateError, match=r"got (\d+) of \1 that cannot be used; .*'This is fine.'"):
+            train("agent_q", tmp_path / "silent", steps=1, judge=spec, max_broken=0.9, **FIELDS)
+    finally:
+        model.listener.close()
 
 
 def test_an_agent_that_speaks_to_itself_has_no_tree(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from tests.methods.imitation.conftest import made
 
 from quintain.credit.layout import Critic
 from quintain.engines.judge import Judge
-from quintain.errors import ConfigError
+from quintain.errors import ConfigError, FailureRateError
 from quintain.methods.method import Estimates
 from quintain.methods.rlhf import web_gpt
 from quintain.methods.rlhf.web_gpt import picks
@@ -54,8 +54,26 @@ def test_a_judge_behind_an_endpoint_pays_in_the_place_of_a_run(monkeypatch: pyte
     method = web_gpt.method(web_gpt.Config(reward_model="http://127.0.0.1:1/v1?model=m", kl_coef=0.0))
     assert method.needs.reward_model is None and method.needs.others["critic"].copies == "policy"
     values = Critic(values=[[np.zeros(1)], [np.zeros(1)]])
-    credit = method.credit([group(1.0, 0.0)], Estimates(values=values))
+    (paid,) = method.reward([group(1.0, 0.0)])
+    credit = method.credit([paid], Estimates(values=values))
     assert credit.metrics["reward_model/score"] == 0.25 and asked == [1]  # both say the same: asked once
     assert credit.metrics["best_of/picked"] == 1.0
     with pytest.raises(ConfigError, match="judge"):
         web_gpt.Config(reward_model="http://127.0.0.1:1/v1?model=m&rubrik=x").check()
+
+
+def test_an_episode_that_a_judge_says_nothing_of_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = Failure(owner="judge", kind="judge_unreadable", message="m")
+    given: list[float | Failure] = [0.25, silent, 0.75]
+    monkeypatch.setattr(Judge, "prepare", lambda *_: None)
+    monkeypatch.setattr(Judge, "measure", lambda _, trajectory: given[trajectory.index])
+    method = web_gpt.method(web_gpt.Config(reward_model="http://127.0.0.1:1/v1?model=m", kl_coef=0.0))
+    (paid,) = method.reward([group(1.0, 0.0, 1.0)])
+    assert [t.index for t in paid.scored] == [0, 2] and paid.trajectories[1].outcome == silent
+    credit = method.credit([paid], Estimates(values=Critic(values=[[np.zeros(1)]] * 2)))
+    assert credit.metrics["reward_model/score"] == 0.5
+    assert method.measure([], lambda _: "") == {"verdicts/unread": pytest.approx(1 / 3)}
+    given[:] = [silent] * 3
+    method = web_gpt.method(web_gpt.Config(reward_model="http://127.0.0.1:1/v1?model=m", kl_coef=0.0))
+    with pytest.raises(FailureRateError, match="got 3 of 3 that cannot be used"):
+        method.reward([group(1.0, 0.0, 1.0)])

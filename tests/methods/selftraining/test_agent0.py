@@ -19,6 +19,7 @@ from quintain.methods.selftraining.agent0 import (
     executed,
     majority,
     majority_paid,
+    measured,
     method,
     proposal_value,
     proposal_values,
@@ -27,7 +28,7 @@ from quintain.methods.selftraining.agent0 import (
     upper_clip,
     words_of,
 )
-from quintain.types import Action, Group, ToolCall, Trajectory, scored
+from quintain.types import Action, Group, Stop, ToolCall, Trajectory, scored
 
 
 def group(*answers: str, level: str = "a", calls: int = 0, is_valid: bool = True) -> Group:
@@ -68,6 +69,38 @@ def test_answers_count_as_wholes_and_the_first_of_equals_is_the_majority() -> No
     assert majority(["12", "32", "2"]) == ("12", 1 / 3), "not by their last character, which all share"
     assert agreement(group("4", "4", "7")) == pytest.approx(2 / 3)
     assert answer_of(group(" 4 ").trajectories[0]) == "4"
+
+
+def broken(group: Group, *, ends: tuple[Stop, ...] = (), errors: tuple[int, ...] = ()) -> Group:
+    """Return `group` with other ends of its first episodes, and actions at `errors` that cannot be read."""
+    episodes = list(group.trajectories)
+    for number, stop in enumerate(ends):
+        episodes[number] = replace(episodes[number], stop=stop)
+    for number in errors:
+        *before, last = episodes[number].turns
+        unread = replace(last.action, text="", error="no call")
+        episodes[number] = replace(episodes[number], turns=(*before, replace(last, action=unread)))
+    return replace(group, trajectories=tuple(episodes))
+
+
+def test_what_cannot_be_read_is_no_answer_and_never_the_majority() -> None:
+    made = broken(group("", "", "", "", "", "7", "7", "1", "2", "3"), errors=(0, 1, 2, 3, 4))
+    assert [answer_of(t) for t in made.trajectories] == [None] * 5 + ["7", "7", "1", "2", "3"]
+    assert agreement(made) == pytest.approx(0.2), "five of ten agree with nobody"
+    (paid,) = majority_paid([made])
+    assert paid.returns == [0.0] * 5 + [1.0, 1.0, 0.0, 0.0, 0.0]
+    silent = broken(group("", "x"), errors=(0, 1))
+    assert majority([None, None]) == (None, 0.0) and agreement(silent) == 0.0
+    assert majority_paid([silent])[0].returns == [0.0, 0.0]
+    assert measured([made], Proposer(lambda _: [1.0], rate=1.0))["agent0/unread"] == 0.5
+
+
+def test_running_out_of_turns_is_no_answer() -> None:
+    ends = (Stop.MAX_TURNS, Stop.MAX_TURNS, Stop.CUT, Stop.MAX_TOKENS, Stop.TIMEOUT, Stop.MAX_TURNS)
+    made = broken(group(*(["look around"] * 6), "4", "4", "5", "6"), ends=ends)
+    assert agreement(made) == pytest.approx(0.2)
+    assert majority_paid([made])[0].returns == [0.0] * 6 + [1.0, 1.0, 0.0, 0.0]
+    assert uncertain([made], 0.3, 0.8) == []
 
 
 def test_calls_count_where_they_were_carried_out() -> None:

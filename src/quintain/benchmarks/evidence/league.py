@@ -83,8 +83,10 @@ class Entry:
         """Return the SHA-256 of what is compared; names are no part of it."""
         # `is_primary` stays in, with one value, for the lines that were recorded with it.
         told = {**asdict(self), "row": "", "reward": "", "is_primary": False}
-        # `enough` is told where it is not as usual, so that entries from before it keep their digest.
-        silent = {"name"} if self.benchmark.enough != ENOUGH else {"name", "enough"}
+        # `enough` is told where it is not as usual, so that entries from before it keep their digest; so do those that
+        # say what a default was before it became another.
+        silent = {"name", "former", "baseline_former"}
+        silent |= set() if self.benchmark.enough != ENOUGH else {"enough"}
         told["benchmark"] = {k: v for k, v in asdict(self.benchmark).items() if k not in silent}
         return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -100,6 +102,7 @@ class Entry:
             b.at,
             b.rates,
             b.enough,
+            *([dict(b.baseline_former)] if b.baseline_former else []),
         )
         return json.dumps([told, dict(self.settings)], sort_keys=True, default=str)
 
@@ -140,6 +143,8 @@ def entry_of(signature: Signature) -> Entry | None:
             shared={**ON.get(league.world, {}), **budget, **league.shared},
             settings=league.settings,
             baseline_settings=league.baseline_settings,
+            former=league.former,
+            baseline_former=league.baseline_former,
             measure=league.measure,
             at=league.at,
             is_lower_better=league.direction == "lower",

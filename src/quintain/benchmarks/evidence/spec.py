@@ -84,6 +84,9 @@ class League:
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """settings of the method alone"""
     baseline_settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    former: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """defaults of the method that were others when this was registered, as they were; no part of the digest"""
+    baseline_former: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

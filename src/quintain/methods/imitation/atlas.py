@@ -7,8 +7,9 @@ normaliser is the number of tokens that do. An episode without a critical turn i
 Differences to the paper: a rule marks the turns, where the paper asks a language model to tag plans, critical
 observations, critical actions and corrections of mistakes: turns after which the environment's `progress` is another,
 then turns whose action begins with one of the words `critical`. A model does so with `judge`: it scores each turn of an
-episode by itself, and names no kind. Measured with the rule, on `house`, with an expert that looks around
-needlessly in a style of its own; the paper has the expert sets of agent benchmarks.
+episode by itself, and names no kind; an episode with a verdict that cannot be read is left out. Measured with the rule,
+on `house`, with an expert that looks around needlessly in a style of its own; the paper has the expert sets of agent
+benchmarks.
 """
 
 import math
@@ -17,15 +18,16 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import Share
 from quintain.data import stages
-from quintain.data.pipeline import Chosen, Pipeline
-from quintain.engines.judge import Judge, needed
+from quintain.data.pipeline import Chosen, Pipeline, Stage
+from quintain.engines.judge import Judge
 from quintain.environments.protocol import Environment, Progressing
 from quintain.errors import ConfigError, UsageError
 from quintain.methods.imitation.supervised import chosen_of, supervised
 from quintain.methods.method import Collector, Offline
 from quintain.methods.rl.parts.contexts import ExpertLabels
+from quintain.rollout.verdicts import Verdicts
 from quintain.training.job import ImitationJob
-from quintain.types import Trajectory
+from quintain.types import Example, Trajectory
 
 StepJudge = Callable[[Trajectory], Sequence[float]]
 """episode → how critical each of its turns is; 0 for one that is not"""
@@ -62,34 +64,52 @@ class Config(ImitationJob):
 
 def method(config: Config) -> Offline:
     """Return ATLaS as `config` describes it."""
-    made = pipeline(config.ratio, judge_of(config))
+    model = judge_of(config)
+    verdicts = Verdicts(config.max_broken)
+    made = (
+        pipeline(config.ratio, rule(config.environment, config.critical))
+        if model is None or config.ratio == 1
+        else Pipeline(stages.solved(), *by_model(model, verdicts, config.ratio))
+    )
 
     def data(collector: Collector) -> Chosen:
         return chosen_of(collector.demonstrations(), made, "imitating critical turns")
 
-    return supervised(
-        config,
-        data,
-        batch_size=config.batch_size,
-    )
+    return supervised(config, data, batch_size=config.batch_size, metrics=lambda _: verdicts.measure())
 
 
-def judge_of(config: Config) -> StepJudge:
-    """Return who says how critical turns are: a model, where one is named, else the rule.
+def judge_of(config: Config) -> Judge | None:
+    """Return the model that says how critical turns are; None where none is named, and the rule does.
 
     Raises:
         UsageError: the judge is no such spec, or its rubric cannot be read.
     """
+    return Judge(config.judge, usual=RUBRIC) if config.judge else None
+
+
+def by_model(
+    model: Judge, verdicts: Verdicts, ratio: float, *, name: str = "critical"
+) -> tuple[Stage, Stage]:
+    """Return the stages that ask `model` about every turn and let the critical ones count.
+
+    The first leaves out an episode with a turn of which the model said nothing that can be read.
+    """
+    known: dict[int, tuple[Trajectory, list[int]]] = {}
+
+    def ask(examples: Sequence[Example]) -> list[Example]:
+        left: list[Example] = []
+        for example in examples:
+            read = verdicts.read(model.turns(example.trajectory))
+            scores = [score for score in read if score is not None]
+            if len(scores) == len(read):
+                known[id(example.trajectory)] = example.trajectory, most_critical(scores, ratio)
+                left.append(example)
+        return left
+
     return (
-        by_model(Judge(config.judge, usual=RUBRIC))
-        if config.judge
-        else rule(config.environment, config.critical)
+        Stage(name="read", says="has a turn without a verdict that can be read", apply=ask),
+        stages.critical(lambda trajectory: known[id(trajectory)][1], name=name),
     )
-
-
-def by_model(model: Judge) -> StepJudge:
-    """Return the judge that asks `model` about every turn; where it gives no score, that is a `DataError`."""
-    return lambda trajectory: [needed(score) for score in model.turns(trajectory)]
 
 
 def pipeline(ratio: float, judge: StepJudge) -> Pipeline:

@@ -3,16 +3,18 @@
 
 For each task of a round a tree is grown by guided MCTS (`quintain.rollout.tree.GuidedTree`). At a new state the policy
 says `branches` ways on, a critic ranks them, and the best by Q + c·√(ln N(h) / (1 + N(h'))) is played to the end;
-whether that solved the task is told to all states on the way. Q = α·Q̃ + (1-α)·Q̂ mixes the mean outcome through a child
-with the critic's rank. Two visited children of a node whose Q differ by more than `margin` are a pair of turns. The
-reference is the log-probs at sampling, so no other policy is kept.
+whether that solved the task is told to all states on the way. Q = α·Q̃ + (1-α)·Q̂ mixes the mean outcome through a
+child with the critic's rank. Two visited children of a node whose Q differ by more than `margin` are a pair of turns.
+The reference is the log-probs at sampling, so no other policy is kept.
 
 Differences to the paper: its critic is the base language model, which picks the best way, then the best of the rest,
 and so on; ours scores each way by itself, and equal scores share their rank. With `judge` that is a model behind a chat
-endpoint; without it the value model of ReST-MCTS*, which learned from the trees of earlier rounds and cannot tell ways
-apart in the first. A state that is over may be selected again, and its outcome counts again. Search at
-test time is measured (``mcts/followed``: tasks that are solved by whoever follows the tree, which are new in every
-round) and not served. All that a turn says is trained, where the paper trains its action and the thought before it.
+endpoint (a way of which it says nothing that can be read has the mean rank); without it the value model of ReST-MCTS*,
+which learned from the trees of earlier rounds and cannot tell ways apart in the first. A state that is over may be
+selected again, and its outcome counts again. Search at test time is measured (``mcts/followed``: tasks that are solved
+by whoever follows the tree, which are new in every round) and not served. All that a turn says is trained, where the
+paper trains its action and the thought before it. α is .8, where the paper has .5, at which a critic that knows nothing
+yet has the last word; and the better child is imitated as well (RPO, 2404.19733), unless `imitation_weight` is 0.
 """
 
 from __future__ import annotations
@@ -22,12 +24,14 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.data.pairs import siblings
-from quintain.engines.judge import Judge, needed
+from quintain.engines.judge import Judge
 from quintain.errors import ConfigError, UsageError
-from quintain.losses.preference import dpo, logged
+from quintain.losses.preference import logged
 from quintain.methods.method import Folds, Rounds, Update
 from quintain.methods.preference.searching import Critic, Search
+from quintain.methods.preference.updating import dpo_or_rpo
 from quintain.methods.selftraining.rest_mcts import TextValue
+from quintain.rollout.verdicts import Verdicts
 from quintain.training.job import RoundsJob
 from quintain.types import Trajectory, as_text
 
@@ -49,12 +53,14 @@ class Config(RoundsJob):
     """Episodes of a tree."""
     exploration: NonNegativeFloat = 1.0
     """c of Q + c·√(ln N(h) / (1 + N(h')))."""
-    mixing: Share = 0.5
-    """α: share of the mean outcome in Q; the rest is the critic's rank."""
+    mixing: Share = 0.8
+    """α: share of the mean outcome in Q; the rest is the critic's rank. 0.5 is as published."""
     margin: NonNegativeFloat = 0.2
     """θ: difference of Q above which two children are a pair."""
     beta: PositiveFloat = 0.1
     """Strength of the pull towards the policy that sampled."""
+    imitation_weight: NonNegativeFloat = 1.0
+    """Weight of imitating the better child as well; 0 is as published."""
     judge: str = ""
     """The critic, a model behind a chat endpoint: http://127.0.0.1:8000/v1?model=NAME, and rubric=FILE where it is to
     have another rubric; empty: the value model that learns from the trees."""
@@ -71,21 +77,23 @@ class Config(RoundsJob):
 
 def method(config: Config) -> Rounds:
     """Return Agent Q as `config` describes it."""
-    model = TextValue()
+    model, verdicts = TextValue(), Verdicts(config.max_broken)
     search = Search(
         tasks=config.tasks,
         branches=config.branches,
         episodes=config.episodes,
         exploration=config.exploration,
         mixing=config.mixing,
-        critic=critic_of(model, asked(config.judge)),
+        critic=critic_of(model, asked(config.judge), verdicts),
     )
     return Rounds(
         collect=search.collect,
         build=lambda _: siblings(search.families, margin=config.margin),
-        update=Update(loss=logged(dpo(config.beta)), is_on_policy=False, lr_warmup=0),
+        update=Update(
+            loss=logged(dpo_or_rpo(config.beta, config.imitation_weight)), is_on_policy=False, lr_warmup=0
+        ),
         state=Folds(None if config.judge else model),
-        measure=search.measure,
+        measure=lambda groups, decode: {**search.measure(groups, decode), **verdicts.measure()},
     )
 
 
@@ -101,13 +109,13 @@ def asked(spec: str) -> Judge | None:
         raise ConfigError(str(error)) from error
 
 
-def critic_of(model: TextValue, judge: Judge | None) -> Critic:
-    """Return who scores ways on: the judge, else `model` by what they led to."""
+def critic_of(model: TextValue, judge: Judge | None, verdicts: Verdicts) -> Critic:
+    """Return who scores ways on: the judge, whose `verdicts` may be missing, else `model` by what they led to."""
 
-    def scores(ways: Sequence[Trajectory]) -> list[float]:
+    def scores(ways: Sequence[Trajectory]) -> Sequence[float | None]:
         if judge is None:
             return [model(as_text(way.final_observation)) for way in ways]
         judge.prepare(ways)
-        return [needed(judge.measure(way)) for way in ways]
+        return verdicts.read([judge.measure(way) for way in ways])
 
     return scores

@@ -6,11 +6,12 @@ A pair needs a higher outcome and a higher step value, each by more than `margin
 turns, or with `is_action_only` the one turn in which they part. Whole episodes are paired as in ETO. Scorer and
 reference are the starting policy in all rounds.
 
-Differences to the paper: the better side's likelihood is its mean per token; ``likelihood="sum"`` is the code's, which
-outweighs the pairs as many times as a side has tokens (`preference/nll_gradient` beside `preference/pair_gradient`).
-The margin is .5, where the scripts say .01, at which two equal steps are a false pair at a third of the turns. Where
-the policy does the same as the expert nothing is scored, for both are in the same state. New tasks in every round;
-sampled episodes; ties in the outcome are no pairs, where the code prefers the shorter one in one world.
+Differences to the paper: new tasks in every round; sampled episodes; the margin is .5, where the scripts say .01, at
+which two equal steps are a false pair at a third of the turns. Where the policy does the same as the expert nothing is
+scored, for both are in the same state; ties in the outcome are no pairs, where the code prefers the shorter one in one
+world. The better side's likelihood is summed, as the code has it: it outweighs the pairs as many times as a side has
+tokens (`preference/nll_gradient` beside `preference/pair_gradient`). ``likelihood="mean"`` is per token, and the pairs
+then push rejected sides down by hundreds of nats.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class Config(RoundsJob):
     """Whether a step pair is the one turn alone, not what follows it as well."""
     beta: PositiveFloat = 0.1
     """Strength of the pull towards the starting policy."""
-    likelihood: Literal["mean", "sum", "none"] = "mean"
-    """The better side's likelihood in the loss: its mean per token, its sum (as the code has it), or none."""
+    likelihood: Literal["sum", "mean", "none"] = "sum"
+    """The better side's likelihood in the loss: its sum (as the code has it), its mean per token, or none."""
 
 
 def method(config: Config) -> Rounds:

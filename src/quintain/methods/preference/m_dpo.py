@@ -8,7 +8,8 @@ one by one (M-KTO): 1 - σ(β(u - z)) of those that solved their task, 1 - σ(β
 
 Differences to the paper: all episodes of a round are of the newest policy, where the paper mixes in the one before;
 `max_turns` leaves out longer episodes, where the code also asks for a call in every turn; z is estimated over the whole
-step on prompts that are not the episodes' own (2402.01306), where the paper leaves it open.
+step on prompts that are not the episodes' own (2402.01306), where the paper leaves it open. The better side is imitated
+as well (RPO, 2404.19733), unless `imitation_weight` is 0 as published: without, success falls first.
 """
 
 from collections.abc import Sequence
@@ -49,8 +50,8 @@ class Config(GroupJob):
     """Weight of episodes that solved their task, with loss kto."""
     undesirable: NonNegativeFloat = 1.0
     """Weight of the others, with loss kto."""
-    imitation_weight: NonNegativeFloat = 0.0
-    """Weight of imitating the better side as well, with loss dpo."""
+    imitation_weight: NonNegativeFloat = 1.0
+    """Weight of imitating the better side as well, with loss dpo; 0 is as published."""
     max_turns: PositiveInt | None = None
     """Turns of an episode that may be in a pair."""
 

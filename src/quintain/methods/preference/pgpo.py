@@ -9,9 +9,10 @@ policy in all rounds.
 
 Differences to the paper: the plan is a turn of its own before the first action (harness `plan`), and following is
 measured after it, where the paper measures it after the first turn, which holds both; plans that are imitated are the
-expert's own way, call by call, where the paper lets a teacher sum them up; the better side's likelihood is its mean per
-token (``likelihood="sum"`` is the code's, as in IPR); ties are no pairs, where the code says "at least" and thresholds
-of 0 make wins of them; each round trains on its own pairs, where the code takes those of the first iteration alone.
+expert's own way, call by call, where the paper lets a teacher sum them up; the better side's likelihood is summed as
+the code has it (``likelihood="mean"`` is per token, see IPR); ties are no pairs, where the code says "at least" and
+thresholds of 0 make wins of them; each round trains on its own pairs, where the code takes those of the first iteration
+alone.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class Config(RoundsJob):
     """Difference of both rewards above which two plans are a pair."""
     beta: PositiveFloat = 0.1
     """Strength of the pull towards the starting policy."""
-    likelihood: Literal["mean", "sum", "none"] = "mean"
-    """The better side's likelihood in the loss: its mean per token, its sum (as the code has it), or none."""
+    likelihood: Literal["sum", "mean", "none"] = "sum"
+    """The better side's likelihood in the loss: its sum (as the code has it), its mean per token, or none."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""

@@ -15,8 +15,8 @@ from quintain.rollout.tree import GuidedTree, Node, Seen
 from quintain.rollout.views import Prefix
 from quintain.types import Group, Trajectory
 
-Critic = Callable[[Sequence[Trajectory]], Sequence[float]]
-"""ways on from one state, as episodes whose last turn they are → what a critic says of each"""
+Critic = Callable[[Sequence[Trajectory]], Sequence[float | None]]
+"""ways on from one state, as episodes whose last turn they are → what a critic says of each; None: nothing"""
 
 
 @dataclass(slots=True)

@@ -10,21 +10,32 @@ model (`quintain.engines.judge`). The critic then begins as the policy.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
 from quintain.credit.gae import gae_tokens
 from quintain.credit.scores import pay_scores, score_metrics
 from quintain.credit.whiten import whiten
 from quintain.engines.chat_client import is_endpoint
-from quintain.engines.judge import Judge, needed
+from quintain.engines.judge import Judge
 from quintain.errors import ConfigError, UsageError
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
-from quintain.methods.method import Estimates, Folds, Mixing, Needs, OnPolicy, Update, grouped
+from quintain.methods.method import (
+    Change,
+    Estimates,
+    Folds,
+    Mixing,
+    Needs,
+    OnPolicy,
+    Update,
+    grouped,
+    same_groups,
+)
 from quintain.methods.rl.parts.kl import KLController
+from quintain.rollout.verdicts import Verdicts
 from quintain.training.job import MAIN, OnPolicyJob, PolicySpec
-from quintain.types import NOTHING, Credit, Group, scored
+from quintain.types import NOTHING, Credit, Failure, Group, Trajectory, scored
 
 CRITIC, REWARD_MODEL = "critic", "reward_model"
 RUBRIC = "How well does what was said and done do what the task asks for?"
@@ -81,17 +92,39 @@ def judge_of(reward_model: str) -> Judge | None:
         raise ConfigError(str(error)) from error
 
 
-def scorer(judge: Judge | None) -> Callable[[Sequence[Group], Estimates], Sequence[float]]:
-    """Return who says what the scored episodes of groups are worth, in order: the `judge`, or the reward model."""
-    if judge is None:
-        return lambda _, estimates: estimates.judged
+@dataclass(slots=True)
+class Judged:
+    """What a judge gives for episodes: ``Judged(judge, Verdicts(0.01))``; one that it says nothing of has failed."""
 
-    def judged(groups: Sequence[Group], _: Estimates) -> Sequence[float]:
+    judge: Judge
+    verdicts: Verdicts
+    scores: dict[int, float] = field(default_factory=dict[int, float])
+    """of the episodes that were judged last, by what they are to Python"""
+
+    def ask(self, groups: Sequence[Group]) -> Sequence[Group]:
+        """Return `groups` in which those episodes are no longer scored of which the judge said nothing.
+
+        Raises:
+            FailureRateError: these are too many.
+        """
         trajectories = scored(groups)
-        judge.prepare(trajectories)
-        return [needed(judge.measure(trajectory)) for trajectory in trajectories]
+        self.judge.prepare(trajectories)
+        said = [self.judge.measure(trajectory) for trajectory in trajectories]
+        read = self.verdicts.read(said)
+        self.scores = {id(t): score for t, score in zip(trajectories, read, strict=True) if score is not None}
+        failures = {
+            id(t): each for t, each in zip(trajectories, said, strict=True) if isinstance(each, Failure)
+        }
 
-    return judged
+        def left(trajectory: Trajectory) -> Trajectory:
+            failure = failures.get(id(trajectory))
+            return trajectory if failure is None else replace(trajectory, outcome=failure)
+
+        return [replace(group, trajectories=tuple(map(left, group.trajectories))) for group in groups]
+
+    def score(self, groups: Sequence[Group], _: Estimates) -> Sequence[float]:
+        """Return what the judge gave for the scored episodes of `groups`, in order."""
+        return [self.scores[id(trajectory)] for trajectory in scored(groups)]
 
 
 def against_reward_model(
@@ -105,11 +138,12 @@ def against_reward_model(
     `tell` has more metrics of groups and the scores of their episodes.
     """
     anchor = KLController(config.kl_coef, "reward", config.kl_target)
-    judge = judge_of(config.reward_model)
-    scores_of = scorer(judge)
+    model = judge_of(config.reward_model)
+    judged = None if model is None else Judged(model, Verdicts(config.max_broken))
+    reward: Change = same_groups if judged is None else judged.ask
 
     def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
-        scores = scores_of(groups, estimates)
+        scores = estimates.judged if judged is None else judged.score(groups, estimates)
         prices, metrics = anchor.token_rewards(groups, estimates)
         values = replace(estimates.critic, token_rewards=prices)
         found = whiten(gae_tokens(pay_scores(groups, scores), values, gae_lambda=config.gae_lambda))
@@ -128,10 +162,12 @@ def against_reward_model(
             critic=True,
             critic_policy=CRITIC,
             reference_logprobs=config.kl_coef > 0,
-            reward_model=None if judge else PolicySpec(head="value", model=config.reward_model),
+            reward_model=None if judged else PolicySpec(head="value", model=config.reward_model),
             others={
-                CRITIC: PolicySpec(copies=MAIN if judge else REWARD_MODEL, head="value", is_trained=True)
+                CRITIC: PolicySpec(copies=MAIN if judged else REWARD_MODEL, head="value", is_trained=True)
             },
         ),
+        reward=reward,
         state=Folds(anchor),
+        measure=lambda _, __: NOTHING if judged is None else judged.verdicts.measure(),
     )

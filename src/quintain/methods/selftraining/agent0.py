@@ -10,8 +10,9 @@ Differences to the paper: the proposer chooses among levels, the parts of `mix:s
 not write tasks, so its form is never wrong and proposals of one level are a cluster; with `proposer` the environment
 or a model behind an endpoint says tasks, of which equal ones are a cluster, but whoever says them does not learn, and
 R is measured alone; proposer and executor learn in every step, not in phases of their own. To the code: max(0, ·) is
-there, answers count as wholes, calls are those that were carried out, and the loss reads the bound of each episode.
-Measured on a table of questions whose answers are hidden, where the paper has mathematics.
+there, answers count as wholes (what cannot be read, or did not end the task, is none and is paid 0), calls are those
+that were carried out, and the loss reads the bound of each episode. Measured on a table of questions whose answers are
+hidden, where the paper has mathematics.
 """
 
 import json
@@ -32,7 +33,7 @@ from quintain.methods.imitation import pae
 from quintain.methods.method import Collector, Estimates, Folds, Needs, OnPolicy, Update
 from quintain.rewards.efficiency import num_calls
 from quintain.training.job import GroupJob
-from quintain.types import Credit, Group, Score, Task, Trajectory, scored
+from quintain.types import Credit, Group, Score, Stop, Task, Trajectory, scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,22 +128,33 @@ def proposed(chooser: Chooser, tasks: int, size: int, reach: int) -> Callable[[C
     return collect
 
 
-def answer_of(trajectory: Trajectory) -> str:
-    """Return the whole of what an episode says last."""
-    return describe_action(trajectory.turns[-1].action).strip() if trajectory.turns else ""
+def answer_of(trajectory: Trajectory) -> str | None:
+    """Return the whole of what an episode says last; None where that is no answer.
+
+    It is none where it cannot be read, is empty, or where the task did not end with it: the episode ran out of turns,
+    tokens or time.
+    """
+    if trajectory.stop is not Stop.TERMINATED or not trajectory.turns:
+        return None
+    last = trajectory.turns[-1].action
+    return None if last.error is not None else describe_action(last).strip() or None
 
 
-def majority(answers: Sequence[str]) -> tuple[str, float]:
-    """Return what most of `answers` say, the first of equals, and the share that says it."""
-    counts = Counter(answers)
+def majority(answers: Sequence[str | None]) -> tuple[str | None, float]:
+    """Return what most of `answers` say, the first of equals, and the share of all that says it.
+
+    What is no answer (None) agrees with nobody. Example: None, None, None, 7, 7: 7 and .4; of none None and 0.
+    """
+    counts = Counter(answer for answer in answers if answer is not None)
+    if not counts:
+        return None, 0.0
     best = max(counts, key=lambda answer: counts[answer])
     return best, counts[best] / len(answers)
 
 
 def agreement(group: Group) -> float:
-    """Return p of the executor's answers in `group`; 0 where none could be scored."""
-    answers = [answer_of(trajectory) for trajectory in group.scored]
-    return majority(answers)[1] if answers else 0.0
+    """Return p of the executor's answers in `group`; 0 where there is none."""
+    return majority([answer_of(trajectory) for trajectory in group.scored])[1]
 
 
 def proposal_value(
@@ -200,20 +212,22 @@ def executed(trajectory: Trajectory) -> int:
 
 
 def majority_paid(groups: Sequence[Group]) -> list[Group]:
-    """Return `groups` paid 1 for the answer of the majority, in the last turn; the truth stays hidden."""
+    """Return `groups` paid 1 for the answer of the majority, in the last turn; the truth stays hidden.
 
-    def paid(trajectory: Trajectory, best: str) -> Trajectory:
+    An episode without an answer is paid 0.
+    """
+
+    def paid(trajectory: Trajectory, best: str | None) -> Trajectory:
         if not isinstance(trajectory.outcome, Score) or not trajectory.turns:
             return trajectory
-        value = float(answer_of(trajectory) == best)
+        value = float(best is not None and answer_of(trajectory) == best)
         turns = [replace(turn, reward=0.0) for turn in trajectory.turns]
         turns[-1] = replace(turns[-1], reward=value, reward_terms={"majority": value})
         return replace(trajectory, turns=tuple(turns), outcome=replace(trajectory.outcome, value=value))
 
     found: list[Group] = []
     for group in groups:
-        answers = [answer_of(trajectory) for trajectory in group.scored]
-        best = majority(answers)[0] if answers else ""
+        best, _ = majority([answer_of(trajectory) for trajectory in group.scored])
         found.append(replace(group, trajectories=tuple(paid(t, best) for t in group.trajectories)))
     return found
 
@@ -240,10 +254,12 @@ def measured(groups: Sequence[Group], proposer: Proposer) -> Mapping[str, float]
     for group in groups:
         if group.scored:
             best, _ = majority([answer_of(trajectory) for trajectory in group.scored])
-            right.append(float(any(t.is_success and answer_of(t) == best for t in group.scored)))
+            right.append(float(any(t.is_success and answer_of(t) == best for t in group.scored if best)))
+    episodes = scored(groups)
     return {
         "agent0/agreement": sum(map(agreement, groups)) / max(len(groups), 1),
         "agent0/majority_right": sum(right) / max(len(right), 1),
         "agent0/level_entropy": -sum(p * math.log(p) for p in chances if p > 0),
-        "agent0/episodes": float(len(scored(groups))),
+        "agent0/episodes": float(len(episodes)),
+        "agent0/unread": sum(answer_of(t) is None for t in episodes) / max(len(episodes), 1),
     }

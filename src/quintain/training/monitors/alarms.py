@@ -42,6 +42,7 @@ CURES: Mapping[str, str] = {
     "overoptimised": "stop at the checkpoint before, raise --kl-coef, or rank answers of this policy and train the "
     "reward model on them as well",
     "judge": "stop at the round before, judge with another model, or mix demonstrations of judging in",
+    "unread": "mend the rubric, allow longer answers, or take a stronger model as judge",
     "failures": "look at what failed: quintain view RUN, quintain check ENVIRONMENT --load",
     "stop_failures": "look at what failed: quintain view RUN, quintain check ENVIRONMENT --load",
     "retries": "mend what breaks: what is left of the episodes may be the easy ones",
@@ -51,6 +52,12 @@ CURES: Mapping[str, str] = {
 """What to change, by the name of an alarm, and by name and subject where that is a case of its own."""
 JUDGES: Mapping[str, str] = {"judge": "the policy's own judgements", "evaluator": "the evaluator's verdicts"}
 """Whose agreement with the truth is watched, by what its metrics begin with."""
+UNREAD: Mapping[str, str] = {
+    "verdicts/unread": "the judge's verdicts",
+    "evaluator/unread": "the evaluator's verdicts",
+    "reward/failed": "episodes' rewards",
+}
+"""Metric → whose verdicts it is the share without one of."""
 PAGE = "docs/alarms.md"
 NOT_THE_POLICY = ("tool_error", "timeout", "infrastructure")
 
@@ -235,6 +242,14 @@ def shares(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
             yield Alarm(name="reward_share", subject=term, message=f"{term} is {share:.0%} of all reward")
 
 
+def unread(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
+    """Verdicts that cannot be used, by who gives them."""
+    for name, whose in UNREAD.items():
+        share = spans.now(name)
+        if share is not None and share > bounds.unread:
+            yield Alarm(name="unread", subject=name, message=f"{share:.1%} of {whose} cannot be used")
+
+
 def failures(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
     """Episodes that fail, by owner."""
     for owner, share in spans.named("monitor/failures/").items():
@@ -401,6 +416,7 @@ RULES: tuple[Callable[[Spans, Thresholds], Iterator[Alarm]], ...] = (
     collapse,
     length,
     shares,
+    unread,
     failures,
     retries,
     cost,
