@@ -57,8 +57,13 @@ REAL: Command = (
     "--eval-episodes",
     "2",
 )
+CITIES = {
+    "Rome": "Italy", "Paris": "France", "Lima": "Peru", "Oslo": "Norway", "Cairo": "Egypt", "Seoul": "Korea",
+    "Kyiv": "Ukraine", "Accra": "Ghana", "Quito": "Ecuador", "Dhaka": "Bangladesh", "Tunis": "Tunisia",
+    "Riga": "Latvia",
+}.items()  # fmt: skip
 FILES = {
-    "corpus/a.txt": "Rome is a city in Italy.\n\nParis is a city in France.\n",
+    **{f"corpus/{city}.txt": f"{city} is a city in {land}." for city, land in CITIES},
     "shop.py": """from mcp.server.mcpserver import MCPServer
 server = MCPServer("shop", log_level="CRITICAL")
 @server.tool()
@@ -197,7 +202,9 @@ CHECKS: dict[str, Check] = {
     "trackio": tracks("trackio", "trackio/**/*.db", TRACKIO_DIR="trackio"),
     "tensorboard": tracks("tensorboard", "runs/run/tensorboard/events*"),
     "mlflow": tracks("mlflow", "mlflow.db", MLFLOW_TRACKING_URI="sqlite:///mlflow.db"),
-    "smollm2": Check(commands=(("eval", "smollm2", "--environment", "guess", "--episodes", "2"),), weights=True),
+    "smollm2": Check(
+        commands=(("eval", "smollm2", "--environment", "guess?high=2&max_turns=1", "--episodes", "1"),), weights=True
+    ),
     "quickstart": Check(
         commands=(
             ("train", "quickstart", "--steps", "1", "--tasks", "2", "--eval-episodes", "8", "--run", "run"),

@@ -155,6 +155,11 @@ def test_a_folder_that_is_not_there_is_status_2(cli: Cli, target: str) -> None:
     assert cli("check", target).line == f"quintain check: got {target!r}, which is no folder; check the path"
 
 
+def test_an_environment_that_is_described_by_a_file_is_no_data(cli: Cli) -> None:
+    found = cli("check", "mcp/shop.json")
+    assert found.status == 3 and found.out.startswith("probe\tstate\tdetail\nbuilds\tfail\t"), "a world, not data"
+
+
 def test_a_file_of_conversations_that_is_not_there_and_a_folder_without_any(cli: Cli) -> None:
     Path("chats.jsonl").write_text("{}")
     Path("empty").mkdir()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from transformers import PreTrainedTokenizerFast
 
+from quintain.cli.evaluation import arms_of
 from quintain.environments.protocol import begin, tool_action
 from quintain.eval.evaluate import evaluate
 from quintain.store import Run
@@ -203,6 +204,27 @@ def test_compare_refuses_what_is_wrong(cli: Cli) -> None:
     assert cli("compare", "old", "old").line.startswith("quintain compare: got 'old' twice")
     assert "the runs in runs are empty, old" in cli("compare", "old", "odl").line
     assert cli("compare", "old", "empty").status == 5
+
+
+def test_compare_draws_the_runs_into_one_picture(cli: Cli) -> None:
+    make_run("old", "0000000000")
+    make_run("new", "1111111101")
+    lines = cli("compare", "old", "new", "--picture", "both.png").out.splitlines()
+    assert lines[-1] == "picture  both.png"
+    assert Path("both.png").read_bytes().startswith(b"\x89PNG")
+    said = "--picture: got 'both.jpg'; give a file that ends with .png"
+    found = cli("compare", "old", "new", "--picture", "both.jpg")
+    assert (found.status, found.line) == (2, said)
+
+
+def test_runs_of_other_seeds_are_one_arm() -> None:
+    configs = {
+        "a": {"seed": 1, "first_task": 0, "tasks": 4, "rate": 1},
+        "b": {"seed": 1, "first_task": 0, "tasks": 4, "rate": 2},
+        "c": {"seed": 2, "first_task": 9, "tasks": 4, "rate": 1},
+    }
+    assert arms_of(configs) == {"rate 1": ["a", "c"], "rate 2": ["b"]}
+    assert arms_of({"a": configs["a"], "c": configs["c"]}) == {"a": ["a"], "c": ["c"]}
 
 
 def test_collect_writes_a_run(cli: Cli, launcher: Launcher) -> None:

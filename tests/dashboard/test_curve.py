@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from quintain.dashboard.curve import learning_curve_png, learning_curve_svg, reward_model_svg, terminal_curve
+from quintain.dashboard.curve import (
+    compared_png,
+    learning_curve_png,
+    learning_curve_svg,
+    reward_model_svg,
+    terminal_curve,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 CURVE = re.compile("eval|train|band|task-.*")
@@ -134,3 +140,16 @@ def test_a_reward_model_and_the_truth_are_drawn_where_there_are_both() -> None:
     assert (gold[1], gold[-1]) == pytest.approx((score[-1], score[1]), abs=0.5)
     assert reward_model_svg(rows[:0]) == ""
     assert reward_model_svg([{"step": 1, "reward_model/score": 1.0}]) == ""
+
+
+def test_arms_are_drawn_into_one_picture(tmp_path: Path) -> None:
+    """One run with its intervals, several as their mean with each of them; the same rows give the same bytes."""
+    banded = [{**row, "eval/low": 0.1, "eval/high": 0.9} for row in curve(0.2, 0.8)]
+    arms = {"one": [banded], "two": [curve(0.2, 0.4, 0.6), curve(0.2, 0.3)]}
+    first, second = (
+        compared_png(arms, tmp_path / name, num_tasks=128).read_bytes() for name in ("a.png", "b.png")
+    )
+    assert first == second
+    with Image.open(tmp_path / "a.png") as picture:
+        assert picture.size == (1200, 600)
+    assert compared_png({"one": [curve(0.2)]}, tmp_path / "c.png").read_bytes() != first

@@ -12,7 +12,7 @@ from quintain.cli.findings import report
 from quintain.cli.preflight import check_method
 from quintain.data.files import TABLES, TEXTS, data_files, is_data
 from quintain.data.records import TrainOn
-from quintain.environments.specs import defines_environment
+from quintain.environments.specs import CATALOG, defines_environment
 from quintain.errors import EnvironmentFault, ModelError, QuintainError, StoreError, UsageError, suggestion
 from quintain.methods.table import MODULES
 from quintain.types.findings import Finding
@@ -83,7 +83,7 @@ def check(argv: Sequence[str]) -> int:
         return report(str(folder), list(run_lines(folder)), arguments.json, StoreError)
     if (folder / "config.json").is_file() or (folder.is_dir() and "/" in arguments.target):
         return report(str(folder), list(model_lines(folder)), arguments.json, ModelError)
-    if Path(arguments.target).suffix in (*TEXTS, *TABLES):
+    if Path(arguments.target).suffix in (*TEXTS, *TABLES) and not is_world(arguments.target):
         near = suggestion(folder.name, [each.name for each in Path(arguments.target).parent.glob("*")])
         hint = near if near.startswith("did") else "check the path"
         raise UsageError(f"quintain check: got {arguments.target!r}, and there is no such file; {hint}")
@@ -101,6 +101,11 @@ def is_method(target: str) -> bool:
     if target.endswith(".py"):
         return not defines_environment(Path(target))
     return target in MODULES and not Path(target).exists()
+
+
+def is_world(target: str) -> bool:
+    """Return whether `target` names an environment of ours, such as ``mcp/shop.json``, and no file of data."""
+    return target.partition("/")[0] in CATALOG
 
 
 def is_run(folder: Path) -> bool:

@@ -111,12 +111,17 @@ def compare(argv: Sequence[str]) -> int:
         help="run folders, or names of runs; another evaluation than the last: RUN@best, RUN@75",
     )
     parser.flag("--baseline", "the run that the others are compared with (default: the first)", "RUN")
+    parser.flag(
+        "--picture", "draw held-out success over steps of all runs; other seeds are one curve", "FILE.png"
+    )
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", RUNS)
     parser.switch("--json", "print JSON")
     arguments = parser.read(argv)
     repeated = {name for name in arguments.names if arguments.names.count(name) > 1}
     if repeated:
         raise UsageError(f"quintain compare: got {min(repeated)!r} twice; name different runs")
+    if arguments.picture and Path(arguments.picture).suffix != ".png":
+        raise UsageError(f"--picture: got {arguments.picture!r}; give a file that ends with .png")
 
     from quintain.eval.compare import COLUMNS
     from quintain.eval.compare import compare as compared
@@ -125,15 +130,24 @@ def compare(argv: Sequence[str]) -> int:
 
     episodes: dict[str, list[Trajectory]] = {}
     worlds: dict[str, str] = {}
+    configs: dict[str, Mapping[str, Any]] = {}
+    rows: dict[str, list[dict[str, Any]]] = {}
     for name in arguments.names:
         folder, mark = split_step(named_model(name, arguments.runs))
         with Run.open(named_folder(folder, arguments.runs), writable=False) as run:
             episodes[name] = evaluation_of(run, mark)
             worlds[name] = str(run.config.get("eval_environment") or run.config.get("environment", ""))
+            configs[name], rows[name] = run.config, run.metrics()
     if len(set(worlds.values())) > 1:
         told = ", ".join(f"{name} in {world}" for name, world in worlds.items())
         print(f"quintain: note: these runs were not evaluated on the same tasks: {told}", file=sys.stderr)
     found = compared(episodes, baseline=arguments.baseline)
+    if arguments.picture:
+        from quintain.dashboard.curve import compared_png
+
+        counts = {len(played) for played in episodes.values()}
+        arms = {name: [rows[run] for run in runs] for name, runs in arms_of(configs).items()}
+        compared_png(arms, Path(arguments.picture), num_tasks=counts.pop() if len(counts) == 1 else 0)
     if arguments.json:
         print(json.dumps(asdict(found), indent=2))
         return 0
@@ -141,7 +155,26 @@ def compare(argv: Sequence[str]) -> int:
     for row in found.rows:
         if row.difference is None and row.name != found.baseline:
             print(f"{row.name} shares no scored task with {found.baseline}")
+    if arguments.picture:
+        print(f"picture  {arguments.picture}")
     return 0
+
+
+def arms_of(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return the runs of `configs` that differ in their seed and tasks alone, by the settings in which others differ.
+
+    Example: ``{"dealt_out False": ["a", "b"], "dealt_out True": ["c"]}``. Where nothing differs, each run is by itself.
+    """
+    drawn = ("seed", "first_task")
+    kept = [{key: value for key, value in config.items() if key not in drawn} for config in configs.values()]
+    keys = sorted({key for config in kept for key in config})
+    differing = [key for key in keys if any(config.get(key) != kept[0].get(key) for config in kept)]
+    if not differing:
+        return {name: [name] for name in configs}
+    arms: dict[str, list[str]] = {}
+    for name, config in zip(configs, kept, strict=True):
+        arms.setdefault(", ".join(f"{key} {config.get(key)}" for key in differing), []).append(name)
+    return arms
 
 
 def collect(argv: Sequence[str]) -> int:

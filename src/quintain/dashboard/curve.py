@@ -4,7 +4,8 @@ Both show held-out success, which a run is judged by; the picture adds its 95 % 
 that of each environment of a mixed run. The same rows give the same curve, whatever machine draws it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,43 @@ def learning_curve_png(rows: Rows, path: Path) -> Path:
 def learning_curve_svg(rows: Rows) -> str:
     """Return success over steps as an SVG element for a page."""
     return svg_of(_draw(rows, 8, 3.4))
+
+
+def compared_png(arms: Mapping[str, Sequence[Rows]], path: Path, *, num_tasks: int = 0) -> Path:
+    """Draw held-out success over steps of several arms into one PNG file `path`, and return it.
+
+    An arm of one run is a curve with its 95 % intervals, one of several (of other seeds) the mean of them, with each
+    as a thin line. With `num_tasks` it is said on how many held-out tasks.
+    """
+    axes = empty_axes(8, 4)
+    for (name, runs), color in zip(arms.items(), cycle((BLUE, *TASKS))):
+        curves = [success(rows).main for rows in runs]
+        common = sorted(set.intersection(*({step for step, _ in curve} for curve in curves)))
+        values = [dict(curve) for curve in curves]
+        mean = [(step, sum(each[step] for each in values) / len(values)) for step in common]
+        label = f"{visible(name)} ({len(runs)} seeds)" if len(runs) > 1 else visible(name)
+        style: dict[str, Any] = {
+            "marker": "o",
+            "markersize": 4,
+            "linewidth": 2.2,
+            "clip_on": False,
+            "zorder": 3,
+        }
+        axes.plot(*_percent(mean), color=color, label=label, **style)
+        if len(runs) > 1:
+            for curve in curves:
+                axes.plot(*_percent(curve), color=color, linewidth=1, alpha=0.4, clip_on=False)
+        elif band := success(runs[0]).band:
+            steps, low, high = zip(*band, strict=True)
+            between = ([100 * v for v in low], [100 * v for v in high])
+            axes.fill_between(steps, *between, color=color, alpha=0.13, linewidth=0)
+    told = f"held-out success ({num_tasks} tasks)" if num_tasks else "held-out success"
+    axes.set(xlabel="step", ylabel=told, ylim=(0, 105), xlim=(0, None))
+    axes.set_yticks(range(0, 101, 25), [f"{percent}%" for percent in range(0, 101, 25)])
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    add_legend(axes, loc="upper left", bbox_to_anchor=(0, -0.14), ncols=2)
+    replace_file(path, png_of(axes))
+    return path
 
 
 def reward_model_svg(rows: Rows) -> str:
