@@ -24,9 +24,11 @@ from quintain.environments.check import check
 from quintain.environments.protocol import Environment, advance, begin, tool_action
 from quintain.environments.scores import load_scores
 from quintain.errors import EXIT_CODES
+from quintain.methods.rl import grpo
 from quintain.methods.table import MODULES, TABLE
 from quintain.training.job import Job
 from quintain.training.monitors.alarms import Alarm
+from quintain.training.monitors.cures import CURES, INSTEAD, WHICH, WHY, Advice
 from quintain.training.thresholds import Thresholds
 from quintain.types import Action
 
@@ -218,15 +220,60 @@ def test_pages_of_methods_name_options_that_the_methods_have() -> None:
 
 
 def test_every_alarm_says_what_to_change_and_has_its_section() -> None:
+    advice = Advice(options=[option.name for option in options(grpo.Config)], run="runs/a", best=25)
     page = (ROOT / "docs" / "alarms.md").read_text(encoding="utf-8")
     names = [field.name for field in fields(Thresholds) if field.name != "window"]
     assert sorted(re.findall(r"^## (\w+)$", page, re.MULTILINE)) == sorted(names)
     for name in names:
         assert f"\n## {name}\n" in page
-        line = str(Alarm(name=name, message="m"))
-        assert line.startswith("m; ") and line.endswith(f" (docs/alarms.md#{name})") and len(line) > 50
-    learned = str(Alarm(name="zero_variance", subject="learned", message="m"))
-    assert learned == "m; take harder options of the environment, or stop here (docs/alarms.md#zero_variance)"
+        line = advice.describe(Alarm(name=name, message="m"))
+        assert line.startswith("m; ") and f" (docs/alarms.md#{name}, {WHY}, {WHICH})" in line
+        assert len(line) > 90 and "see the page" not in line
+    note = Alarm(name="zero_variance", subject="learned", message="m", is_note=True)
+    learned = "m; take harder options of the environment, or stop here (docs/alarms.md#zero_variance)"
+    assert advice.describe(note) == learned
+    assert all((ROOT / each).is_file() for each in (WHY, WHICH))
+    assert CURES.keys() == {*names, "zero_variance/learned"}
+
+
+def test_cures_name_options_that_the_running_method_has() -> None:
+    for name, module in MODULES.items():
+        own = {option.name for option in options(import_module(module).Config)}
+        advice = Advice(options=own, run="runs/a", best=25)
+        for alarm in CURES:
+            said, _, subject = alarm.partition("/")
+            cure = advice.cure(Alarm(name=said, subject=subject, message="m"))
+            assert cure != "see the page", (name, alarm)
+            for part in cure.split(", or "):
+                flags = {flag.replace("-", "_") for flag in re.findall(r"--([a-z][a-z-]*)", part)}
+                assert "quintain " in part or part in INSTEAD.values() or flags <= own, (name, alarm, part)
+
+
+def test_what_is_said_instead_names_methods_that_have_the_option() -> None:
+    for asked, said in INSTEAD.items():
+        (flag,) = re.findall(r"--([a-z][a-z-]*)", asked)
+        named = [name for name in re.findall(r"\w+", said) if name in MODULES]
+        assert named and f"--{flag}" in said
+        for name in named:
+            own = {option.name for option in options(import_module(MODULES[name]).Config)}
+            assert flag.replace("-", "_") in own, (name, flag)
+
+
+@pytest.mark.parametrize("page", [WHY, WHICH])
+def test_commands_of_the_pages_that_alarms_name_are_ones(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    told = re.findall(r"^quintain train (\w+) (.*)$", text, re.MULTILINE)
+    assert told
+    for method, flags in told:
+        known = {option.name for option in options(import_module(MODULES[method]).Config)} | {"run"}
+        assert {flag.replace("-", "_") for flag in re.findall(r"--([a-z-]+)", flags)} <= known, (
+            method,
+            flags,
+        )
+    names = {
+        name for name in re.findall(r"`(\w+)`", text) if (ROOT / "docs" / "methods" / f"{name}.md").is_file()
+    }
+    assert names <= set(MODULES)
 
 
 def test_no_page_has_marks_of_a_merge() -> None:

@@ -196,6 +196,26 @@ def test_compare_says_when_nothing_is_shared(cli: Cli) -> None:
     assert "new shares no scored task with old" in cli("compare", "old", "new").out
 
 
+def test_compare_notes_what_else_is_different(cli: Cli) -> None:
+    def write(name: str, **config: str) -> None:
+        with Run.create(Path("runs", name), recipe="test", config=config) as run:
+            run.append(episodes("01"), step=0, phase="eval")
+            run.commit(0, evaluate(episodes("01")).metrics())
+
+    write("a", environment="guess", agent="triage.py:run", model="tiny")
+    write("b", environment="guess", agent="stock.py:run", model="tiny")
+    write("c", environment="guess", agent="triage.py:run", model="mini")
+    write("d", environment="other", agent="triage.py:run", model="tiny")
+    assert cli("compare", "a", "b").error == (
+        "quintain: note: these runs do not act through the same agent, so that they differ in more than their "
+        "training: a triage.py:run, b stock.py:run\n"
+    )
+    assert "do not begin with the same model" in cli("compare", "a", "c").error
+    assert "not evaluated on the same tasks: a in guess, d in other" in cli("compare", "a", "d").error
+    write("e", environment="guess", agent="triage.py:run", model="tiny")
+    assert cli("compare", "a", "e").error == ""
+
+
 def test_compare_refuses_what_is_wrong(cli: Cli) -> None:
     make_run("old", "01")
     with Run.create(Path("runs/empty"), recipe="test", config={}) as run:

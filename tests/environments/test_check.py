@@ -321,7 +321,11 @@ def test_a_good_world_by_value() -> None:
         (NotANumber, "random play", "reward must be a finite number: got nan"),
         (WrongType, "random play", "must return a StepResult: got tuple"),
         (TooMuch, "random play", "returns from 2 to 2, outside return_range 0 to 1"),
-        (Unseeded, "determinism", "two instances differ under one seed: observation 0"),
+        (
+            Unseeded,
+            "determinism",
+            "under one seed (draw from task.rng, and from nothing else): observation 0",
+        ),
         (Leaks, "no leak", "an episode depends on those before it"),
         (Forgets, "snapshot", "goes on differently"),
         (Refuses, "legal actions", "the legal action 'edge' was refused"),
@@ -362,6 +366,22 @@ def test_a_broken_world_is_a_named_failure(world: type[Environment], probe: str,
     DONE.clear()
     assert not report.has_passed and states(report)[probe] == "fail", "\n".join(report.lines())
     assert said in detail(report, probe)
+
+
+class Unpaid(Coin):
+    """Nobody plays it well, and chance earns nothing."""
+
+    expert_action = None  # pyright: ignore[reportAssignmentType]
+
+    def step(self, action: Action) -> StepResult:
+        return replace(super().step(action), reward=0.0, is_success=False)
+
+
+def test_random_play_that_is_never_rewarded_is_noted() -> None:
+    report = check(Unpaid)
+    (found,) = (finding for finding in report.findings if finding.name == "baselines")
+    assert report.has_passed and found.state == "note"
+    assert found.detail.startswith("random play was never rewarded") and "random 0% (0)" in found.detail
 
 
 def test_an_expert_may_give_up_now_and_then() -> None:

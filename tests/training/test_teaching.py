@@ -118,8 +118,11 @@ def test_where_nothing_is_ever_rewarded_only_the_form_is_taught(
     monkeypatch.setattr(teaching, "MOST_TURNS", 64)
     found, _, events = taught(Hopeless, tmp_path / "a")
     (search,) = (each for each in events if each["kind"] == SEARCH)
-    assert search["message"] == "64 random episodes, the best 24 returned 0 to 0"
+    assert search["message"] == "64 random episodes, none of which was rewarded"
     assert (found["updates"], found["success"]) == (6, [[6, 0.0]])
+    (said,) = (each["message"] for each in events if each["kind"] == EVENT)
+    assert "because random play was never rewarded" in said and "lack of time" not in said
+    assert "self.reward(found=0.2)" in said and "docs/it-does-not-learn.md" in said
 
 
 def test_a_pretrained_model_that_solves_any_task_does_not_imitate_random_play(
@@ -160,6 +163,17 @@ def test_how_it_went_in_words() -> None:
     assert str(Lesson(most=60, updates=16, shown=128, success=[(16, 0.5)])).endswith(
         "training tasks solved 50%"
     )
+
+
+def test_a_warm_start_that_stays_where_it_is_says_why() -> None:
+    def said(*shares: float, **more: bool) -> str:
+        return str(Lesson(enough=0.9, updates=9, success=list(enumerate(shares)), **more))
+
+    level = (0.03, 0.14, 0.23, 0.22, 0.23, 0.22, 0.22)
+    assert "where it stays: the expert knows what the agent is not shown" in said(*level, has_expert=True)
+    assert "where it stays: the rest is too hard, or the model is too small" in said(*level)
+    assert "for lack of time" in said(0.03, 0.14, 0.23, 0.22, 0.2) + said(0.2, 0.2, 0.2, 0.2)
+    assert "where it" not in said(0.91, 0.91, 0.91, 0.91, 0.91, has_expert=True)
 
 
 def played(name: str, value: float, turns: int, *, index: int = 0) -> Trajectory:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 
 from quintain.environments.catalog import find
-from quintain.environments.probes import PROBES, NotApplicableError, Subject
+from quintain.environments.probes import PROBES, NotApplicableError, NotedError, Subject
 from quintain.environments.protocol import Environment
 from quintain.errors import QuintainError
 from quintain.types.findings import Finding, State
@@ -140,6 +140,8 @@ def _finding_of(name: str, outcome: _Outcome) -> Finding:
         return Finding(name=name, state="pass", detail=outcome.detail)
     if isinstance(error, NotApplicableError):
         return Finding(name=name, state="skip", detail=str(error))
+    if isinstance(error, NotedError):
+        return Finding(name=name, state="note", detail=str(error))
     if isinstance(error, QuintainError):
         return Finding(name=name, state="fail", detail=str(error))
     return Finding(name=name, state="fail", detail=f"raised {type(error).__name__}: {error}")

@@ -5,6 +5,7 @@ environment does not claim the capability. Whatever else the environment raises 
 """
 
 import json
+import math
 import pickle  # noqa: TID251 (nothing foreign is opened: tasks must survive the way to a worker process)
 import time
 from collections.abc import Callable, Mapping
@@ -38,8 +39,18 @@ class ContractError(QuintainError):
     """The environment broke its contract."""
 
 
+UNREWARDED = (
+    "random play was never rewarded, so that nothing but the form of actions can be learned from it: pay for steps "
+    "(self.reward(found=0.2)), list legal_actions(), write expert_action(), or begin with a pretrained model"
+)
+
+
 class NotApplicableError(QuintainError):
     """The probe does not apply."""
+
+
+class NotedError(QuintainError):
+    """The probe found something that is good to know and no fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +217,7 @@ def determinism(subject: Subject) -> str:
         require_same(
             play(first, task, random_policy(7), SHORT),
             play(second, task, random_policy(7), SHORT),
-            "two instances differ under one seed",
+            "two instances differ under one seed (draw from task.rng, and from nothing else)",
         )
     return "two instances agree on 5 tasks"
 
@@ -339,7 +350,7 @@ def baselines(subject: Subject) -> str:
     given: dict[str, Callable[[int], Policy]] = {"noop": lambda _: noop, "random": random_policy}
     if isinstance(environment, Expert):
         given["expert"] = lambda _: expert
-    gave_up = 0
+    gave_up, highest = 0, -math.inf
     for name, policy_of in given.items():
         played: list[Episode] = []
         for task in subject.tasks(subject.num_episodes):
@@ -350,6 +361,7 @@ def baselines(subject: Subject) -> str:
                     raise
                 gave_up += 1
         scores[name] = _measure(subject, name, played)
+        highest = max(highest, *(episode.total for episode in played))
     told = ", ".join(f"{name} {100 * won:.0f}% ({total:.3g})" for name, (total, won) in scores.items())
     told = f"success (return) of n={subject.num_episodes}: {told}"
     if gave_up:
@@ -358,6 +370,9 @@ def baselines(subject: Subject) -> str:
         raise ContractError(f"doing nothing succeeds more often than random play; {told}")
     if "expert" in scores and scores["expert"][0] <= scores["random"][0]:
         raise ContractError(f"the expert is no better than random play; {told}")
+    low, high = environment.return_range
+    if "expert" not in scores and highest <= (low if high <= 0 else max(low, 0.0)):
+        raise NotedError(f"{UNREWARDED}; {told}")
     return told
 
 

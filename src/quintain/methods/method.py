@@ -16,7 +16,7 @@ one knew. Nothing here imports torch: the flags of a method are read from its `C
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from quintain.credit.layout import outcome_of
@@ -750,6 +750,28 @@ class Contrastive:
 
 
 Method = OnPolicy | Offline | Rounds | Replay | Contrastive
+
+
+def hold(method: OnPolicy, *, kl_coef: float, entropy_coef: float) -> OnPolicy:
+    """Return `method` with the KL (k3) to its start and the entropy in the loss; with both 0 it stays as it is.
+
+    Both also learn from groups without a difference, which the method leaves out otherwise.
+    """
+    if not kl_coef and not entropy_coef:
+        return method
+    from quintain.losses.compose import combine
+    from quintain.losses.entropy import entropy_bonus
+    from quintain.losses.kl import kl_penalty
+
+    terms = [(kl_penalty("k3"), kl_coef)] if kl_coef else []
+    terms += [(entropy_bonus(), entropy_coef)] if entropy_coef else []
+    update = replace(
+        method.update,
+        loss=combine((method.update.loss, 1.0), *terms),
+        keeps_zeros=True,
+        has_reference=kl_coef > 0,
+    )
+    return replace(method, update=update, needs=replace(method.needs, reference=kl_coef > 0))
 
 
 def grouped(

@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -173,7 +173,10 @@ class TrainingContext:
         rows = run.metrics()
         last = rows[-1] if rows else {}
         self._tools = [tool.name for tool in ask(self.make_environment, trainable_tools)]
-        self.monitors = Monitors(thresholds(job.monitors), rows, self._tools)
+        self.monitors = Monitors(
+            thresholds(job.monitors), rows, self._tools,
+            options=[each.name for each in fields(job)], run=str(run.folder),
+        )  # fmt: skip
         self.collector.spent.env_steps = int(last.get("total/turns", 0))
         self.collector.spent.tokens = int(last.get("total/tokens", 0))
         self.num_parameters = sum(p.numel() for p in self.model.parameters())
@@ -322,10 +325,11 @@ class TrainingContext:
             self.trackers.log(step, row)
         self._note_finished(step)
         for alarm in self.monitors.new:
-            self.run.event(alarm.kind, str(alarm), step=step, **self.monitors.evidence(alarm))
+            line = self.monitors.describe(alarm)
+            self.run.event(alarm.kind, line, step=step, **self.monitors.evidence(alarm))
             if step - self._said.get((alarm.name, alarm.subject), -QUIET_STEPS) >= QUIET_STEPS:
                 self._said[alarm.name, alarm.subject] = step
-                self.display.say(f"{alarm.kind} at step {step} ({alarm.name}): {alarm}")
+                self.display.say(f"{alarm.kind} at step {step} ({alarm.name}): {line}")
 
     def save(self, step: int) -> None:
         """Save a checkpoint of the state after `step`."""

@@ -27,6 +27,7 @@ from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples
 from quintain.environments.boundary import has_expert, tasks_of
 from quintain.environments.catalog import find
+from quintain.environments.probes import UNREWARDED
 from quintain.environments.protocol import Factory
 from quintain.losses.imitation import imitation
 from quintain.models.device import find_device
@@ -78,6 +79,9 @@ SMOOTHED = 16
 ROOM = 2
 """Tokens of a turn in the policy's own episodes, in multiples of the longest turn that it was shown."""
 PROBES: dict[str, Any] = {"first": 32, "between": 16, "growth": 1.4}
+MEASURED, LEVEL = 5, 0.03
+"""Measurements in a row that differ by no more than this where a warm start no longer gets anywhere."""
+LEARNS_PAGE = "docs/it-does-not-learn.md"
 EVENT = "warm start"
 """The event of a run that says how it ended."""
 SEARCH, PHASE = "random play", "practice"
@@ -94,6 +98,15 @@ class Lesson:
     shown: int = 0
     success: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
     """after how many updates how much of the training tasks was solved"""
+    has_expert: bool = False
+    is_rewarded: bool = True
+    """whether any of what was imitated was rewarded"""
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the last measurements of success are all the same, or nearly."""
+        latest = [share for _, share in self.success[-MEASURED:]]
+        return len(latest) == MEASURED and max(latest) - min(latest) <= LEVEL
 
     @property
     def is_enough(self) -> bool:
@@ -105,8 +118,19 @@ class Lesson:
         if not self.updates:
             return f"{self.success[-1][1]:.0%} of training tasks solved without any"
         end = f"{self.success[-1][1]:.0%}" if self.success else "unknown"
-        why = "" if self.is_enough else ", where it ends for lack of time (more: --demonstrations N)"
+        why = "" if self.is_enough else f", {self.why()}"
         return f"{self.shown:,} episodes imitated in {self.updates} updates: training tasks solved {end}{why}"
+
+    def why(self) -> str:
+        """Return why it ends before enough is solved, and what helps."""
+        if not self.is_rewarded:
+            return f"because {UNREWARDED} ({LEARNS_PAGE})"
+        if self.is_stuck:
+            cause = (
+                "the expert knows what the agent is not shown" if self.has_expert else "the rest is too hard"
+            )
+            return f"where it stays: {cause}, or the model is too small ({LEARNS_PAGE})"
+        return "where it ends for lack of time (more: --demonstrations N)"
 
 
 def is_taught(job: Job) -> bool:
@@ -122,7 +146,8 @@ def teach(
     device = model.device
     learner = imitator(model, job)
     model.to(cast("Any", find_device(job.device)))
-    lesson = Lesson(enough=TAUGHT if has_expert(make_environment) else ENOUGH)
+    is_shown = has_expert(make_environment)
+    lesson = Lesson(enough=TAUGHT if is_shown else ENOUGH, has_expert=is_shown)
     with Probe(job, make_environment, model, tokenizer) as probe:
         if new_model(job.model) is None:
             display.phase("what the model can do", 1)
@@ -198,7 +223,8 @@ class School:
         if self.run.next_step == 0:
             self.run.append(best, step=0, phase="demonstrations")
         self._plan(best)
-        rounds = range(self.lesson.most // ROUND_UPDATES) if value_of(best[0]) > self.lowest else range(1)
+        self.lesson.is_rewarded = value_of(best[0]) > self.lowest
+        rounds = range(self.lesson.most // ROUND_UPDATES if self.lesson.is_rewarded else 1)
         for number in rounds:
             for update in range(ROUND_UPDATES):
                 rng = np.random.default_rng(derive_seed(self.job.seed, "round", number, update))
@@ -262,6 +288,8 @@ class School:
         if not known:
             played = number * SEARCH_CHUNK
             said = f"{played:,} random episodes, the best {len(best)} returned {min(values):.2g} to {max(values):.2g}"
+            if max(values, default=self.lowest) <= self.lowest:
+                said = f"{played:,} random episodes, none of which was rewarded"
             self.run.event(SEARCH, said, chunks=number)
             self.display.say(f"warm start: {said}")
         return best

@@ -16,6 +16,8 @@ class Thresholds:
 
     window: float = 5
     """steps that are averaged"""
+    unreadable: float = 0.5
+    """share of the policy's answers that cannot be read as an action; half of it as a rise since the first steps"""
     tool_failures: float = 0.1
     """share of the calls of a tool that fail without the policy's fault"""
     invalid_calls: float = 0.5

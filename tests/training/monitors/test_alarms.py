@@ -32,6 +32,7 @@ def clean(step: int, rng: random.Random) -> dict[str, Any]:
         "monitor/zero_variance": 0.2 + 0.8 * (learned > 0.9),
         "monitor/solved": 0.1 + 0.85 * (learned > 0.9),
         "monitor/beyond": 0.1 * (learned < 0.9),
+        "monitor/unreadable": 0.05,
         "monitor/entropy": 1.2 - learned + rng.uniform(-0.05, 0.05),
         "monitor/repeated_ngrams": 0.05,
         "monitor/prompt_information": 0.3 - 0.1 * learned,
@@ -115,6 +116,7 @@ CHANGES: dict[str, Bend] = {
     "entropy": lambda since: {"monitor/entropy": 0.02},
     "diversity": lambda since: {"monitor/prompt_information": 0.001},
     "length": lambda since: {"train/tokens": 80.0},
+    "unreadable": lambda since: {"monitor/unreadable": 0.4},
     "cost": lambda since: {"train/success": 0.02},
 }
 
@@ -140,9 +142,7 @@ def test_preferred_sides_may_fall_while_success_rises_and_need_no_episodes() -> 
 
     assert fallen(0.3) == fallen(0.3, 0.4) == []
     (told,) = fallen(0.3, 0.31)
-    assert told.startswith("preferred sides are 8.0 nats less likely than under the reference") and (
-        told.endswith("(docs/alarms.md#chosen)")
-    )
+    assert told.startswith("preferred sides are 8.0 nats less likely than under the reference")
 
 
 @pytest.mark.parametrize(("error", "is_alarming"), [(0.0, True), (0.02, True), (0.04, False)])
@@ -186,6 +186,25 @@ def test_all_solved_is_a_note_and_all_failed_an_alarm() -> None:
 
     assert said(0.9) == said(0.75) == [("note", "zero_variance")]
     assert said(0.0) == said(0.6) == [("alarm", "zero_variance")]
+
+
+def test_answers_that_cannot_be_read_come_first_and_hide_what_they_set_off() -> None:
+    rng = random.Random(0)
+
+    def said(*bends: dict[str, float]) -> list[tuple[str, str]]:
+        rows = [stuck(n, rng) | bends[min(n // 6, len(bends) - 1)] for n in range(1, 12)]
+        return [(alarm.name, alarm.message) for alarm in alarms(rows, BOUNDS)]
+
+    broken = {"monitor/zero_variance": 1.0, "train/success": 0.001, "train/tokens": 120.0}
+    assert [name for name, _ in said({}, broken)] == ["zero_variance", "length", "cost"]
+    lost = {**broken, "monitor/unreadable": 0.9, "monitor/beyond": 0.9}
+    names, messages = zip(*said({}, lost), strict=True)
+    assert names == ("unreadable", "boundary")
+    assert messages[0] == "90% of answers cannot be read as an action, 5% at first"
+    assert said({"monitor/unreadable": 0.6}) == [("unreadable", "60% of answers cannot be read as an action")]
+    assert said({"monitor/unreadable": 0.3}) == said({}, {"monitor/unreadable": 0.29}) == []
+    learned = {**broken, "monitor/solved": 1.0, "monitor/unreadable": 0.9}
+    assert [name for name, _ in said({}, learned)] == ["unreadable", "zero_variance"], "a note stays"
 
 
 def test_an_audit_that_does_not_rise_counts_more_than_success_that_does() -> None:

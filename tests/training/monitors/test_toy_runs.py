@@ -55,6 +55,10 @@ def unreadable_calls(step: int, number: int, task: Task) -> Words:
     return (ToolCall(name="push", arguments={"force": force}),)
 
 
+def broken_calls(step: int, number: int, task: Task) -> Words:
+    return say_calls(step, number, task) if step <= WITHIN else "<tool_call>oh"
+
+
 def from_then_on(words: str) -> "toy.Callable[[int, int, Task], Words]":
     return lambda step, number, task: right_or_wrong(step, number, task) if step <= WITHIN else words
 
@@ -68,6 +72,7 @@ def gullible(text: str, step: int) -> tuple[float, bool]:
 SCENES: dict[str, Scene] = {
     "tool_failures": Scene(world="Tools", say=say_calls, tool_fails=lambda call: call == 3),
     "invalid_calls": Scene(world="Tools", say=unreadable_calls),
+    "unreadable": Scene(world="Tools", say=broken_calls, onset=WITHIN),
     "tool_coverage": Scene(world="Tools", say=one_tool, onset=WITHIN),
     "zero_variance": Scene(say=lambda step, number, task: f"wrong {'ab'[number > GROUP_SIZE]}"),
     "ngrams": Scene(say=lambda step, number, task: f"{'right' if number % 2 else 'wrong'} {'no ' * 20}"),

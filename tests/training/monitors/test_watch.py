@@ -1,5 +1,7 @@
 """Thresholds as text, what is kept with an alarm, and what ends a run."""
 
+from dataclasses import replace
+
 import pytest
 from tests.training.monitors.test_measures import episode, group
 
@@ -8,7 +10,7 @@ from quintain.training.job import Job
 from quintain.training.monitors.alarms import Alarm
 from quintain.training.monitors.watch import NUM_KEPT, Monitors, best, transcript
 from quintain.training.thresholds import Thresholds, thresholds
-from quintain.types import ToolCall
+from quintain.types import Action, ToolCall
 
 
 def test_thresholds_are_written_as_text() -> None:
@@ -43,6 +45,28 @@ def test_the_best_episodes_are_kept_with_an_alarm_of_hacking() -> None:
     assert kept == best(groups)
     assert kept[0]["text"] == transcript(groups[0].trajectories[7]) == "< \n> pay({'sum': 2})"
     assert monitors.evidence(Alarm(name="cost", message="m")) == {"name": "cost", "subject": ""}
+
+
+def test_the_line_of_an_alarm_is_of_the_run_and_quotes_an_answer() -> None:
+    options = ["learning_rate", "max_turn_tokens", "model"]
+    monitors = Monitors(Thresholds(), [{"step": 3, "eval/success": 0.5}], options=options, run="runs/a")
+    entropy = monitors.describe(Alarm(name="entropy", message="m"))
+    assert entropy == (
+        "m; lower --learning-rate, or take a method with an entropy bonus (--entropy-coef of grpo or policy_gradient), "
+        "or go on from the best step, 3: --model runs/a@best "
+        "(docs/alarms.md#entropy, docs/it-does-not-learn.md, docs/which-method.md)"
+    )
+    none = Monitors(Thresholds(), [], options=[*options, "entropy_coef"])
+    assert none.describe(Alarm(name="entropy", message="m")).startswith(
+        "m; lower --learning-rate, or set --entropy-coef (docs"
+    )
+    good = episode(1.0, (1, 2))
+    lost = replace(good.turns[0], action=Action(text="<tool_call>\n{ oh", error="it is not written right"))
+    monitors.measure([group(good, replace(good, index=1, turns=(lost,)))])
+    line = monitors.describe(Alarm(name="unreadable", message="m"))
+    assert line.startswith(
+        "m, such as '<tool_call> { oh'; go on from the best step, 3: --model runs/a@best, or lower"
+    )
 
 
 def test_failures_above_the_threshold_end_the_run_once() -> None:

@@ -9,10 +9,10 @@ over tokens are over those of all groups of the step.
 
 from dataclasses import dataclass
 
-from quintain.config.ranges import PositiveFloat
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat
 from quintain.credit.group import group_relative
 from quintain.losses.policy import cispo
-from quintain.methods.method import OnPolicy, Update, grouped
+from quintain.methods.method import OnPolicy, Update, grouped, hold
 from quintain.training.job import GroupJob, check_ratios
 
 
@@ -22,6 +22,10 @@ class Config(GroupJob):
 
     clip_high: PositiveFloat = 0.28
     """The weight of a token is at most 1 + this."""
+    kl_coef: NonNegativeFloat = 0.0
+    """Weight of the KL (k3) to the starting policy in the loss."""
+    entropy_coef: NonNegativeFloat = 0.0
+    """Weight of the entropy bonus in the loss."""
     num_epochs: int = 2
 
     def check(self) -> None:
@@ -32,8 +36,9 @@ class Config(GroupJob):
 
 def method(config: Config) -> OnPolicy:
     """Return CISPO as `config` describes it."""
-    return OnPolicy(
+    plain = OnPolicy(
         collect=grouped(config.tasks, config.group_size),
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=cispo(config.clip_high)),
     )
+    return hold(plain, kl_coef=config.kl_coef, entropy_coef=config.entropy_coef)

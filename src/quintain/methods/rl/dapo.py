@@ -18,7 +18,7 @@ from annotated_types import Ge
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.losses.policy import clipped
-from quintain.methods.method import OnPolicy, Update, differing
+from quintain.methods.method import OnPolicy, Update, differing, hold
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.efficiency import overlong_penalty
 from quintain.rewards.terms import apply_all
@@ -35,6 +35,10 @@ class Config(ClipHigherJob):
     """Sampled tokens of an episode at which the whole penalty falls due; it begins a quarter before."""
     overlong_weight: NonNegativeFloat = 1.0
     """Reward lost at that length; 0 for none."""
+    kl_coef: NonNegativeFloat = 0.0
+    """Weight of the KL (k3) to the starting policy in the loss."""
+    entropy_coef: NonNegativeFloat = 0.0
+    """Weight of the entropy bonus in the loss."""
     num_minibatches: int = 16
 
 
@@ -42,9 +46,10 @@ def method(config: Config) -> OnPolicy:
     """Return DAPO as `config` describes it."""
     buffer = config.overlong_tokens // 4
     overlong = overlong_penalty(config.overlong_tokens, buffer=buffer, weight=config.overlong_weight)
-    return OnPolicy(
+    plain = OnPolicy(
         collect=differing(config.tasks, config.group_size, attempts=config.attempts),
         reward=partial(apply_all, terms=(environment_reward(), overlong)),
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=clipped(0.2, config.clip_high)),
     )
+    return hold(plain, kl_coef=config.kl_coef, entropy_coef=config.entropy_coef)

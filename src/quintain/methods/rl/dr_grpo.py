@@ -8,10 +8,10 @@ Differences to the paper: many turns; one update per step.
 
 from dataclasses import dataclass
 
-from quintain.config.ranges import PositiveFloat
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat
 from quintain.credit.group import group_relative
 from quintain.losses.policy import clipped
-from quintain.methods.method import OnPolicy, Update, grouped
+from quintain.methods.method import OnPolicy, Update, grouped, hold
 from quintain.training.job import GroupJob
 
 
@@ -23,14 +23,19 @@ class Config(GroupJob):
     """The ratio is clipped to 1 ± this."""
     constant: PositiveFloat = 64.0
     """Tokens that the sum over an episode is divided by, whatever its length."""
+    kl_coef: NonNegativeFloat = 0.0
+    """Weight of the KL (k3) to the starting policy in the loss."""
+    entropy_coef: NonNegativeFloat = 0.0
+    """Weight of the entropy bonus in the loss."""
 
 
 def method(config: Config) -> OnPolicy:
     """Return Dr. GRPO as `config` describes it."""
-    return OnPolicy(
+    plain = OnPolicy(
         collect=grouped(config.tasks, config.group_size),
         credit=lambda groups, _: group_relative(groups, std="none"),
         update=Update(
             loss=clipped(config.clip, config.clip), aggregation="constant", constant=config.constant
         ),
     )
+    return hold(plain, kl_coef=config.kl_coef, entropy_coef=config.entropy_coef)

@@ -4,18 +4,18 @@ Several episodes of one task are a group; an episode is as good as it is better 
 the policy sampled in it, over all turns, gets the same advantage.
 
 Differences to the paper: outcome supervision over multi-turn episodes; clip-higher 0.28, as in DAPO (2503.14476);
-no KL term; one update per step, so the ratio stays near 1. Groups that are all equal have no gradient: they are
-left out, also of the mean over sequences, and a step of only such groups takes no optimizer step. The learning rate
-rises over the first steps. Measured on BabyAI with a model of 0.2M parameters, where the paper has mathematics with
-7B.
+no KL term unless `kl_coef` is given; one update per step, so the ratio stays near 1. Groups that are all equal have no
+gradient: they are left out, also of the mean over sequences, and a step of only such groups takes no optimizer step,
+unless there is a KL or an entropy term. The learning rate rises over the first steps. Measured on BabyAI with a model
+of 0.2M parameters, where the paper has mathematics with 7B.
 """
 
 from dataclasses import dataclass
 
-from quintain.config.ranges import PositiveFloat
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat
 from quintain.credit.group import Std, group_relative
 from quintain.losses.policy import clipped
-from quintain.methods.method import OnPolicy, Update, grouped
+from quintain.methods.method import OnPolicy, Update, grouped, hold
 from quintain.training.job import GroupJob
 
 
@@ -29,12 +29,17 @@ class Config(GroupJob):
     """The ratio is clipped below at 1 - this."""
     clip_high: PositiveFloat = 0.28
     """The ratio is clipped above at 1 + this."""
+    kl_coef: NonNegativeFloat = 0.0
+    """Weight of the KL (k3) to the starting policy in the loss."""
+    entropy_coef: NonNegativeFloat = 0.0
+    """Weight of the entropy bonus in the loss."""
 
 
 def method(config: Config) -> OnPolicy:
     """Return GRPO as `config` describes it."""
-    return OnPolicy(
+    plain = OnPolicy(
         collect=grouped(config.tasks, config.group_size),
         credit=lambda groups, _: group_relative(groups, std=config.std),
         update=Update(loss=clipped(low=config.clip_low, high=config.clip_high), aggregation="sequence_mean"),
     )
+    return hold(plain, kl_coef=config.kl_coef, entropy_coef=config.entropy_coef)

@@ -10,10 +10,10 @@ one update every ratio is 1 and this is GRPO.
 from dataclasses import dataclass
 from typing import Literal
 
-from quintain.config.ranges import PositiveFloat
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat
 from quintain.credit.group import group_relative
 from quintain.losses.policy import gspo
-from quintain.methods.method import OnPolicy, Update, grouped
+from quintain.methods.method import OnPolicy, Update, grouped, hold
 from quintain.training.job import GroupJob, check_ratios
 
 
@@ -27,6 +27,10 @@ class Config(GroupJob):
     """The ratio is clipped below at 1 - this."""
     clip_high: PositiveFloat = 4e-4
     """The ratio is clipped above at 1 + this."""
+    kl_coef: NonNegativeFloat = 0.0
+    """Weight of the KL (k3) to the starting policy in the loss."""
+    entropy_coef: NonNegativeFloat = 0.0
+    """Weight of the entropy bonus in the loss."""
     num_minibatches: int = 4
 
     def check(self) -> None:
@@ -38,8 +42,9 @@ class Config(GroupJob):
 def method(config: Config) -> OnPolicy:
     """Return GSPO as `config` describes it."""
     loss = gspo(config.clip_low, config.clip_high, unit=config.unit)
-    return OnPolicy(
+    plain = OnPolicy(
         collect=grouped(config.tasks, config.group_size),
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=loss, aggregation="sequence_mean"),
     )
+    return hold(plain, kl_coef=config.kl_coef, entropy_coef=config.entropy_coef)

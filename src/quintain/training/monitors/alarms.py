@@ -24,32 +24,8 @@ FEW_ROWS = 8
 """Rows below which second differences alone do not tell the noise of the reward."""
 STUCK = 0.25
 """Share of groups that may score all the same without being solved when the others are."""
-CURES: Mapping[str, str] = {
-    "tool_failures": "mend the tool or what it waits for: quintain view shows the calls",
-    "invalid_calls": "show how it is called: more --demonstrations, an expert_action(), or a schema with fewer choices",
-    "tool_coverage": "ask for tasks that need the others, or lower --learning-rate",
-    "zero_variance": "warm start it (--demonstrations, expert_action()), take easier tasks or a larger --group-size",
-    "zero_variance/learned": "take harder options of the environment, or stop here",
-    "boundary": "lower --learning-rate, set --kl-coef, or mix the earlier tasks in",
-    "canaries": "make the grader ask for what only a right answer has",
-    "entropy": "lower --learning-rate, add --entropy-coef where the method has it, or stop at the best checkpoint",
-    "ngrams": "lower --max-turn-tokens, price length, or lower --learning-rate",
-    "diversity": "look at the reward: is it paid for one answer to all tasks? then lower --learning-rate",
-    "length": "price length or tokens (--rewards), or lower --max-turn-tokens",
-    "length_advantage": "normalise by length (dr_grpo, dapo), or price what is long",
-    "reward_share": "scale that term down, or the others up",
-    "hacking": "read the transcripts kept with this alarm and close the gap in the reward",
-    "overoptimised": "stop at the checkpoint before, raise --kl-coef, or rank answers of this policy and train the "
-    "reward model on them as well",
-    "judge": "stop at the round before, judge with another model, or mix demonstrations of judging in",
-    "unread": "mend the rubric, allow longer answers, or take a stronger model as judge",
-    "failures": "look at what failed: quintain view RUN, quintain check ENVIRONMENT --load",
-    "stop_failures": "look at what failed: quintain view RUN, quintain check ENVIRONMENT --load",
-    "retries": "mend what breaks: what is left of the episodes may be the easy ones",
-    "cost": "price tokens or turns in the reward, or lower --max-turn-tokens",
-    "chosen": "raise --imitation-weight or --beta, lower --learning-rate, or stop at the best checkpoint",
-}
-"""What to change, by the name of an alarm, and by name and subject where that is a case of its own."""
+OF_UNREADABLE = frozenset(["zero_variance", "cost", "length"])
+"""Alarms that answers which cannot be read set off as well, and whose own cures would not help."""
 JUDGES: Mapping[str, str] = {"judge": "the policy's own judgements", "evaluator": "the evaluator's verdicts"}
 """Whose agreement with the truth is watched, by what its metrics begin with."""
 UNREAD: Mapping[str, str] = {
@@ -58,7 +34,6 @@ UNREAD: Mapping[str, str] = {
     "reward/failed": "episodes' rewards",
 }
 """Metric → whose verdicts it is the share without one of."""
-PAGE = "docs/alarms.md"
 NOT_THE_POLICY = ("tool_error", "timeout", "infrastructure")
 
 
@@ -76,14 +51,9 @@ class Alarm:
     is_note: bool = False
     """whether it is good to know and no trouble"""
 
-    @property
-    def cure(self) -> str:
-        """Return what to change."""
-        return CURES.get(f"{self.name}/{self.subject}", CURES[self.name])
-
     def __str__(self) -> str:
-        """Return what is wrong, what to change, and where more is said."""
-        return f"{self.message}; {self.cure} ({PAGE}#{self.name})"
+        """Return what is wrong; what to change depends on the run (`quintain.training.monitors.cures`)."""
+        return self.message
 
     @property
     def kind(self) -> str:
@@ -103,6 +73,8 @@ def alarms(rows: Sequence[Row], bounds: Thresholds) -> list[Alarm]:
         return drifted
     spans = Spans(training[:window], training[-window:])
     found = [alarm for rule in RULES for alarm in rule(spans, bounds)]
+    if any(alarm.name == "unreadable" for alarm in found):
+        found = [alarm for alarm in found if alarm.is_note or alarm.name not in OF_UNREADABLE]
     return [*found, *drifted, *canaries(rows, bounds), *hacking(rows, bounds)]
 
 
@@ -170,6 +142,16 @@ def tools(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
             said = f"{tool}: {share:.0%} of calls are invalid"
             nameless = f"{share:.0%} of calls are of a tool that is not there"
             yield Alarm(name="invalid_calls", subject=tool, message=said if is_named else nameless)
+
+
+def unreadable(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
+    """Answers of the policy that cannot be read as actions: many, or many more than at first."""
+    before, now = mean(spans.first, "monitor/unreadable"), spans.now("monitor/unreadable")
+    if before is None or now is None:
+        return
+    if now > bounds.unreadable or now > before + bounds.unreadable / 2:
+        since = f", {before:.0%} at first" if now > before + RISE else ""
+        yield Alarm(name="unreadable", message=f"{now:.0%} of answers cannot be read as an action{since}")
 
 
 def coverage(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
@@ -409,6 +391,7 @@ def sampling_error(rows: Sequence[Row]) -> float:
 
 
 RULES: tuple[Callable[[Spans, Thresholds], Iterator[Alarm]], ...] = (
+    unreadable,
     tools,
     coverage,
     variance,

@@ -40,6 +40,7 @@ def measures(
       own where seats are paid apart.
     - ``monitor/solved``, ``monitor/boundary``, ``monitor/beyond``: shares of the groups of two or more of which all,
       some or no episodes are solved: what the policy knows, what it can learn, and what is beyond it.
+    - ``monitor/unreadable``: share of the turns whose answer could not be read as an action.
     - ``monitor/entropy``: nats per sampled token, estimated by the mean of -log-prob.
     - ``monitor/repeated_ngrams``: share of 4-grams that occurred before in their completion.
     - ``monitor/prompt_information``: nats that a token tells about its task, from the use of tokens per task.
@@ -57,6 +58,7 @@ def measures(
         **_retries(groups, retries),
         "zero_variance": _zero_variance(groups),
         **_boundary(groups),
+        "unreadable": _unreadable(episodes),
         "entropy": _entropy(episodes),
         "repeated_ngrams": _repeated(episodes),
         "prompt_information": _prompt_information(groups),
@@ -111,6 +113,12 @@ def _boundary(groups: Sequence[Group]) -> Mapping[str, float]:
 def _completions(episodes: Sequence[Trajectory]) -> Iterator[tuple[int, ...]]:
     """Yield what was sampled, turn by turn."""
     return (turn.completion.token_ids for t in episodes for turn in t.turns if turn.completion.token_ids)
+
+
+def _unreadable(episodes: Sequence[Trajectory]) -> float | None:
+    """Return the share of turns without an action that could be read; None without a turn."""
+    turns = [turn for t in episodes for turn in t.turns]
+    return sum(turn.action.error is not None for turn in turns) / len(turns) if turns else None
 
 
 def _entropy(episodes: Sequence[Trajectory]) -> float | None:

@@ -7,20 +7,35 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from quintain.errors import FailureRateError
+from quintain.store.best import best_step
 from quintain.training.monitors.alarms import Alarm, Row, alarms
+from quintain.training.monitors.cures import Advice
 from quintain.training.monitors.measures import Retry, measures
 from quintain.training.thresholds import Thresholds
 from quintain.types import Group, Score, Trajectory, as_text
 
+QUOTED = 120
+"""Characters of an answer that are quoted with an alarm."""
 NUM_KEPT, LONGEST = 5, 2000
 """Transcripts kept with an alarm of reward hacking, and the characters of each."""
 
 
 class Monitors:
-    """Watches a run whose curve so far is `rows`, in an environment with `tools`."""
+    """Watches a run whose curve so far is `rows`, in an environment with `tools`.
 
-    def __init__(self, bounds: Thresholds, rows: Sequence[Row], tools: Collection[str] = ()) -> None:
-        self.bounds, self.tools = bounds, tools
+    Cures name `options` of its method's configuration, and its folder `run`.
+    """
+
+    def __init__(
+        self,
+        bounds: Thresholds,
+        rows: Sequence[Row],
+        tools: Collection[str] = (),
+        *,
+        options: Collection[str] = (),
+        run: str = "RUN",
+    ) -> None:
+        self.bounds, self.tools, self.options, self.run = bounds, tools, options, run
         self._rows: list[Row] = list(rows)
         self._raised = {(alarm.name, alarm.subject) for alarm in alarms(self._rows, bounds)}
         self.new: list[Alarm] = []
@@ -50,6 +65,11 @@ class Monitors:
             evidence["transcripts"] = best(self._groups)
         return evidence
 
+    def describe(self, alarm: Alarm) -> str:
+        """Return the line of `alarm`: what is wrong, what to change in this run, and where more is said."""
+        advice = Advice(options=self.options, run=self.run, best=best_step(self._rows))
+        return advice.describe(alarm, unread_answer(self._groups) if alarm.name == "unreadable" else "")
+
     def stop_if_fatal(self, step: int) -> None:
         """Raise for an alarm with which a run must not go on.
 
@@ -63,6 +83,15 @@ class Monitors:
                     f"{self.bounds.stop_failures:.0%}; mend what failed (quintain view shows it) or set "
                     "monitors=stop_failures=SHARE, then resume"
                 )
+
+
+def unread_answer(groups: Sequence[Group]) -> str:
+    """Return the first answer of `groups` that could not be read, in one line; empty where all could."""
+    turns = (turn for group in groups for t in group.trajectories for turn in t.turns)
+    actions = (turn.action for turn in turns if turn.action.error is not None)
+    text = next((action.text or action.error or "" for action in actions), "")
+    line = " ".join(text.split())
+    return line if len(line) <= QUOTED else f"{line[:QUOTED]}…"
 
 
 def best(groups: Sequence[Group]) -> list[dict[str, Any]]:
