@@ -129,28 +129,15 @@ def compare(argv: Sequence[str]) -> int:
     from quintain.store.names import split_step
 
     episodes: dict[str, list[Trajectory]] = {}
-<<<<<<< HEAD
-    worlds: dict[str, str] = {}
     configs: dict[str, Mapping[str, Any]] = {}
     rows: dict[str, list[dict[str, Any]]] = {}
-=======
-    settings: dict[str, Mapping[str, Any]] = {}
->>>>>>> 66bc2688 (Alarms name options that the running method has, and the step to go on from; unreadable answers are the first alarm; grpo and its kin take a KL and an entropy term; random play without reward, plateaus and other agents are said; two pages: which method, it does not learn)
     for name in arguments.names:
         folder, mark = split_step(named_model(name, arguments.runs))
         with Run.open(named_folder(folder, arguments.runs), writable=False) as run:
             episodes[name] = evaluation_of(run, mark)
-<<<<<<< HEAD
-            worlds[name] = str(run.config.get("eval_environment") or run.config.get("environment", ""))
             configs[name], rows[name] = run.config, run.metrics()
-    if len(set(worlds.values())) > 1:
-        told = ", ".join(f"{name} in {world}" for name, world in worlds.items())
-        print(f"quintain: note: these runs were not evaluated on the same tasks: {told}", file=sys.stderr)
-=======
-            settings[name] = run.config
-    for note in differences(settings):
+    for note in differences(configs):
         print(f"quintain: note: {note}", file=sys.stderr)
->>>>>>> 66bc2688 (Alarms name options that the running method has, and the step to go on from; unreadable answers are the first alarm; grpo and its kin take a KL and an entropy term; random play without reward, plateaus and other agents are said; two pages: which method, it does not learn)
     found = compared(episodes, baseline=arguments.baseline)
     if arguments.picture:
         from quintain.dashboard.curve import compared_png
@@ -170,7 +157,6 @@ def compare(argv: Sequence[str]) -> int:
     return 0
 
 
-<<<<<<< HEAD
 def arms_of(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
     """Return the runs of `configs` that differ in their seed and tasks alone, by the settings in which others differ.
 
@@ -186,7 +172,8 @@ def arms_of(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
     for name, config in zip(configs, kept, strict=True):
         arms.setdefault(", ".join(f"{key} {config.get(key)}" for key in differing), []).append(name)
     return arms
-=======
+
+
 def differences(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Yield what runs with these `settings`, by name, differ in, so that a comparison is not of training alone."""
 
@@ -202,7 +189,6 @@ def differences(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         if told := values(lambda config, option=option: config.get(option)):
             which = ", ".join(f"{name} {value or '(none named)'}" for name, value in told.items())
             yield f"these runs do not {what}, so that they differ in more than their training: {which}"
->>>>>>> 66bc2688 (Alarms name options that the running method has, and the step to go on from; unreadable answers are the first alarm; grpo and its kin take a KL and an entropy term; random play without reward, plateaus and other agents are said; two pages: which method, it does not learn)
 
 
 def collect(argv: Sequence[str]) -> int:
