@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from quintain.agents.catalog import AUTO
+from quintain.agents.catalog import AUTO, is_outside
 from quintain.agents.teacher import Teacher
 from quintain.benchmarks.labs.credit import Report, check_names, run_lab
 from quintain.benchmarks.labs.material import collect_batch, read_batch
@@ -35,6 +35,7 @@ from quintain.environments.noisy import noisy
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Environment
 from quintain.environments.rehearsal import find_ready
+from quintain.environments.task_files import read_tasks, split_spec, with_tasks
 from quintain.errors import UsageError
 from quintain.eval.evaluate import Evaluation
 from quintain.eval.evaluate import evaluate as evaluated
@@ -120,6 +121,7 @@ def train(
     values = {**(config or {}), **fields}
     if environment is not None:
         values["environment"] = environment if isinstance(environment, str) else class_name(environment)
+    values = with_tasks(values)
     settings = place_data(build(found.config_class, values, f"train({found.label!r})"), Path(root))
     settings = dataclasses.replace(settings, learner_ranks=launched_ranks(settings.learner_ranks))
     chosen = found.make(settings)
@@ -129,6 +131,7 @@ def train(
             f"environment: got none for {found.label}, which learns from episodes{beside}; name one, or use sft or dpo"
         )
     check_parts(settings)
+    check_tasks(settings)
     fitted = fit_to_model(found, settings, values)
     settings, chosen = fitted.job, found.make(fitted.job)
     check_run(settings, chosen.needs.policies)
@@ -177,6 +180,29 @@ def check_parts(job: Job) -> None:
         find_ready(job.eval_environment, for_model=True)
     if new_model(job.model) is None and find_saved(job.model) is None:
         check_folder(find_folder(job.model, say=tell), job.model)
+
+
+def check_tasks(job: Job) -> None:
+    """Say which tasks of a file are trained on, if there is one.
+
+    Raises:
+        UsageError: nobody says what an answer to them is worth.
+    """
+    inner, path = split_spec(job.environment)
+    if path:
+        is_graded = bool(getattr(job, "judge", "") or getattr(job, "rewards", ""))
+        require_grader(job.environment, job.agent, is_graded=is_graded)
+        tell(f"{read_tasks(path)}{f', in {inner}' if inner else ''}")
+
+
+def require_grader(environment: str, agent: str, *, is_graded: bool = False) -> None:
+    """Raise a `UsageError` where `environment` is a file of tasks alone, and neither an agent nor a reward grades."""
+    inner, path = split_spec(environment)
+    if path and not inner and not is_graded and not is_outside(agent):
+        raise UsageError(
+            f"tasks {Path(path).name}: got nobody who says what an answer is worth; give --agent "
+            "file.py:run_agent?grade=grade, or an --environment whose reset(self, task) reads task.prompt and task.data"
+        )
 
 
 def tell(line: str) -> None:
@@ -246,6 +272,8 @@ def evaluate(
     It acts through the harness `agent`; empty: the one that a run was trained with, or that fits.
     """
     spec = environment if environment is not None else environment_of(target)
+    if isinstance(spec, str):
+        require_grader(spec, agent or harness_of(target))
     make_environment = find_ready(spec, for_model=True)
     loaded = policy_of(target)
     harness = build_agent(

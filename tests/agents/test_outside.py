@@ -162,3 +162,34 @@ def test_commands() -> None:
         command_runner("no-such-program --fast", 1.0)
     with pytest.raises(UsageError, match="got an empty one"):
         command_runner(" ", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "said"),
+    [
+        (
+            "def run(base_url, api_key): ...",
+            "",
+            r"got run\(base_url, api_key\); it is called with base_url, api_key, task",
+        ),
+        ("def run(base_url, api_key, task, *, model): ...", "", "it is called with base_url, api_key, task"),
+        (
+            "def run(*a): ...\ndef grade(answer): ...",
+            "grade",
+            r"got grade\(answer\); it is called with task, answer",
+        ),
+    ],
+)
+def test_functions_that_cannot_be_called_are_refused_before_they_are(
+    chat: Chat, lines: str, options: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(lines + "\n")
+    found = Outside(chat=chat, agent=JsonTools(chat), run=f"{tmp_path}/mine.py:run", grade=options)
+    with pytest.raises(UsageError, match=said):
+        found.prepared()
+
+
+def test_an_expert_that_cannot_be_called_is_refused(chat: Chat, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def run(a, b, c): ...\ndef expert(task): ...\n")
+    with pytest.raises(UsageError, match="it is called with task, messages"):
+        Outside(chat=chat, agent=JsonTools(chat), run=f"{tmp_path}/mine.py:run", expert="expert").taught()

@@ -314,3 +314,32 @@ def test_resume_can_be_interrupted_too(cli: Cli, launcher: Launcher) -> None:
         130,
         "quintain: interrupted; continue with: quintain resume runs/a\n",
     )
+
+
+def test_a_file_of_tasks_is_a_part_of_the_environment(
+    cli: Cli, method: str, launcher: Launcher, tmp_path: Path
+) -> None:
+    file = tmp_path / "tickets.jsonl"
+    file.write_text('{"prompt": "a"}\n{"prompt": "b"}\n', encoding="utf-8")
+    assert cli("train", method, "--tasks", str(file)).status == 0
+    assert settings(launcher)["config"] == {"environment": f"tasks:@{file}"}
+    launcher.calls.clear()
+    assert cli("train", method, "--environment", "guess?high=8", "--tasks", str(file)).status == 0
+    assert settings(launcher)["config"] == {"environment": f"tasks:guess?high=8@{file}"}
+    assert "--tasks FILE" in cli("train", method, "--help").out
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("none.jsonl", "there is no such file"),
+        ("tickets.txt", "give a number, or a file that ends in .jsonl"),
+        ("empty.csv", "got 0 tasks"),
+    ],
+)
+def test_what_is_no_file_of_tasks_is_refused_in_a_line(
+    cli: Cli, method: str, tmp_path: Path, given: str, said: str
+) -> None:
+    (tmp_path / "empty.csv").write_text("prompt\n", encoding="utf-8")
+    found = cli("train", method, "--tasks", str(tmp_path / given))
+    assert found.status and said in found.line

@@ -236,3 +236,32 @@ def test_a_run_says_it_at_its_start_and_keeps_it(
     )
     with Run.open(folder, writable=False) as run:
         assert run.config["learning_rate"] == 2e-5
+
+
+OUTSIDE = "mine.py:run_agent?grade=grade"
+
+
+@pytest.mark.parametrize(
+    ("agent", "given", "changed"),
+    [
+        (
+            f"{OUTSIDE}&expert=e",
+            {},
+            {"model": "mini?tokens=words", "demonstrations": 256, "learning_rate": 7e-4},
+        ),
+        (OUTSIDE, {}, {"model": "mini?tokens=words", "learning_rate": 7e-4}),
+        (f"{OUTSIDE}&expert=e", {"model": "micro", "demonstrations": 5, "learning_rate": 1e-3}, {}),
+        (OUTSIDE, {"environment": "tasks:@t.csv"}, {"demonstrations": 0}),
+        ("auto", {}, {}),
+    ],
+)
+def test_an_agent_outside_has_defaults_that_learn(
+    agent: str, given: dict[str, Any], changed: dict[str, Any]
+) -> None:
+    found = find_method("grpo")
+    values = {"environment": "guess", "agent": agent, **given}
+    job = build(found.config_class, values, "test")
+    after = fit_to_model(found, job, values)
+    assert {key: getattr(after.job, key) for key in changed} == changed
+    assert bool(after.notes) == bool(changed) and (after.job == job) == (not changed)
+    assert all("lives outside" in note and "docs/your-agent.md" in note for note in after.notes)

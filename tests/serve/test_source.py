@@ -1,5 +1,6 @@
 """Episodes whose agents live outside: functions and commands, their scores, failures, budgets and attempts."""
 
+import asyncio
 import sys
 import threading
 import time
@@ -198,7 +199,13 @@ def test_what_fails_is_tried_again_in_a_new_episode(rollout_of: Callable[..., Ro
 
 
 def test_too_many_failures_end_the_rollout(rollout_of: Callable[..., Rollout]) -> None:
+    played: list[str] = []
+
     def agent(base_url: str, key: str, task: Task) -> float:
+        played.append(key)
+        if len(played) == 1:
+            ask(base_url, key)
+            return 1.0
         raise RuntimeError("a tool broke")
 
     with pytest.raises(FailureRateError, match="failures, more than 5%; the first, by the environment"):
@@ -206,6 +213,32 @@ def test_too_many_failures_end_the_rollout(rollout_of: Callable[..., Rollout]) -
     with pytest.raises(FailureRateError, match="attempts at an episode broke"):
         limits = Limits(attempts=1, max_failure_share=1.0, max_broken_share=0.01)
         episodes(rollout_of(agent, limits=limits), size=6)
+
+
+def test_an_agent_that_cannot_play_at_all_costs_one_episode(rollout_of: Callable[..., Rollout]) -> None:
+    played: list[str] = []
+
+    def agent(base_url: str, key: str, task: Task) -> float:
+        played.append(key)
+        raise RuntimeError("a tool broke")
+
+    with pytest.raises(
+        FailureRateError, match=r"the first episode of agent .* failed by the environment: a tool broke"
+    ):
+        episodes(rollout_of(agent, limits=Limits(attempts=2)), size=64)
+    assert len(played) == 2  # the attempts of one episode
+
+
+def test_coroutines_of_all_episodes_share_a_loop(rollout_of: Callable[..., Rollout]) -> None:
+    loops: set[int] = set()
+
+    async def agent(base_url: str, key: str, task: Task) -> float:
+        loops.add(id(asyncio.get_running_loop()))
+        await asyncio.to_thread(ask, base_url, key)
+        return 1.0
+
+    assert all(found.is_success for found in episodes(rollout_of(agent), size=4))
+    assert len(loops) == 1
 
 
 def test_an_agent_that_never_asks_has_no_score(rollout_of: Callable[..., Rollout]) -> None:

@@ -1,5 +1,6 @@
 """A run whose episodes are played by an agent outside: through training, evaluation and resuming."""
 
+import json
 import sys
 import types
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from quintain import api
 from quintain.agents.harness import PlainText
-from quintain.errors import ConfigError, FailureRateError
+from quintain.errors import ConfigError, FailureRateError, UsageError
 from quintain.models.load import load_tokenizer
 from quintain.store.run import Run
 from quintain.text.chat import Chat
@@ -161,3 +162,39 @@ def test_what_plays_episodes() -> None:
     assert not Job().plays_apart
     with pytest.raises(ConfigError, match="which plays by itself; leave seats out"):
         check_run(GroupJob(agent="mine.py:run_agent", seats={"agent": "policy"}), {})
+
+
+@pytest.mark.slow
+def test_an_agent_and_a_file_of_tasks_are_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "tickets.jsonl"
+    rows = [
+        {"id": f"t{number}", "prompt": f"ticket {number}", "split": "eval" if number < 3 else "train"}
+        for number in range(8)
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    settings = {
+        **TAUGHT,
+        "agent": f"{MODULE}:run_agent",
+        "demonstrations": 0,
+        "tasks": str(file),
+        "max_broken": 1.0,
+    }
+    del settings["environment"]
+    folder = api.train("grpo", run="tickets", root=tmp_path, config=settings)
+    assert "tasks tickets.jsonl: 5 to train on, 3 held out" in capsys.readouterr().err
+    with Run.open(folder, writable=False) as run:
+        assert run.config["environment"] == f"tasks:@{file}"
+        trained = {t.task.id for t in run.trajectories(step=1, phase="train")}
+        held_out = [t.task.id for t in run.trajectories(step=1, phase="eval")]
+    assert trained <= {f"tickets.jsonl/t{number}" for number in range(3, 8)}
+    assert held_out == ["tickets.jsonl/t0"]
+    found, trajectories = api.evaluate(folder, episodes=128)
+    assert found.num == 3 and {t.task.environment for t in trajectories} == {"tickets.jsonl"}
+
+
+def test_tasks_that_nobody_grades_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "tickets.jsonl"
+    file.write_text('{"prompt": "a"}\n{"prompt": "b"}\n', encoding="utf-8")
+    with pytest.raises(UsageError, match="got nobody who says what an answer is worth; give --agent"):
+        api.train("grpo", run="one", root=tmp_path, config={"tasks": str(file), "model": "micro"})
+    assert not (tmp_path / "one").exists()

@@ -18,7 +18,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -108,13 +109,16 @@ class Outside:
         Raises:
             UsageError: there is no such function, file or program.
         """
-        run = command_runner(self.command, self.deadline) if self.command else member(self.run)
-        grade: Grade | None = self._beside_run(self.grade)
+        if self.command:
+            run = command_runner(self.command, self.deadline)
+        else:
+            run = taking(member(self.run), self.run, ("base_url", "api_key", "task"))
+        grade: Grade | None = self._beside_run(self.grade, ("task", "answer"))
 
         def play(base_url: str, api_key: str, task: Task) -> Score:
             answer = run(base_url, api_key, task)
             if inspect.iscoroutine(answer):
-                answer = asyncio.run(answer)
+                answer = LOOP.result(answer, self.deadline)
             return scored(answer, self.name) if grade is None else graded(grade, task, answer, self.grade)
 
         return play
@@ -125,13 +129,65 @@ class Outside:
         Raises:
             UsageError: there is no such function.
         """
-        return self._beside_run(self.expert)
+        return self._beside_run(self.expert, ("task", "messages"))
 
-    def _beside_run(self, name: str) -> Callable[..., Any] | None:
+    def _beside_run(self, name: str, takes: Sequence[str]) -> Callable[..., Any] | None:
         """Return the function `name`, which is in the file of `run` where it names none; None for no name."""
         if not name:
             return None
-        return member(name if ":" in name or not self.run else f"{self.run.rpartition(':')[0]}:{name}")
+        place = name if ":" in name or not self.run else f"{self.run.rpartition(':')[0]}:{name}"
+        return taking(member(place), place, takes)
+
+
+class AgentLoop:
+    """One event loop for the coroutines of all agents, so that episodes may share a client; begun when first needed."""
+
+    def __init__(self) -> None:
+        """Begin nothing yet."""
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def result(self, coroutine: Coroutine[Any, Any, object], seconds: float) -> object:
+        """Return what `coroutine` returns, which runs beside those of other episodes; called from another thread.
+
+        Raises:
+            TimeoutError: it took longer than `seconds`, and was cancelled.
+        """
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(
+                    target=self._loop.run_forever, name="quintain-agent-loop", daemon=True
+                ).start()
+        running = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return running.result(timeout=seconds)
+        finally:
+            running.cancel()
+
+
+LOOP = AgentLoop()
+
+
+def taking(function: Callable[..., Any], place: str, names: Sequence[str]) -> Callable[..., Any]:
+    """Return `function` if it can be called with as many arguments as there are `names`.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return function  # written in C: nobody knows
+    try:
+        signature.bind(*names)
+    except TypeError as error:
+        name = place.rpartition(":")[2]
+        raise UsageError(
+            f"function {place}: got {name}{signature}; it is called with {', '.join(names)}: write "
+            f"def {name}({', '.join(names)})"
+        ) from error
+    return function
 
 
 def member(place: str) -> Callable[..., Any]:

@@ -28,6 +28,9 @@ def evaluate(argv: Sequence[str]) -> int:
         help="model folder, hub id, run folder or name of a run; of a step that is kept: RUN@best, RUN@75",
     )
     parser.flag("--environment", "environment; a run knows its own", "E")
+    parser.flag(
+        "--tasks", "file whose held-out tasks are played instead of its own (docs/your-agent.md)", "FILE"
+    )
     parser.flag("--agent", "harness that it acts through; a run knows its own", "AGENT", "")
     parser.flag("--episodes", "held-out tasks (default 256)", "N", "256")
     parser.flag("--seed", "seed of the sampling (default 0); the tasks are always the same", "N", "0")
@@ -46,6 +49,12 @@ def evaluate(argv: Sequence[str]) -> int:
     from quintain import api as launch
 
     world: str | None = arguments.environment
+    if arguments.tasks is not None:
+        from quintain.environments.task_files import split_spec, tasks_spec
+        from quintain.store.creation import is_run
+
+        own = launch.environment_of(target) if world is None and is_run(Path(target)) else ""
+        world = tasks_spec(world or split_spec(own)[0], arguments.tasks)
     if arguments.hallucination:
         world = world or launch.environment_of(target)
         require_tools(world)

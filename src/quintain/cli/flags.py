@@ -10,11 +10,14 @@ from typing import Any, Literal, cast, get_args, get_origin
 from quintain.cli.arguments import Parser
 from quintain.config import Option, build, merge, read_file, read_flags, rename, show, words
 from quintain.config.fields import NAME, parts_of
+from quintain.environments.task_files import is_tasks_file, tasks_spec, with_tasks
 from quintain.errors import ConfigError
 
 PREFIX = "setting:"
 """Keeps an option called ``name`` apart from the command's own flags."""
 METAVARS: dict[object, str] = {int: "N", float: "X", str: "TEXT", bool: "true|false", Path: "PATH"}
+TASKS = "tasks"
+TASKS_HELP = "tasks to train on and to hold out, .jsonl, .json, .csv or .parquet (docs/your-agent.md)"
 KEYS_OF_A_RUN = ["config", "created", "name", "recipe", "schema"]
 """What stands in the ``config.json`` of a run."""
 
@@ -31,6 +34,10 @@ def add_flags(parser: Parser, found: Sequence[Option]) -> None:
         return f"options of {table or ('every method' if option.is_shared else method)}"
 
     parser.usage = f"{parser.prog} [--OPTION VALUE ...]"
+    if all(option.name != TASKS for option in found):
+        group = parser.add_argument_group("options of every method")
+        group.add_argument(f"--{TASKS}", help=TASKS_HELP, dest=PREFIX + TASKS, metavar="FILE")
+        parser.flags.append(f"--{TASKS}")
     for name, members in groupby(sorted(found, key=lambda o: (o.is_shared, "." in o.name)), key=title):
         group = parser.add_argument_group(name)
         for option in members:
@@ -55,7 +62,8 @@ def document(option: Option) -> str:
         notes.append(f"--no-{option.flag.removeprefix('--')} for false")
     if not option.name.endswith(NAME):
         notes.append("required" if option.is_required else f"default {show(option.default) or 'empty'}")
-    return f"{option.help} ({', '.join(notes)})".strip().replace("%", "%%")
+    more = f" Or a file: {TASKS_HELP}" if option.name == TASKS else ""
+    return f"{option.help} ({', '.join(notes)}){more}".strip().replace("%", "%%")
 
 
 def takes(option: Option, flag: str) -> dict[str, Any]:
@@ -98,6 +106,9 @@ def read_configuration(
         for name, text in given.items()
         if name.startswith(PREFIX) and text is not None
     }
-    values = merge(values, read_flags(config_class, texts))
+    tasks = texts.pop(TASKS) if is_tasks_file(texts.get(TASKS)) else None
+    values = with_tasks(merge(values, read_flags(config_class, texts)))
+    if tasks is not None:
+        values["environment"] = tasks_spec(str(values.get("environment") or ""), tasks)
     build(config_class, values, file or "the command line")
     return values

@@ -6,7 +6,7 @@ to `s * count + count - 1`. Task number n depends on n and nothing else.
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from quintain.data.spread import Spread
 from quintain.errors import UsageError
@@ -18,6 +18,15 @@ class TaskSource(Protocol):
 
     def task(self, split: Split, index: int) -> Task:
         """Return task number `index` of `split`."""
+        ...
+
+
+@runtime_checkable
+class Finite(Protocol):
+    """What can say how many tasks it has."""
+
+    def num_tasks(self, split: Split) -> int | None:
+        """Return how many tasks of `split` there are; None for no end."""
         ...
 
 
@@ -108,8 +117,13 @@ class TaskMixture(Curriculum):
 
 
 def draw_held_out(make_environment: Callable[[], TaskSource], count: int, first: int = 0) -> tuple[Task, ...]:
-    """Return `count` tasks of the evaluation split from number `first` on; their seeds are disjoint from training's."""
-    return TaskStream(make_environment, "eval", first=first).draw(0, count)
+    """Return `count` tasks of the evaluation split from number `first` on; their seeds are disjoint from training's.
+
+    Where there are fewer, each comes once.
+    """
+    stream = TaskStream(make_environment, "eval", first=first)
+    known = stream.source.num_tasks("eval") if isinstance(stream.source, Finite) else None
+    return stream.draw(0, count if known is None else min(count, known))
 
 
 def shuffle_place(index: int, size: int) -> int:

@@ -191,6 +191,15 @@ class GuardedTasks:
         self.spec = spec_of(make)
         self.environment = call_within(self.spec, make)
 
+    def num_tasks(self, split: Split) -> int | None:
+        """Return how many tasks of `split` there are, where the environment says so with ``num_tasks(split)``."""
+        known = cast(object, getattr(self.environment, "num_tasks", None))
+        return (
+            call_within(self.spec, lambda: cast(Callable[[str], int], known)(split))
+            if callable(known)
+            else None
+        )
+
     def task(self, split: Split, index: int) -> Task:
         """Return task number `index` of `split`.
 

@@ -1,5 +1,7 @@
 """Names of environments: what ``keydoor?rooms=3``, ``worlds.py:Guess`` or ``mix:guess,keydoor@2`` builds."""
 
+from dataclasses import dataclass
+
 from quintain.environments.mixture import MixedEnvironment, parts_of
 from quintain.environments.protocol import Environment
 from quintain.environments.specs import (
@@ -12,6 +14,7 @@ from quintain.environments.specs import (
     find_single,
     is_importing,
 )
+from quintain.environments.task_files import TASKS, FileTasks, built_with, read_tasks, split_spec
 
 __all__ = [
     "ADAPTERS",
@@ -32,9 +35,37 @@ def find(spec: str | type[Environment]) -> EnvironmentSpec:
         UsageError: the name, class, file or option does not exist, or an option's value has the wrong type.
         MissingExtra: the environment's package is not installed (when it is built).
     """
+    if isinstance(spec, str) and spec.startswith(TASKS):
+        return find_with_tasks(spec)
     if not isinstance(spec, str) or not spec.startswith(MIXTURE):
         return find_single(spec)
     parts = spec.removeprefix(MIXTURE)
     for part in parts_of(parts):
         find_single(part.spec)
     return EnvironmentSpec(spec=spec, kind=MixedEnvironment, subject=(parts,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithTasks(EnvironmentSpec):
+    """An environment whose tasks are those of a file: ``find("tasks:shop.py:Shop@tickets.jsonl")``."""
+
+    inner: EnvironmentSpec
+    path: str
+
+    def __call__(self) -> Environment:
+        """Build the environment, and give it the tasks."""
+        return built_with(self.inner, self.path)
+
+
+def find_with_tasks(spec: str) -> EnvironmentSpec:
+    """Return how to build what ``tasks:ENVIRONMENT@FILE`` names.
+
+    Raises:
+        UsageError: as for `find`; or there is no such file, or it holds no tasks.
+    """
+    name, path = split_spec(spec)
+    read_tasks(path)
+    if not name:
+        return EnvironmentSpec(spec=spec, kind=FileTasks, subject=(path,))
+    inner = find(name)
+    return WithTasks(spec=spec, kind=inner.kind, inner=inner, path=path)

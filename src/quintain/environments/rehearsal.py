@@ -17,8 +17,9 @@ from quintain.environments.boundary import (
     check_tools,
     refuse_training,
 )
-from quintain.environments.catalog import EnvironmentSpec, find
+from quintain.environments.catalog import EnvironmentSpec, WithTasks, find
 from quintain.environments.protocol import Environment, advance, begin
+from quintain.environments.task_files import refuse_untaken
 from quintain.errors import UsageError
 from quintain.types import Image, Observation
 
@@ -71,6 +72,8 @@ def rehearse(recipe: EnvironmentSpec, *, for_training: bool = False, for_model: 
             if result.is_terminated or result.is_truncated:
                 break
         check_acts(environment)
+        if isinstance(recipe, WithTasks):
+            refuse_untaken(environment, recipe.path)
         if for_model:
             refuse_pictures(recipe.spec, seen)
     return len(seen) - 1

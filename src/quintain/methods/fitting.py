@@ -11,9 +11,12 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from quintain.agents.catalog import check as check_agent
+from quintain.agents.catalog import is_outside
 from quintain.config import rename
 from quintain.data.files import read_objects
 from quintain.data.records import read_records
+from quintain.environments.task_files import split_spec
 from quintain.errors import ConfigError
 from quintain.methods.find import FoundMethod
 from quintain.methods.method import Contrastive, Method, Offline, OnPolicy, Replay, Rounds
@@ -22,9 +25,13 @@ from quintain.store.creation import JOURNAL
 from quintain.training.job import ImitationJob, Job, PolicySettings
 from quintain.training.recommended import PAGE, Kind, Recommended, is_too_high, recommend, steps_through
 from quintain.training.saved import tokenizer_folder
-from quintain.training.start import new_model
+from quintain.training.start import FITTING, new_model
 from quintain.training.teaching import is_taught
 
+OUTSIDE_MODEL, OUTSIDE_DEMONSTRATIONS, OUTSIDE_RATE = "mini?tokens=words", 256, 7e-4
+"""Of a new model for an agent that lives outside, which writes words of its own; with these it learned in every client
+that was tried (docs/your-agent.md)."""
+AGENT_PAGE = "docs/your-agent.md"
 REWARD_RATE = "reward_rate"
 """Option of a method whose reward models learn at a rate that does not depend on the policy's."""
 LORA_OPTIONS = ("lora", "lora_rank", "lora_alpha")
@@ -47,9 +54,41 @@ def fit_to_model(found: FoundMethod, job: Job, given: Mapping[str, Any]) -> Fitt
     Raises:
         ModelError: the model is missing or broken.
     """
+    suited = fit_to_agent(found, job, given)
+    job = suited.job
     if new_model(job.model) is not None or isinstance(found.make(job), Contrastive):
+        return suited
+    found_more = fitted(found, job, given, find_origin(str(tokenizer_folder(job.model))))
+    return replace(found_more, notes=[*suited.notes, *found_more.notes])
+
+
+def fit_to_agent(found: FoundMethod, job: Job, given: Mapping[str, Any]) -> Fitted:
+    """Return `job` with what is not among the `given` values as an agent that lives outside asks, if it is one.
+
+    It is not let play until it solves enough, so how much it imitates is fixed; and what nobody can show is not
+    imitated: random words in the place of an answer to a task of a file.
+    """
+    if not is_outside(job.agent):
         return Fitted(job=job)
-    return fitted(found, job, given, find_origin(str(tokenizer_folder(job.model))))
+    wanted: dict[str, Any] = {}
+    has_expert = "expert" in check_agent(job.agent)[-1].options
+    if new_model(job.model) is not None:
+        wanted["model"] = OUTSIDE_MODEL
+        if has_expert:
+            wanted["demonstrations"] = OUTSIDE_DEMONSTRATIONS
+        if isinstance(found.make(job), OnPolicy):
+            wanted["learning_rate"] = OUTSIDE_RATE
+    inner, path = split_spec(job.environment)
+    if path and not inner and not has_expert:
+        wanted["demonstrations"] = 0
+    free = free_options(found.config_class, given) - ({"model"} if job.model != FITTING else set[str]())
+    changes = {key: value for key, value in wanted.items() if key in free and getattr(job, key) != value}
+    if not changes:
+        return Fitted(job=job)
+    said = ", ".join(f"{key} {text_of(value)}" for key, value in changes.items())
+    name = job.agent.partition("?")[0]
+    note = f"the agent {name} lives outside, and what was not given fits that: {said} ({AGENT_PAGE})"
+    return Fitted(job=replace(job, **changes), notes=[note])
 
 
 def fitted(found: FoundMethod, job: Job, given: Mapping[str, Any], origin: Origin) -> Fitted:

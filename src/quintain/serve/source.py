@@ -18,7 +18,7 @@ from queue import Empty, SimpleQueue
 from quintain.agents.harness import call_format
 from quintain.agents.outside import AgentFault, Expert, Outside, spoken_by
 from quintain.data.messages import write_call
-from quintain.errors import UsageError
+from quintain.errors import FailureRateError, UsageError
 from quintain.rollout.collector import gc_frozen
 from quintain.rollout.failures import INFRASTRUCTURE, STALE, check_broken, check_failures
 from quintain.rollout.play import Stage
@@ -68,6 +68,8 @@ class Outsiders:
         self.endpoint: Endpoint | None = None
         self._listener: Listener | None = None
         self._numbers = count()
+        self.has_played = False
+        """Whether an episode came to an end that is no failure."""
         self._is_checked = is_checked
 
     def __call__(self, stage: Stage) -> OutsideSource:
@@ -134,7 +136,9 @@ class OutsideSource:
         try:
             with gc_frozen():
                 while True:
-                    new = list(islice(queue, max(0, limits.concurrency - len(self._live))))
+                    # One episode alone comes first: an agent that cannot play at all costs one, not hundreds.
+                    most = limits.concurrency if self._home.has_played else 1
+                    new = list(islice(queue, max(0, most - len(self._live))))
                     num_drawn += len(new)
                     for request in new:
                         self._begin(request, 0)
@@ -147,6 +151,13 @@ class OutsideSource:
                         trajectory = finished.popleft()
                         num_finished += 1
                         failure = trajectory.outcome
+                        is_first = not self._home.has_played and limits.max_failure_share < 1
+                        if is_first and isinstance(failure, Failure):
+                            raise FailureRateError(
+                                f"the first episode of agent {self._home.outside.name} failed by the {failure.owner}: "
+                                f"{failure.message}; mend that, nothing else was played"
+                            )
+                        self._home.has_played = True
                         failures += (
                             [failure] if isinstance(failure, Failure) and failure.kind != STALE else []
                         )

@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from quintain.agents.catalog import is_outside
+from quintain.environments.task_files import split_spec
 from quintain.models.embedder import EMBEDDER
 from quintain.store.run import Run
 from quintain.training.emptied import told
@@ -79,7 +81,7 @@ def summary(run: Run) -> str:
         follow = [
             f"quintain view {run.folder}",
             f"quintain eval {run.folder} --episodes 512",
-            f"quintain train {run.recipe} --environment {quoted(run.config['environment'])} --model {model}",
+            f"quintain train {run.recipe} {what_is_played(run)} --model {model}",
         ]
     lines += [
         f"time              {seconds:.0f} s of training",
@@ -93,3 +95,18 @@ def summary(run: Run) -> str:
     if not (run.folder / EMBEDDER).is_dir():
         lines.append(f"best              {best_line(found, run.folder)}")
     return "\n".join(lines)
+
+
+def what_is_played(run: Run) -> str:
+    """Return the flags that name the tasks of `run` and, where it is one of the user's own, its agent."""
+    environment, path = split_spec(str(run.config["environment"]))
+    agent = str(run.config.get("agent", ""))
+    return " ".join(
+        f"{flag} {quoted(value)}"
+        for flag, value in (
+            ("--environment", environment),
+            ("--tasks", path),
+            ("--agent", agent if is_outside(agent) else ""),
+        )
+        if value
+    )
