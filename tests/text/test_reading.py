@@ -14,10 +14,9 @@ from transformers.utils.chat_parsing import parse_response
 from transformers.utils.chat_parsing.response_templates import load_response_template
 
 from quintain.errors import DataError
+from quintain.text.answer_reader import MOST_CALLS, MOST_SKIPPED
 from quintain.text.probe_chats import FIND, PROBE_TOOLS, say
 from quintain.text.reading import (
-    MOST_CALLS,
-    MOST_SKIPPED,
     NAMES,
     Answer,
     AnswerEvent,
