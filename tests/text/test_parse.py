@@ -341,3 +341,32 @@ def test_plain_text_has_no_form_for_a_tool_call() -> None:
         DataError, match="a plain text action has no tool calls: got click; take the agent tools"
     ):
         write_text(Action(tool_calls=(ToolCall(name="click", arguments={"x": 1}),)))
+
+
+IN_THOUGHT = '<tool_call>{"name": "%s", "arguments": {}}</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "said"),
+    [
+        (f"<think>maybe {IN_THOUGHT % 'x'}?</think>\n{IN_THOUGHT % 'y'}", ["y"], IN_THOUGHT % "y"),
+        (f"<think>{IN_THOUGHT % 'x'}</think>\nDone.", [], "Done."),
+        (f"<think>I write <tool_call> now</think>\n{IN_THOUGHT % 'y'}", ["y"], IN_THOUGHT % "y"),
+        (f"maybe {IN_THOUGHT % 'x'}?</think>{IN_THOUGHT % 'y'}", ["y"], IN_THOUGHT % "y"),
+        (f"A<think>{IN_THOUGHT % 'x'}", [], "A"),
+        ('<tool_call>{"name": "x", "arguments": {"a": "</think>"}}</tool_call>', ["x"], None),
+    ],
+)
+def test_calls_in_a_thought_are_no_calls(text: str, names: list[str], said: str | None) -> None:
+    action = parse_tool_calls(text)
+    assert action.error is None and [call.name for call in action.tool_calls] == names
+    assert action.text == (text if said is None else said)
+
+
+def test_the_type_and_the_id_of_a_call() -> None:
+    action = parse_tool_calls(
+        '<tool_call>{"type": "function", "id": "c7", "name": "x", "arguments": {}}</tool_call>'
+    )
+    assert [(call.name, call.id) for call in action.tool_calls] == [("x", "c7")]
+    other = parse_tool_calls('<tool_call>{"type": "tool", "name": "x", "arguments": {}}</tool_call>')
+    assert other.error is not None and "the unknown key 'type'" in other.error

@@ -14,7 +14,7 @@ from transformers.utils.chat_parsing import parse_response
 from transformers.utils.chat_parsing.response_templates import load_response_template
 
 from quintain.errors import DataError
-from quintain.text.answer_reader import MOST_CALLS, MOST_SKIPPED
+from quintain.text.answer_reader import LONGEST_MARK, MOST_CALLS, MOST_SKIPPED
 from quintain.text.probe_chats import FIND, PROBE_TOOLS, say
 from quintain.text.reading import (
     NAMES,
@@ -651,6 +651,25 @@ def test_the_table_of_a_model_folder() -> None:
     assert calls_of(own_format(still).parse("<call>book{train:~9~}</call>")) == [
         ("book", {"train": "9"}, "ok")
     ]
+
+
+def test_marks_of_others_that_never_end() -> None:
+    table = json.loads(json.dumps(OWN))
+    table["fields"]["reasoning_content"] = {"open_pattern": "<t>.*?<u>", "close": "</t>", "content": "text"}
+    text = "<t>" + "a" * LONGEST_MARK + "<u>R</t>A"
+    answer = own_format(table).parse(text)
+    assert answer == Answer(content=text)
+    assert stream(own_format(table), text, 700)[0] == answer
+    assert own_format(table).parse("<t>a<u>R</t>A") == Answer(content="A", reasoning="R")
+    table["fields"]["reasoning_content"] = {
+        "open_pattern": "(?<=a)",
+        "close_pattern": "(?<=a)",
+        "content": "text",
+    }
+    back = own_format(table).parse("baca")
+    assert sorted((back.content + back.reasoning).replace("\n", "")) == sorted("baca")
+    table["fields"]["reasoning_content"] = {"open_pattern": "(?<=a)b", "close": "c", "content": "text"}
+    assert own_format(table).parse("x" * 9_000 + "abRcA") == Answer(content="x" * 9_000 + "aA", reasoning="R")
 
 
 @pytest.mark.parametrize(

@@ -338,3 +338,13 @@ def test_llama_may_end_a_call_with_its_own_token(make_tokenizer: Family) -> None
     end: Any = tokenizer.convert_tokens_to_ids("<|eom_id|>")
     assert chat.stop_ids == {chat.end_id, end}
     assert chat.text((*chat.answer_ids("left"), end)) == "left"
+
+
+def test_thoughts_hold_no_calls() -> None:
+    llama, mistral = FORMATS["llama"].parse, FORMATS["mistral"].parse
+    call = '{"type": "function", "name": "x", "parameters": {}}'
+    assert llama(f"<think>{call}</think>{call}").tool_calls == (ToolCall(name="x"),)
+    assert llama(f"<think>{call}</think>Done.").tool_calls == ()
+    listed = '[TOOL_CALLS][{"name": "x", "arguments": {}}]'
+    assert mistral(f"[THINK]{listed}[/THINK]Done.") == Action(text="Done.")
+    assert mistral(f"<think>{listed}</think>{listed}").tool_calls == (ToolCall(name="x"),)

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import regex
+
 from quintain.text.answers import Answer, AnswerEvent, Delta, ReadCall
 from quintain.text.bodies import Body, FoundCall, is_inside, read_body
 from quintain.types import ToolSpec
@@ -17,6 +19,9 @@ from quintain.types import ToolSpec
 MOST_CALLS, MOST_SKIPPED, MOST_STILL = 64, 64, 3
 KEPT = 4_096
 """Characters of the text that is done with which the buffer keeps before it is cut."""
+LEFT = 64
+"""Characters before the place that is reached which stay, for patterns that look back."""
+LOOKS_BACK = regex.compile(r"\(\?<[=!]|\\[bBAG]|(?<!\[)\^")
 PROMPT_TAIL = 200
 """Characters of a prompt that are looked at for an opened thought where the beginning of the answer is not known."""
 LONGEST_MARK = 4_096
@@ -126,7 +131,10 @@ class AnswerReader:
         for sign in set(text):
             if sign not in known:
                 patterns = (pattern for _, _, pattern, _ in self._patterns())
-                known[sign] = any(pattern.match(sign, partial=True) is not None for pattern in patterns)
+                known[sign] = any(
+                    LOOKS_BACK.search(pattern.pattern) or pattern.match(sign, partial=True) is not None
+                    for pattern in patterns
+                )
             if known[sign]:
                 return True
         return False
@@ -342,11 +350,11 @@ class AnswerReader:
     def _trim(self) -> None:
         """Forget what is done with, so that the buffer stays short."""
         if self._at > KEPT and self._at > len(self._buffer) // 2:
-            self._buffer = self._buffer[self._at :]
-            self._offset += self._at
+            done = self._at - LEFT
+            self._buffer, self._at = self._buffer[done:], LEFT
+            self._offset += done
             for watch in self._watched.values():
-                watch.move(self._at)
-            self._at = 0
+                watch.move(done)
 
 
 class _Watch:

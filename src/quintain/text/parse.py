@@ -65,9 +65,10 @@ def parse_choice(text: str, legal: Sequence[str]) -> Action:
 def parse_tool_calls(text: str) -> Action:
     """Return the Hermes/Qwen tool calls in `text`: any number of ``<tool_call>{json}</tool_call>``.
 
-    ``Action.text`` is the calls as they were written, or the whole text where there is none. If one call
-    cannot be read, none is carried out.
+    ``Action.text`` is the calls as they were written, or the whole text where there is none, thoughts left out: a
+    call in a thought is none. If one call cannot be read, none is carried out.
     """
+    text = leave_out_thoughts(text, (OPENING, CLOSING))
     start = text.find(OPENING)
     if start < 0:
         if CLOSING in text or "<tool_call" in text:
@@ -82,6 +83,31 @@ def parse_tool_calls(text: str) -> Action:
     except UnreadableError as error:
         return Action(text=written, error=str(error))
     return Action(text=written[: written.rfind(CLOSING) + len(CLOSING)], tool_calls=calls)
+
+
+def leave_out_thoughts(text: str, call: tuple[str, str] = ("", "")) -> str:
+    """Return `text` without its thoughts; what stands between the marks of a `call` is no thought.
+
+    An end without a beginning ends a thought that the prompt began; one that does not end goes on to the last sign.
+    """
+    if THINK[1] not in text and THINK[0] not in text:
+        return text
+    kept: list[str] = []
+    at, place = 0, "words"
+    for mark in re.finditer("|".join(map(re.escape, (*THINK, *filter(None, call)))), text):
+        if place == "thought":
+            if mark[0] == THINK[1]:
+                at, place = mark.end(), "words"
+        elif place == "call":
+            place = "words" if mark[0] == call[1] else place
+        elif mark[0] == THINK[0]:
+            kept.append(text[at : mark.start()])
+            place = "thought"
+        elif mark[0] == THINK[1]:
+            kept, at = [], mark.end()
+        elif mark[0] == call[0]:
+            place = "call"
+    return "".join(kept) if place == "thought" else "".join(kept) + text[at:]
 
 
 def parse_react(text: str, tools: Sequence[ToolSpec] = ()) -> Action:
@@ -271,10 +297,8 @@ def _call(body: str) -> ToolCall:
     return call_of(read_json(body.strip()))
 
 
-def call_of(
-    value: Any, *, arguments_key: str = "arguments", ignored: frozenset[str] = frozenset()
-) -> ToolCall:
-    """Return the tool call that JSON `value` is; its keys are ``name``, `arguments_key` and those `ignored`.
+def call_of(value: Any, *, arguments_key: str = "arguments") -> ToolCall:
+    """Return the tool call that JSON `value` is: ``name``, `arguments_key`, and maybe ``id`` and ``type: function``.
 
     Raises:
         UnreadableError: it is no call; the message continues a sentence that begins with "tool call 1".
@@ -283,7 +307,7 @@ def call_of(
         raise UnreadableError(f"must be a JSON object: got {kind_of(value)}")
     fields = cast("dict[str, Any]", value)
     for key in fields:
-        if key not in ("name", arguments_key) and key not in ignored:
+        if key not in ("name", arguments_key, "id") and (key, fields[key]) != ("type", "function"):
             raise UnreadableError(f"has the unknown key {quote(key)}; its keys are name and {arguments_key}")
     name, arguments = fields.get("name"), fields.get(arguments_key, {})
     if not isinstance(name, str) or not name:
@@ -291,7 +315,10 @@ def call_of(
         raise UnreadableError(f"needs a name that is a string: got {got}")
     if not isinstance(arguments, dict):
         raise UnreadableError(f"needs {arguments_key} that are a JSON object: got {kind_of(arguments)}")
-    return ToolCall(name=name, arguments=cast("dict[str, Any]", arguments))
+    given = fields.get("id")
+    return ToolCall(
+        name=name, arguments=cast("dict[str, Any]", arguments), id=given if isinstance(given, str) else ""
+    )
 
 
 def _react_call(said: str, tools: Sequence[ToolSpec]) -> ToolCall:

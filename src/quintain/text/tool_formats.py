@@ -19,6 +19,7 @@ from quintain.text.parse import (
     UnreadableError,
     call_of,
     json_text,
+    leave_out_thoughts,
     parse_tool_calls,
     quote,
     read_json,
@@ -34,6 +35,7 @@ _LLAMA_START = re.compile(r"\s*(\[\s*)?\{")
 _STRUCTURE = re.compile(r'[{}"\\]')
 _BETWEEN = re.compile(r"[\s,;\[\]]*")
 _NAMED = re.compile(r"\s*([A-Za-z_][\w.-]*)(?:\[CALL_ID\]\w+)?\[ARGS\](.*)", re.DOTALL)
+_MISTRAL_THOUGHT = re.compile(r"\A\s*\[THINK\].*?(?:\[/THINK\]|\Z)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 
 
@@ -59,7 +61,7 @@ def parse_llama_calls(text: str) -> Action:
     An answer that does not begin with an object and holds no ``<|python_tag|>`` is plain text. Calls follow
     each other with a comma, a semicolon, brackets or blanks between them.
     """
-    said = text.strip()
+    said = leave_out_thoughts(text).strip()
     tagged = said.find(PYTHON_TAG)
     if tagged < 0 and not _LLAMA_START.match(said):
         return Action(text=said)
@@ -70,8 +72,9 @@ def parse_llama_calls(text: str) -> Action:
 def parse_mistral_calls(text: str) -> Action:
     """Return the Mistral tool calls in `text`: ``[TOOL_CALLS]`` and a JSON list, or ``name[ARGS]{...}``.
 
-    Text before the first marker is ignored; keys ``id`` are, too.
+    Text before the first marker is ignored, and thoughts are.
     """
+    text = leave_out_thoughts(_MISTRAL_THOUGHT.sub("", text))
     start = text.find(TOOL_CALLS)
     if start < 0:
         return Action(text=text.strip())
@@ -196,7 +199,7 @@ def _mistral_calls(written: str) -> Iterator[ToolCall]:
             yield call_of({"name": named[1], "arguments": value})
         elif isinstance(value, list):
             for item in value:
-                yield call_of(item, ignored=frozenset({"id"}))
+                yield call_of(item)
         else:
             raise UnreadableError("must stand in a JSON list")
 
