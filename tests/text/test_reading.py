@@ -744,3 +744,9 @@ def test_every_name_of_a_field_is_known() -> None:
         "thinking",
         "tool_calls",
     }
+
+
+def test_the_page_names_every_format() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "answer-formats.md").read_text(encoding="utf-8")
+    missing = [name for name, form in FORMATS.items() if f"| `{name}` | {form.families} |" not in page]
+    assert not missing and f"reads {len(FORMATS)} of them" in page
