@@ -185,7 +185,7 @@ def test_other_tools_are_said_and_unknown_ones_refused_where_they_are_trained(ch
     unasked = record(
         by("user", "a"),
         by("assistant", "b", tool_calls=call, weight=0),
-        by("user", "c"),
+        by("tool", "c"),
         by("assistant", "d"),
     )
     assert transcriber.trajectory(unasked) is not None

@@ -74,7 +74,7 @@ def test_conversations_in_place_of_preferences_leave_no_run(cli: Cli) -> None:
     Path("chats.jsonl").write_text(CHAT)
     found = cli("train", "dpo", "--preferences", "chats.jsonl", "--model", "micro")
     assert found.status == 5
-    assert found.line.endswith("give chosen and rejected, or train conversations with sft")
+    assert found.line.endswith("train it with quintain train sft --demonstrations FILE")
     assert list(Path("runs").iterdir()) == []
 
 

@@ -157,7 +157,9 @@ def test_a_folder_that_is_not_there_is_status_2(cli: Cli, target: str) -> None:
 
 def test_an_environment_that_is_described_by_a_file_is_no_data(cli: Cli) -> None:
     found = cli("check", "mcp/shop.json")
-    assert found.status == 3 and found.out.startswith("probe\tstate\tdetail\nbuilds\tfail\t"), "a world, not data"
+    assert found.status == 3 and found.out.startswith("probe\tstate\tdetail\nbuilds\tfail\t"), (
+        "a world, not data"
+    )
 
 
 def test_a_file_of_conversations_that_is_not_there_and_a_folder_without_any(cli: Cli) -> None:
@@ -213,9 +215,11 @@ def test_conversations_are_counted_and_shown_and_what_cannot_be_used_is_named(
     preference = {"prompt": "a", "chosen": "b", "rejected": "c"}
     file.write_text("\n".join(map(json.dumps, [good, preference])))
     found = cli("check", str(file))
-    assert found.status == 0
+    assert found.status == 5
     assert "[prompt] <|user|>hi<|assistant|>\n[trained] ho\n" in found.out
     assert "records\tpass\t2, 1 preferences" in found.out and "user 3, assistant 3" in found.out
+    forms = "1 of a conversation (first chats.jsonl line 1), 1 of a preference (first chats.jsonl line 2)"
+    assert f"forms\tfail\t{forms}; put them into files of their own" in found.out
     untrained = cli("check", str(file), "--train-on", "tagged", "--show", "0")
     assert "nothing to train\tnote\t3 without an answer to train" in untrained.out
     long = cli("check", str(file), "--max-context", "1", "--json")

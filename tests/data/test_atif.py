@@ -92,7 +92,7 @@ def test_what_is_written(trajectory: Trajectory) -> None:
     assert called["tool_calls"][1] == {
         "tool_call_id": "call_4_1", "function_name": "guess", "arguments": {"number": 3},
     }  # fmt: skip
-    assert called["observation"] == {"results": [{"source_call_id": "call_4_0", "content": "higher"}]}
+    assert called["observation"] == {"results": [{"content": "higher"}]}, "of both calls"
     metrics = row["steps"][4]["metrics"]
     assert metrics["prompt_token_ids"] == [5, 6, 1, 2, 7]
     assert (metrics["completion_token_ids"], metrics["logprobs"], metrics["prompt_tokens"]) == (

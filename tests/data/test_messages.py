@@ -34,9 +34,15 @@ def test_a_trajectory_as_messages(trajectory: Make) -> None:
             {
                 "role": "assistant",
                 "content": "2 3",
-                "tool_calls": [{"type": "function", "function": {"name": "go", "arguments": '{"to": "é"}'}}],
+                "tool_calls": [
+                    {
+                        "id": "call_0_0",
+                        "type": "function",
+                        "function": {"name": "go", "arguments": '{"to": "é"}'},
+                    }
+                ],
             },
-            {"role": "tool", "content": "observation 1"},
+            {"role": "tool", "content": "observation 1", "tool_call_id": "call_0_0"},
             {"role": "assistant", "content": "5"},
         ],
         "task": "t",

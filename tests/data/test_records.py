@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quintain.data.files import Found, read_lines
-from quintain.data.records import Record, read_preferences, read_records, read_tools
+from quintain.data.records import Record, read_labelled, read_preferences, read_records, read_tools
 from quintain.errors import DataError
 from quintain.types import ToolCall, ToolSpec, as_text
 
@@ -204,7 +204,7 @@ def test_preferences_share_what_they_begin_with() -> None:
 @pytest.mark.parametrize(
     ("value", "error"),
     [
-        ({"chosen": "a"}, "without rejected; give chosen and rejected"),
+        ({"chosen": "a"}, "without rejected; give both sides"),
         ({"chosen": "a", "rejected": "b"}, "chosen as a text without prompt"),
         ({"prompt": "p", "chosen": "a", "rejected": "a"}, "that are the same"),
     ],
@@ -212,6 +212,10 @@ def test_preferences_share_what_they_begin_with() -> None:
 def test_a_bad_preference_is_named(value: object, error: str) -> None:
     with pytest.raises(DataError, match=f"f.jsonl line 1: got .*{error}"):
         list(read_preferences(found(value)))
+
+
+def message_of(text: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": text}]}
 
 
 def message(**entry: object) -> object:
@@ -226,7 +230,10 @@ ASSISTANT = {"role": "assistant"}
     [
         ([1], "got list instead of an object"),
         ({}, r"got the keys \[\]"),
-        ({"chosen": "a", "rejected": "b"}, "a preference .* train it with quintain train dpo"),
+        (
+            {"chosen": "a", "rejected": "b"},
+            "a preference, and this takes a conversation; train it with quintain train dpo",
+        ),
         ({"messages": [], "conversations": []}, "either messages or conversations"),
         ({"messages": 3}, "messages of type int"),
         ({"messages": [3]}, "got int instead of an object"),
@@ -257,7 +264,10 @@ ASSISTANT = {"role": "assistant"}
             "two assistant",
         ),
         ({"conversations": [{"from": "robot", "value": "x"}]}, "the role 'robot'"),
-        ({"conversations": [{"from": "gpt"}]}, "the content None"),
+        ({"conversations": [{"from": "gpt"}]}, "no assistant message with content"),
+        ({"prompt": [{"role": "user", "content": "x"}], "reward_model": {}}, "a prompt that nobody answers"),
+        ({**message_of("x"), "images": ["a.png"]}, "images beside the messages; only text is read"),
+        ({**message_of("x"), "completion": "y"}, "got messages and completion; give either"),
         ({"prompt": 3, "completion": "x"}, "a prompt of type int"),
         ({"prompt": [3], "completion": "x"}, "got int instead of an object"),
         ({"messages": [], "tools": "{"}, "tools that is no JSON"),
@@ -289,7 +299,19 @@ def test_any_text_is_read_or_refused(line: str) -> None:
         assert str(error)
 
 
-KEYS = ["messages", "role", "content", "tools", "from", "value", "tool_calls", "name", "chosen", "prompt"]
+KEYS = [
+    "messages",
+    "role",
+    "content",
+    "tools",
+    "from",
+    "value",
+    "tool_calls",
+    "name",
+    "chosen",
+    "prompt",
+    "label",
+]
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(KEYS), inner),
@@ -298,7 +320,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_any_value_is_read_or_refused(value: object) -> None:
-    for reader in (read_records, read_preferences):
+    for reader in (read_records, read_preferences, read_labelled):
         try:
             list(reader([Found(file="f", line=1, value=value)]))
         except DataError as error:

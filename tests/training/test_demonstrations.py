@@ -264,7 +264,8 @@ def test_where_data_is_looked_for(place: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_environment_of_data(place: Path) -> None:
     file, runs = str(place / "guess.jsonl"), place / "runs"
-    assert place_data(sft.Config()).environment == Job.environment
+    with pytest.raises(DataError, match="got neither data nor an environment; give --demonstrations FILE"):
+        place_data(sft.Config())
     assert place_data(sft.Config(demonstrations=file)).environment == NO_ENVIRONMENT
     assert place_data(sft.Config(demonstrations=file, environment="guess")).environment == "guess"
     assert place_data(sft.Config(demonstrations="taught"), runs).environment == "guess"

@@ -10,19 +10,22 @@ record has a system message of its own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from quintain.agents.deliberation import with_words
 from quintain.agents.harness import ChatSession, JsonTools
 from quintain.agents.protocol import Agent, Brief
 from quintain.data.messages import Told
-from quintain.data.records import Overlong, Preference, Record, Said, TrainOn
+from quintain.data.records import Overlong, Preference, Record, Said, TrainOn, Unusable
 from quintain.errors import DataError, UsageError
 from quintain.text.chat import Chat
 from quintain.types import (
     Action,
+    CallResult,
     Completion,
+    Content,
     Message,
     Pair,
     Score,
@@ -32,6 +35,7 @@ from quintain.types import (
     ToolSpec,
     Trajectory,
     Turn,
+    as_content,
     as_text,
 )
 
@@ -50,6 +54,10 @@ class Rules:
     limit: str = "max_context"
     """what sets `max_tokens`, for errors"""
     overlong: Overlong = "error"
+    unusable: Unusable = "error"
+    """what becomes of a conversation that cannot be written"""
+    opening: Callable[[Record], str] = lambda _: ""
+    """what is said behind the first thing that a record shows"""
     takes_unlisted: bool = False
     """whether answers that are trained may call a tool that is not listed"""
 
@@ -79,6 +87,25 @@ class Notes:
     """left out, because none of their answers is to be trained"""
     other_tools: Counter[str] = field(default_factory=Counter[str])
     """places of records whose tools are not those of the environment"""
+    unread: Counter[str] = field(default_factory=Counter[str])
+    """what nobody reads, such as ``key 'foo' of messages``"""
+    num_empty: int = 0
+    """answers that say nothing, and are not trained"""
+    mended: list[str] = field(default_factory=list[str])
+    """places of records with half of a surrogate pair"""
+    unusable: list[str] = field(default_factory=list[str])
+    """a line for each record that was left out because it cannot be used"""
+
+    def see(self, record: Record) -> None:
+        """Take in what reading `record` found."""
+        self.unread.update(record.unread)
+        self.num_empty += record.num_empty
+        if record.is_mended and record.place not in self.mended[-1:]:
+            self.mended.append(record.place)
+
+    def left_out(self, rules: Rules) -> list[str] | None:
+        """Return where a record that cannot be read by `rules` goes; None where it is an error."""
+        return self.unusable if rules.unusable == "drop" else None
 
 
 class Transcriber:
@@ -95,7 +122,14 @@ class Transcriber:
             DataError: see `trajectory`.
         """
         for record in records:
-            found = self.trajectory(record)
+            self.notes.see(record)
+            try:
+                found = self.trajectory(record)
+            except DataError as error:
+                if self.rules.unusable == "error":
+                    raise
+                self.notes.unusable.append(str(error))
+                continue
             if found is None:
                 self.notes.num_untrained += 1
             elif self._fits(found, record):
@@ -110,7 +144,16 @@ class Transcriber:
             DataError: see `trajectory`.
         """
         for each in preferences:
-            sides = [(self.trajectory(record), record) for record in (each.chosen, each.rejected)]
+            records = (each.chosen, each.rejected)
+            for record in records:
+                self.notes.see(record)
+            try:
+                sides = [(self.trajectory(record), record) for record in records]
+            except DataError as error:
+                if self.rules.unusable == "error":
+                    raise
+                self.notes.unusable.append(str(error))
+                continue
             (chosen, _), (rejected, _) = sides
             if chosen is None or rejected is None:
                 self.notes.num_untrained += 1
@@ -126,6 +169,7 @@ class Transcriber:
             DataError: it calls a tool that the environment, or its list of tools, has not, unless the rules take it.
         """
         brief, said = self._begun(record)
+        said = with_opening(said, self.rules.opening(record))
         task = brief.task
         trained = chosen(said, self.rules.train_on)
         if not self.rules.takes_unlisted:
@@ -207,7 +251,7 @@ class Transcriber:
             if message.tool_calls and action.error is None:
                 action = Action(text=action.text, tool_calls=message.tool_calls)
             turn = Turn(
-                observation=tuple(Text(text=as_text(m.content)) for m in shown),
+                observation=observation(unseen),
                 prompt_ids=prompt.token_ids,
                 completion=completion,
                 action=action,
@@ -240,6 +284,28 @@ class Transcriber:
                 "that, split the conversation, or leave out all such with --overlong drop"
             )
         return False
+
+
+def with_opening(said: list[Said], words: str) -> list[Said]:
+    """Return `said` with `words` behind the last message before the first answer."""
+    first = next((at for at, each in enumerate(said) if at and each.message.role == "assistant"), 0)
+    if not words or not first:
+        return said
+    each = said[first - 1]
+    message = replace(each.message, content=as_content(with_words(each.message.content, words)))
+    return [*said[: first - 1], replace(each, message=message), *said[first:]]
+
+
+def observation(messages: Sequence[Message]) -> tuple[Content, ...]:
+    """Return what an agent saw in `messages`: of several results one for each call, in their order."""
+    is_apart = sum(message.role == "tool" for message in messages) > 1
+    found: list[Content] = []
+    for message in messages:
+        text = as_text(message.content)
+        is_result = is_apart and message.role == "tool"
+        call = sum(isinstance(part, CallResult) for part in found)
+        found.append(CallResult(text=text, call=call) if is_result else Text(text=text))
+    return tuple(found)
 
 
 def chosen(said: Sequence[Said], train_on: TrainOn) -> list[bool]:

@@ -11,7 +11,7 @@ from quintain.cli.arguments import Parser, named_folder, named_model, one_of, wh
 from quintain.cli.findings import report
 from quintain.cli.preflight import check_method
 from quintain.data.files import TABLES, TEXTS, data_files, is_data
-from quintain.data.records import TrainOn
+from quintain.data.records import TrainOn, Unusable
 from quintain.environments.specs import CATALOG, defines_environment
 from quintain.errors import EnvironmentFault, ModelError, QuintainError, StoreError, UsageError, suggestion
 from quintain.methods.table import MODULES
@@ -48,6 +48,9 @@ def check(argv: Sequence[str]) -> int:
     parser.flag(
         "--train-on", "answers of conversations that are trained: all (default), last, tagged", "RULE", "all"
     )
+    parser.flag(
+        "--unusable", "lines of data that cannot be used: error (default), or drop (noted)", "RULE", "error"
+    )
     parser.flag("--max-context", "longest conversation, in tokens (default: the model's own limit)", "N")
     parser.flag("--show", "conversations to print (default 2)", "N", "2")
     parser.switch("--json", "print JSON")
@@ -64,6 +67,7 @@ def check(argv: Sequence[str]) -> int:
             environment=arguments.environment,
             agent=arguments.agent,
             train_on=cast("TrainOn", rule),
+            unusable=cast("Unusable", one_of(arguments.unusable, "--unusable", get_args(Unusable))),
             max_context=None if limit is None else whole_number(limit, "--max-context", least=1),
             num_shown=whole_number(arguments.show, "--show"),
             is_json=arguments.json,

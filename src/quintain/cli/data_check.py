@@ -1,6 +1,6 @@
 """``quintain check DATA``: what would be trained of these conversations, and what is wrong with them?
 
-Every record is looked at: one that cannot be read is a finding with its line, not the end.
+Every record is looked at: one that cannot be read is a finding with its line, not the end; so is a file of two forms.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from quintain.data.calls import CLASSES, Fault, find_faults
 from quintain.data.files import Found, read_objects
-from quintain.data.records import Overlong, Record, TrainOn, as_object, read_preferences, read_records
+from quintain.data.forms import USES, Form, form_of
+from quintain.data.records import Overlong, TrainOn, Unusable, as_object
 from quintain.environments.tools import Shapes
 from quintain.errors import DataError
 from quintain.types import Trajectory
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from quintain.text.chat import Chat
     from quintain.training.preflight import Piece
 
-NUM_NAMED = 3
-"""Lines that are named of each kind of problem."""
+NUM_NAMED, NUM_BROKEN = 3, 50
+"""Lines that are named of each kind of problem; and those that cannot be used."""
 
 
 @dataclass(slots=True)
@@ -33,7 +34,10 @@ class Survey:
     """What is in the files."""
 
     num: int = 0
-    num_preferences: int = 0
+    forms: dict[Form, list[str]] = field(default_factory=dict["Form", "list[str]"])
+    """what the records are → their places"""
+    num_good: int = 0
+    """labelled answers that are good"""
     roles: Counter[str] = field(default_factory=Counter[str])
     num_calls: int = 0
     num_with_tools: int = 0
@@ -57,6 +61,7 @@ def check_data(
     environment: str | None,
     agent: str,
     train_on: TrainOn,
+    unusable: Unusable,
     max_context: int | None,
     num_shown: int,
     is_json: bool,
@@ -72,7 +77,10 @@ def check_data(
     if not is_json:
         for title, pieces in survey.shown:
             show_stream(title, pieces)
-    findings = list(findings_of(survey, transcriber, min(limits, default=None), is_counted=model is not None))
+    findings = [
+        *form_findings(survey, unusable),
+        *findings_of(survey, transcriber, min(limits, default=None), is_counted=model is not None),
+    ]
     measured = {
         "records": float(survey.num),
         "unusable": float(len(survey.broken)),
@@ -147,18 +155,18 @@ def look(source: Path, transcriber: Transcriber, num_shown: int) -> Survey:
 def look_at(found: Found, survey: Survey, transcriber: Transcriber, num_shown: int) -> None:
     """Count the record `found`, and keep its pieces if it is one of the first."""
     from quintain.data.samples import imitation_samples
+    from quintain.training.demonstrations import records_in
     from quintain.training.preflight import pieces
 
-    value = as_object(found.value, found.place)
-    is_preference = "chosen" in value
-    sides: Sequence[tuple[str, Record]]
-    if is_preference:
-        preference = next(read_preferences([found]))
-        sides = (("chosen", preference.chosen), ("rejected", preference.rejected))
-    else:
-        sides = tuple(("", record) for record in read_records([found]))
-    survey.num_preferences += is_preference
+    form = form_of(as_object(found.value, found.place))
+    survey.forms.setdefault(form, []).append(found.place)
+    records = records_in(found)
+    names = ("chosen", "rejected") if form == "preference" else ("",) * len(records)
+    sides = list(zip(names, records, strict=True))
+    if form == "labelled answer":
+        survey.num_good += bool(records[0].fields["is_success"])
     for name, record in sides:
+        transcriber.notes.see(record)
         survey.roles.update(message.role for message in record.messages)
         survey.num_calls += sum(len(message.tool_calls) for message in record.messages)
         survey.num_with_tools += bool(record.tools)
@@ -196,15 +204,36 @@ def call_findings(faults: Sequence[tuple[str, Fault]]) -> Iterator[Finding]:
         yield Finding(f"calls, {name}", state, detail)
 
 
+def form_findings(survey: Survey, unusable: Unusable) -> Iterator[Finding]:
+    """Yield how many records there are of which form, and each that cannot be used."""
+    labelled = len(survey.forms.get("labelled answer", ()))
+    kinds = [f"{len(survey.forms['preference']):,} preferences"] if "preference" in survey.forms else []
+    kinds += (
+        [f"{survey.num_good:,} answers labelled good, {labelled - survey.num_good:,} bad"] if labelled else []
+    )
+    told = ", ".join([f"{survey.num:,}", *kinds])
+    yield Finding("records", "pass" if survey.num else "fail", told)
+    if labelled:
+        yield Finding("labels", "pass", USES["labelled answer"])
+    if len(survey.forms) > 1:
+        first = [f"{len(places):,} of a {form} (first {places[0]})" for form, places in survey.forms.items()]
+        detail = f"{', '.join(first)}; put them into files of their own"
+        yield Finding("forms", "fail", detail)
+    state = "fail" if unusable == "error" else "note"
+    for line in survey.broken[:NUM_BROKEN]:
+        yield Finding("unusable", state, line)
+    if len(survey.broken) > NUM_BROKEN:
+        yield Finding("unusable", state, f"{len(survey.broken) - NUM_BROKEN:,} more")
+    if survey.broken and unusable == "drop" and len(survey.broken) == survey.num:
+        yield Finding("usable", "fail", "none is left")
+
+
 def findings_of(
     survey: Survey, transcriber: Transcriber, limit: int | None, *, is_counted: bool
 ) -> Iterator[Finding]:
     """Yield what was found; `is_counted` says that lengths are in the tokens of a model."""
-    kind = f", {survey.num_preferences} preferences" if survey.num_preferences else ""
-    yield Finding("records", "pass" if survey.num else "fail", f"{survey.num:,}{kind}")
-    if survey.broken:
-        more = f" (and {len(survey.broken) - NUM_NAMED} more)" if len(survey.broken) > NUM_NAMED else ""
-        yield Finding("unusable", "fail", "; ".join(survey.broken[:NUM_NAMED]) + more)
+    from quintain.training.demonstrations import lines_of
+
     roles = ", ".join(f"{role} {num:,}" for role, num in survey.roles.most_common())
     yield Finding("messages", "pass" if survey.roles else "skip", roles or "none could be read")
     calls = f"{survey.num_calls:,} calls, {survey.num_with_tools:,} records with tool schemas"
@@ -231,5 +260,11 @@ def findings_of(
         yield Finding("lengths", "fail" if num_long else "pass", detail)
         share = survey.num_trained / max(sum(ordered), 1)
         yield Finding("trained", "pass", f"{survey.num_trained:,} tokens, {share:.0%} of all")
+    for note in lines_of(notes):
+        yield Finding("not read" if note.endswith("is not read") else "changed", "note", note)
+    if not survey.lengths and notes.num_untrained:
+        yield Finding(
+            "trained", "fail", "no token: no answer is to be trained (weight, train, loss and their like)"
+        )
     if notes.num_untrained:
         yield Finding("nothing to train", "note", f"{notes.num_untrained:,} without an answer to train")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast, get_args
 
 from quintain.cli.arguments import Parser, new_folder, one_of, whole_number
+from quintain.data.records import Unusable
 from quintain.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -45,6 +46,12 @@ def data(argv: Sequence[str]) -> int:
         "FORM",
         "messages",
     )
+    parser.flag(
+        "--unusable",
+        "lines that cannot be used: error (default), or drop (left out and named)",
+        "RULE",
+        "error",
+    )
     parser.flag("--show", "examples to print as they would be trained (default 0)", "N", "0")
     parser.flag("--model", "whose tokens and template conversations are written in", "MODEL")
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
@@ -66,8 +73,14 @@ def data(argv: Sequence[str]) -> int:
     from quintain.data.stages import training_tasks
     from quintain.training.gathering import gather
 
+    unusable = one_of(arguments.unusable, "--unusable", get_args(Unusable))
     root = Path(arguments.runs)
-    given = gather(arguments.sources, root, lambda files: chat_of(files, arguments.model, root))
+    given = gather(
+        arguments.sources,
+        root,
+        lambda files: chat_of(files, arguments.model, root),
+        unusable=cast("Unusable", unusable),
+    )
     line = Pipeline(training_tasks(), *read_stages(arguments.stage, given))
     made = line.run(given.examples)
     what = ", ".join(arguments.sources)
@@ -99,6 +112,7 @@ def report(made: Chosen, given: Gathered) -> Iterator[str]:
     """Yield the funnel, what is trained, and where it came from."""
     from quintain.data.mixtures import drawn_shares
 
+    yield from (f"note: {note}" for note in given.notes())
     if differing := given.differing_tools():
         yield f"note: tools {differing}"
     yield str(made.funnel)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from quintain.data.messages import UNTOLD, Told, answer_of, was_unusable, write_tool
+from quintain.data.messages import UNTOLD, Told, answer_of, observed, was_unusable, write_tool
 from quintain.errors import DataError
-from quintain.types import Score, Trajectory, Turn, as_text
+from quintain.types import Score, ToolCall, Trajectory, Turn, as_text
 from quintain.types.forest import find_parents
 
 Row = dict[str, Any]
@@ -43,12 +43,11 @@ def to_atif(trajectory: Trajectory, decode: Callable[[Sequence[int]], str], *, t
         before = () if turn.starts_segment or parent is None else whole[parent]
         prompt = (*before, *turn.prompt_ids)
         whole.append((*prompt, *turn.completion.token_ids))
-        for role, text in _given(turn, steps):
+        given = _given(turn, steps)
+        num_results = sum(role == "tool" for role, _ in given)
+        for role, text in given:
             if role == "tool":
-                calls = cast("list[Row]", steps[-1]["tool_calls"])
-                results = steps[-1].setdefault("observation", {"results": []})["results"]
-                source = calls[min(len(results), len(calls) - 1)]["tool_call_id"]
-                results.append({"source_call_id": source, "content": text})
+                _add_result(steps[-1], text, is_for_all=num_results == 1)
             else:
                 steps.append({"step_id": len(steps) + 1, "source": role, "message": text})
         steps.append(_agent_step(turn, len(steps) + 1, prompt, parent, decode))
@@ -98,9 +97,22 @@ def _given(turn: Turn, steps: Sequence[Row]) -> list[tuple[str, str]]:
     after_call = bool(steps) and bool(steps[-1].get("tool_calls"))
     given = turn.facts.get("given")
     if given is None:
-        return [("tool" if after_call else "user", as_text(turn.observation))]
+        calls = (
+            [ToolCall(name=call["function_name"]) for call in steps[-1]["tool_calls"]] if after_call else []
+        )
+        return [(each.role, as_text(each.content)) for each in observed(turn.observation, calls)]
     found = [(str(row["role"]), str(row["content"])) for row in given if row["role"] != "assistant"]
     return [("user" if role == "tool" and not after_call else role, text) for role, text in found]
+
+
+def _add_result(step: Row, text: str, *, is_for_all: bool) -> None:
+    """Add what came of a call of `step` to it: of the first that has none yet, or of all its calls at once."""
+    calls = cast("list[Row]", step["tool_calls"])
+    results = cast("list[Row]", step.setdefault("observation", {"results": []})["results"])
+    is_one = not (is_for_all and len(calls) > 1) and len(results) < len(calls)
+    results.append(
+        ({"source_call_id": calls[len(results)]["tool_call_id"]} if is_one else {}) | {"content": text}
+    )
 
 
 def _agent_step(
@@ -115,7 +127,7 @@ def _agent_step(
     text, written = answer_of(turn, decode)
     calls = [
         {
-            "tool_call_id": f"call_{number}_{place}",
+            "tool_call_id": call.id or f"call_{number}_{place}",
             "function_name": call.name,
             "arguments": dict(call.arguments),
         }
@@ -152,7 +164,9 @@ def _messages_of(step: Row, place: str) -> list[Row]:
     if thoughts := step.get("reasoning_content"):
         said["reasoning_content"] = thoughts
     extra = step.get("extra")
-    if isinstance(extra, dict) and "weight" in extra:
+    if step.get("is_copied_context"):
+        said["weight"] = 0
+    elif isinstance(extra, dict) and "weight" in extra:
         said["weight"] = cast(Row, extra)["weight"]
     try:
         if calls := step.get("tool_calls"):
@@ -165,10 +179,16 @@ def _messages_of(step: Row, place: str) -> list[Row]:
                 for call in calls
             ]
         results = (step.get("observation") or {}).get("results") or ()
-        role = "tool" if calls else "user"
-        return [said, *({"role": role, "content": result.get("content") or ""} for result in results)]
+        return [said, *(_result(result, has_calls=bool(calls)) for result in results)]
     except (LookupError, TypeError, AttributeError) as error:
         raise DataError(
             f"{place}: got a step {step.get('step_id')!r:.20} that cannot be read ({type(error).__name__}: {error}); "
             "write tool_calls and observation as ATIF does"
         ) from error
+
+
+def _result(result: Row, *, has_calls: bool) -> Row:
+    """Return what a step of the agent came to as a message."""
+    message = {"role": "tool" if has_calls else "user", "content": result.get("content") or ""}
+    source = result.get("source_call_id")
+    return message | ({"tool_call_id": source} if has_calls and source else {})

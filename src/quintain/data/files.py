@@ -7,12 +7,14 @@ the data is run.
 import hashlib
 import importlib
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from quintain.errors import DataError, MissingExtra
+from quintain.types.unicode import valid_text
 
 TEXTS, TABLES = (".jsonl", ".ndjson", ".json"), (".parquet", ".arrow")
 SPLITS = "dataset_dict.json"
@@ -21,6 +23,8 @@ TRAIN = "train"
 BESIDE = frozenset({"dataset_info.json", "dataset_infos.json", "state.json", SPLITS})
 """Files of `datasets` that hold no record."""
 BLOCK = 1 << 20
+HALVES = re.compile(r"\\u[dD][89a-fA-F]")
+"""How JSON spells half of a surrogate pair, alone or beside the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +38,8 @@ class Found:
     value: object
     """a `DataError` where the line is no JSON: whoever uses the value raises it"""
     is_row: bool = False
+    is_mended: bool = False
+    """whether a text in it had half of a surrogate pair, which is U+FFFD now"""
 
     @property
     def place(self) -> str:
@@ -126,7 +132,8 @@ def read_text(file: Path, name: str) -> Iterator[Found]:
     if file.suffix == ".json" and start == "[":
         yield from read_array(text, name)
     elif file.suffix == ".json" and (whole := single_object(text)) is not None:
-        yield Found(file=name, line=1, value=whole)
+        whole, is_mended = mended(whole, text)
+        yield Found(file=name, line=1, value=whole, is_mended=is_mended)
     else:
         yield from read_lines(text.split("\n"), name)
 
@@ -157,11 +164,12 @@ def read_lines(lines: Iterable[str], name: str) -> Iterator[Found]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
+        is_mended = False
         try:
-            value: object = json.loads(line)
+            value, is_mended = mended(json.loads(line), line)
         except (json.JSONDecodeError, RecursionError) as error:
             value = DataError(f"{name} line {number}: got no JSON ({error}); write one object per line")
-        yield Found(file=name, line=number, value=value)
+        yield Found(file=name, line=number, value=value, is_mended=is_mended)
 
 
 def read_array(text: str, name: str) -> Iterator[Found]:
@@ -181,8 +189,29 @@ def read_array(text: str, name: str) -> Iterator[Found]:
                 f"{name} line {line}: got no JSON ({str(error).partition(':')[0]}); mend the array, or write one "
                 "object per line"
             ) from None
-        yield Found(file=name, line=line, value=value)
+        value, is_mended = mended(value, text[at:end])
+        yield Found(file=name, line=line, value=value, is_mended=is_mended)
         at = end
+
+
+def mended(value: object, written: str) -> tuple[object, bool]:
+    """Return `value`, which `written` spells, with every text valid (`valid_text`), and whether one was not."""
+    if HALVES.search(written) is None:
+        return value, False
+    made = map_texts(valid_text, value)
+    return made, made != value
+
+
+def map_texts(change: Callable[[str], str], value: object) -> object:
+    """Return JSON data with every text and key changed by `change`."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [map_texts(change, each) for each in cast("list[object]", value)]
+    if isinstance(value, dict):
+        cells = cast("dict[str, object]", value)
+        return {change(key): map_texts(change, cell) for key, cell in cells.items()}
+    return value
 
 
 def single_object(text: str) -> object | None:

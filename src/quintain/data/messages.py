@@ -1,18 +1,32 @@
 """Trajectories as chat messages, one JSON object per line.
 
-An object is ``{"messages": [{"role", "content", "tool_calls"?, "weight"?}, …], "tools"?, "task", "reward",
-"is_success"}``; tool calls and tools are as OpenAI writes them, with arguments as a JSON string. `data.records` reads
-it back.
+An object is ``{"messages": [{"role", "content", "reasoning_content"?, "tool_calls"?, "tool_call_id"?, "weight"?}, …],
+"tools"?, "task", "reward", "is_success"}``; tool calls and tools are as OpenAI writes them, with arguments as a JSON
+string and an id for each call, which its result names. `data.records` reads it back.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from quintain.data.seats import by_seat
-from quintain.types import UNKNOWN_TOOL, Score, ToolCall, ToolSpec, Trajectory, Turn, as_text
+from quintain.types import (
+    UNKNOWN_TOOL,
+    CallResult,
+    Message,
+    Observation,
+    Score,
+    Text,
+    ToolCall,
+    ToolSpec,
+    Trajectory,
+    Turn,
+    as_content,
+    as_text,
+)
 
 MARKUP = re.compile(
     r"<tool_call>.*?(?:</tool_call>|\Z)|<function=.*?(?:</function>|\Z)|(?:\[TOOL_CALLS\]|<\|python_tag\|>).*",
@@ -48,27 +62,84 @@ def to_record(
     is there for what comes after it. Of an episode that `is_compared` with another it has weight 1 and stands as it was
     sampled, for it may be what the other is preferred for. A failure has no reward.
     """
-    messages: list[dict[str, Any]] = [{"role": "system", "content": told.system}] if told.system else []
-    role = "user"
+    messages = [Message(role="system", content=as_content(told.system))] if told.system else []
+    weights: dict[int, int] = {}
+    calls: tuple[ToolCall, ...] = ()
     for turn in trajectory.turns:
-        messages.append({"role": role, "content": as_text(turn.observation)})
+        messages += observed(turn.observation, calls)
         text, calls = answer_of(turn, decode)
-        said: dict[str, Any] = {"role": "assistant", "content": text}
-        if calls:
-            said["tool_calls"] = [write_call(call) for call in calls]
+        if was_unusable(turn):
+            weights[len(messages)] = int(is_compared)
         if was_unusable(turn) and is_compared:
-            said = {"role": "assistant", "content": decode(turn.completion.token_ids), "weight": 1}
-        elif was_unusable(turn):
-            said["weight"] = 0
-        messages.append(said)
-        role = "tool" if calls else "user"
-    record: dict[str, Any] = {"messages": messages}
+            text, calls = decode(turn.completion.token_ids), ()
+        messages.append(Message(role="assistant", content=as_content(text), tool_calls=calls))
+    rows = message_rows(messages)
+    for place, weight in weights.items():
+        rows[place]["weight"] = weight
+    record: dict[str, Any] = {"messages": rows}
     if told.tools:
         record["tools"] = [write_tool(tool) for tool in told.tools]
     record["task"] = trajectory.task.id
     if isinstance(trajectory.outcome, Score):
         record |= {"reward": trajectory.outcome.value, "is_success": trajectory.outcome.is_success}
     return record
+
+
+def observed(observation: Observation, calls: Sequence[ToolCall]) -> list[Message]:
+    """Return what an agent was shown after `calls` as messages: of several results one for each, of its own call.
+
+    Without `calls` it is the user's.
+    """
+    if not calls:
+        return [Message(role="user", content=as_content(as_text(observation)))]
+    if isinstance(observation, str) or not any(isinstance(part, CallResult) for part in observation):
+        return [Message(role="tool", content=as_content(as_text(observation)))]
+    found: list[Message] = []
+    for part in observation:
+        if isinstance(part, CallResult):
+            name = calls[part.call].name if part.call < len(calls) else ""
+            found.append(Message(role="tool", content=as_content(part.text), name=name))
+        elif isinstance(part, Text) and found:
+            whole = as_text(found[-1].content) + part.text
+            found[-1] = replace(found[-1], content=as_content(whole))
+        elif isinstance(part, Text):
+            found.append(Message(role="tool", content=as_content(part.text)))
+    return found
+
+
+def message_rows(messages: Sequence[Message], *, makes_ids: bool = True) -> list[dict[str, Any]]:
+    """Return `messages`, whose results are in the order of their calls, as OpenAI writes them.
+
+    A call without an id gets one by the number of its answer and its own, ``call_0_1``, and its result has that, too,
+    unless it `makes_ids` not. One result for several calls has none.
+    """
+    rows: list[dict[str, Any]] = []
+    ids: list[str] = []
+    number = 0
+    for at, message in enumerate(messages):
+        row: dict[str, Any] = {"role": message.role, "content": as_text(message.content)}
+        if message.reasoning:
+            row["reasoning_content"] = message.reasoning
+        if message.role == "assistant":
+            made = [f"call_{number}_{place}" * makes_ids for place in range(len(message.tool_calls))]
+            ids = [call.id or id for call, id in zip(message.tool_calls, made, strict=True)]
+            number += 1
+            if ids:
+                row["tool_calls"] = [
+                    ({"id": id} if id else {}) | write_call(call)
+                    for id, call in zip(ids, message.tool_calls, strict=True)
+                ]
+            results = sum(1 for _ in takewhile(lambda each: each.role == "tool", messages[at + 1 :]))
+            if results == 1 < len(ids) and not messages[at + 1].tool_call_id:
+                ids = []
+        elif message.role == "tool":
+            id = message.tool_call_id or (ids[0] if ids else "")
+            ids = [each for each in ids if each != id] if id else ids[1:]
+            row |= {"tool_call_id": id} if id else {}
+        if message.name and message.role != "tool":
+            row["name"] = message.name
+        rows.append(row)
+    return rows
 
 
 def answer_of(turn: Turn, decode: Callable[[Sequence[int]], str]) -> tuple[str, tuple[ToolCall, ...]]:

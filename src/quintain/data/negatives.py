@@ -106,7 +106,9 @@ def preference_record(
             "it; put --stage negatives last"
         )
     record = to_record(trajectory, decode, told=told, is_compared=True)
-    *prompt, rejected, _, chosen = record["messages"]
+    messages = record["messages"]
+    at = [place for place, each in enumerate(messages) if each["role"] == "assistant"][-2]
+    prompt, rejected, chosen = messages[:at], messages[at], messages[-1]
     tools = {"tools": record["tools"]} if "tools" in record else {}
     return {
         "prompt": prompt, "chosen": [chosen], "rejected": [rejected], **tools, "task": record["task"], "kind": kinds[0],

@@ -2,9 +2,10 @@
 
 Read are OpenAI messages (tool calls, ``tools``, ``developer`` and ``function`` roles, ``weight``), ShareGPT (with
 ``function_call`` and ``observation``), Hermes and Qwen text (``<tool_call>`` in the content), Anthropic blocks
-(``tool_use``, ``tool_result``), prompt and completion, ATIF, saved rollouts of verifiers, and preferences (chosen and
-rejected). The format is told by each object itself, so files may mix them. Every object is read, or refused with its
-file, line and cure; nothing is skipped in silence.
+(``tool_use``, ``tool_result``), prompt and completion, ATIF, saved rollouts of verifiers, preferences (chosen and
+rejected) and labelled answers (KTO). The format is told by each object itself, so files may mix those of conversations.
+Every object is read, or refused with its file, line and cure; nothing is skipped in silence, and a key that nobody
+reads is counted.
 """
 
 import json
@@ -15,6 +16,9 @@ from typing import Any, Literal, cast
 
 from quintain.data.atif import as_messages, is_atif
 from quintain.data.files import Found
+from quintain.data.forms import ANSWERS, CONVERSATIONS, USES, Form, as_sides, form_of, label_of
+from quintain.data.masks import MASKS, is_switch, mask_of, row_masks, untrained
+from quintain.data.results import answered_calls
 from quintain.data.thoughts import whole_text
 from quintain.data.verifiers import as_conversations, is_rollout, is_trace
 from quintain.errors import DataError
@@ -24,6 +28,8 @@ TrainOn = Literal["all", "last", "tagged"]
 """Which answers are trained: all but those that say otherwise, the last one, or those that say so."""
 Overlong = Literal["error", "drop"]
 """What becomes of a conversation that is longer than the model's context."""
+Unusable = Literal["error", "drop"]
+"""What becomes of a line that cannot be used."""
 Role = Literal["system", "user", "assistant", "tool"]
 OPENAI: Mapping[str, Role] = {
     "system": "system",
@@ -32,7 +38,10 @@ OPENAI: Mapping[str, Role] = {
     "assistant": "assistant",
     "tool": "tool",
     "function": "tool",
+    "tool_call": "assistant",
+    "tool_response": "tool",
 }
+"""Roles of messages with ``role``; the last two are ms-swift's."""
 SHAREGPT: Mapping[str, Role] = {
     "system": "system",
     "human": "user",
@@ -48,10 +57,36 @@ SHAREGPT: Mapping[str, Role] = {
     "function_response": "tool",
     "tool_response": "tool",
 }
-CONVERSATIONS, TOOLS = ("messages", "conversations", "conversation"), ("tools", "functions")
+TOOLS = ("tools", "functions")
 CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
 OPENING = "<tool_call>"
 RESPONSE = re.compile(r"<tool_response>\s*(.*?)\s*</tool_response>", re.DOTALL)
+RESPONSES = re.compile(r"\s*(?:<tool_response>.*?</tool_response>\s*)+", re.DOTALL)
+READ = frozenset(
+    {
+        *("role", "from", "content", "value", "name", "tool_calls", "function_call", "tool_call_id"),
+        *("reasoning_content", "reasoning", "thinking"),
+        *MASKS,
+    }
+)
+"""Keys of a message that are read."""
+MEANT = (
+    *(
+        "label",
+        "labels",
+        "kto_tag",
+        "mask",
+        "masks",
+        "completion_mask",
+        "prompt_mask",
+        "assistant_masks",
+        "input_ids",
+    ),
+    *("weights", "sample_weight", "history"),
+)
+"""Keys of a record that look as if they said what is to be trained, and are not read."""
+PICTURES = ("images", "image", "videos", "audios", "audio")
+"""Keys of a record that hold more than text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +114,15 @@ class Record:
     tools: tuple[ToolSpec, ...] = ()
     fields: Mapping[str, Any] = NOTHING
     """Everything else that stood in the object."""
+    unread: tuple[str, ...] = ()
+    """What of it nobody reads, each as often as it stands there: ``key 'foo' of messages``."""
+    is_mended: bool = False
+    """Whether a text in it had half of a surrogate pair."""
+
+    @property
+    def num_empty(self) -> int:
+        """Answers that say nothing and are not trained."""
+        return sum(is_empty(each.message) and each.is_trained is False for each in self.said)
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -94,56 +138,141 @@ class Preference:
     rejected: Record
 
 
-def read_records(found: Iterable[Found]) -> Iterator[Record]:
+def read_records(
+    found: Iterable[Found], *, takes_labels: bool = False, left_out: list[str] | None = None
+) -> Iterator[Record]:
     """Yield the conversation of each object; a trace of verifiers may hold several.
 
+    Those that cannot be read go into `left_out`, where it is given. With `takes_labels` labelled answers are
+    conversations, too, whose label says whether they solved their task; of others a reward says it, unless they do.
+
     Raises:
-        DataError: an object that is no conversation, has nothing to learn from, or is a preference.
+        DataError: an object that is no conversation, has nothing to learn from, or is of another form.
     """
-    for each in found:
-        value = as_object(each.value, each.place)
-        if "chosen" in value:
-            raise DataError(
-                f"{each.place}: got a preference (chosen and rejected) among demonstrations; train it with "
-                "quintain train dpo --preferences FILE"
-            )
-        if is_rollout(value) or is_trace(value):
-            for conversation in as_conversations(value, each.place):
-                yield read_record(conversation, each)
-        else:
-            yield read_record(value, each)
+    wanted: tuple[Form, ...] = ("conversation", "labelled answer") if takes_labels else ("conversation",)
+    for each, value in _of_form(found, wanted, left_out):
+        try:
+            if (label := label_of(value)) is not None:
+                records = [read_record(_without_label(value, label), each)]
+            elif is_rollout(value) or is_trace(value):
+                records = [read_record(other, each) for other in as_conversations(value, each.place)]
+            else:
+                records = [read_record(value, each)]
+        except DataError as error:
+            if left_out is None:
+                raise
+            left_out.append(str(error))
+            continue
+        yield from map(_judged, records) if takes_labels else records
 
 
-def read_preferences(found: Iterable[Found]) -> Iterator[Preference]:
+def _judged(record: Record) -> Record:
+    """Return `record` with whether it solved its task, where only its reward says so."""
+    reward = record.fields.get("reward")
+    if record.fields.get("is_success") is not None or not isinstance(reward, int | float):
+        return record
+    return replace(record, fields={**record.fields, "is_success": reward > 0})
+
+
+def read_labelled(found: Iterable[Found], *, left_out: list[str] | None = None) -> Iterator[Record]:
+    """Yield the labelled answers of `found`, and both sides of preferences, with ``is_success`` in their fields.
+
+    Those that cannot be read go into `left_out`, where it is given.
+
+    Raises:
+        DataError: an object that cannot be read, or one of another form than the first.
+    """
+    for each, value in _of_form(found, ("labelled answer", "preference"), left_out):
+        try:
+            if (label := label_of(value)) is not None:
+                records = [read_record(_without_label(value, label), each, keeps_text=True)]
+            else:
+                preference = _preference(value, each)
+                records = [
+                    replace(side, fields={**side.fields, "is_success": is_good})
+                    for side, is_good in ((preference.chosen, True), (preference.rejected, False))
+                ]
+        except DataError as error:
+            if left_out is None:
+                raise
+            left_out.append(str(error))
+            continue
+        yield from records
+
+
+def read_preferences(found: Iterable[Found], *, left_out: list[str] | None = None) -> Iterator[Preference]:
     """Yield the preference of each object: chosen and rejected, with or without a prompt of their own.
 
     Both sides are lists of messages, or texts that answer ``prompt``; without one they begin alike, and what they
-    share is context. Calls that cannot be read are a reason to prefer the other side: see `read_record`.
+    share is context. Calls that cannot be read are a reason to prefer the other side: see `read_record`. Those that
+    cannot be read go into `left_out`, where it is given.
 
     Raises:
         DataError: an object that is no preference, or whose sides are the same.
     """
+    for each, value in _of_form(found, ("preference",), left_out):
+        try:
+            preference = _preference(value, each)
+        except DataError as error:
+            if left_out is None:
+                raise
+            left_out.append(str(error))
+            continue
+        yield preference
+
+
+def _of_form(
+    found: Iterable[Found], wanted: tuple[Form, ...], left_out: list[str] | None
+) -> Iterator[tuple[Found, dict[str, Any]]]:
+    """Yield the objects of `found`, which are of one form of those `wanted`; what is no object goes into `left_out`.
+
+    Raises:
+        DataError: one is of another form, or of another than the first.
+    """
+    first: tuple[Form, str] | None = None
     for each in found:
-        value = as_object(each.value, each.place)
-        missing = [key for key in ("chosen", "rejected") if key not in value]
-        if missing:
+        try:
+            value = as_object(each.value, each.place)
+        except DataError as error:
+            if left_out is None:
+                raise
+            left_out.append(str(error))
+            continue
+        form = form_of(value)
+        if form not in wanted:
             raise DataError(
-                f"{each.place}: got the keys {sorted(value)} without {missing[0]}; give chosen and rejected, or train "
-                "conversations with sft"
+                f"{each.place}: got a {form}, and this takes a {' or a '.join(wanted)}; {USES[form]}"
             )
-        rest = {key: cell for key, cell in value.items() if key not in ("chosen", "rejected")}
-        prompt = rest.pop("prompt", None)
-        if prompt is None and isinstance(value["chosen"], str):
-            raise DataError(f"{each.place}: got chosen as a text without prompt; give the prompt as well")
-        if prompt is None or (isinstance(prompt, str) and _repeats(value["chosen"], prompt)):
-            prompt = []
-        sides = [
-            read_record({**rest, "prompt": prompt, "completion": value[key]}, each, keeps_text=True)
-            for key in ("chosen", "rejected")
-        ]
-        if sides[0].said == sides[1].said:
-            raise DataError(f"{each.place}: got chosen and rejected that are the same; leave the line out")
-        yield Preference(chosen=_after_fork(*sides), rejected=_after_fork(sides[1], sides[0]))
+        first = first or (form, each.place)
+        if form != first[0]:
+            raise DataError(
+                f"{each.place}: got a {form}, and {first[1]} is a {first[0]}; put them into files of their own"
+            )
+        yield each, value
+
+
+def _preference(value: dict[str, Any], found: Found) -> Preference:
+    """Return the preference that `value` is."""
+    rest = as_sides(value, found.place)
+    sides_of = {key: rest.pop(key) for key in ("chosen", "rejected")}
+    prompt = rest.pop("prompt", None)
+    if prompt is None and isinstance(sides_of["chosen"], str):
+        raise DataError(f"{found.place}: got chosen as a text without prompt; give the prompt as well")
+    if prompt is None or (isinstance(prompt, str) and _repeats(sides_of["chosen"], prompt)):
+        prompt = []
+    sides = [
+        read_record({**rest, "prompt": prompt, "completion": side}, found, keeps_text=True)
+        for side in sides_of.values()
+    ]
+    if sides[0].said == sides[1].said:
+        raise DataError(f"{found.place}: got chosen and rejected that are the same; leave the line out")
+    return Preference(chosen=_after_fork(*sides), rejected=_after_fork(sides[1], sides[0]))
+
+
+def _without_label(value: Mapping[str, Any], label: bool) -> dict[str, Any]:
+    """Return a labelled answer as a conversation that says whether it solved its task."""
+    rest = {key: cell for key, cell in value.items() if key not in ("label", "kto_tag")}
+    return {**rest, "is_success": label}
 
 
 def read_record(value: Mapping[str, Any], found: Found, *, keeps_text: bool = False) -> Record:
@@ -156,35 +285,95 @@ def read_record(value: Mapping[str, Any], found: Found, *, keeps_text: bool = Fa
     """
     place = found.place
     fields = as_messages(value, place) if is_atif(value) else dict(value)
-    names = [key for key in CONVERSATIONS if key in fields]
-    if not names and "completion" in fields:
-        prompt, said = (
-            _entries(fields.pop("prompt", []), "user", place),
-            _entries(fields.pop("completion"), "assistant", place),
-        )
-        entries = [{**entry, "train": False} if _is_answer(entry) else entry for entry in prompt] + said
-    elif len(names) == 1:
-        entries = fields.pop(names[0])
-        entries = _json(entries, names[0], place) if isinstance(entries, str) else entries
-        entries = _list(entries, names[0], place)
-    else:
-        raise DataError(
-            f"{place}: got the keys {sorted(fields)}; give either messages or conversations, or prompt and completion"
-        )
+    unread: list[str] = []
+    entries = _conversation(fields, place)
+    masks = row_masks(fields, len(entries), place)
+    if pictures := next((key for key in PICTURES if fields.get(key)), None):
+        raise DataError(f"{place}: got {pictures} beside the messages; only text is read, take it out")
     tools = tuple(tool for key in TOOLS for tool in read_tools(fields.pop(key, None), place))
-    read = [
-        said for entry in entries for said in _said(as_object(entry, place), place, keeps_text=keeps_text)
-    ]
+    read: list[Said] = []
+    for entry, mask in zip(entries, masks, strict=True):
+        read += _said(as_object(entry, place), mask, place, keeps_text=keeps_text, unread=unread)
     if "system" in fields and not (read and read[0].message.role == "system"):
         system = _text(fields.pop("system"), place, may_be_empty=True)
         read = [Said(message=_message("system", system)), *read] if system else read
-    joined = _joined(read, place)
-    if not any(
-        said.message.role == "assistant" and (said.message.tool_calls or whole_text(said.message).strip())
-        for said in joined
-    ):
+    said = _in_order(_joined(read, place), place, keeps_text=keeps_text)
+    if not any(each.message.role == "assistant" and not is_empty(each.message) for each in said):
         raise DataError(f"{place}: got no assistant message with content; there is nothing to learn from")
-    return Record(said=joined, file=found.file, line=found.line, place=place, tools=tools, fields=fields)
+    unread += [f"key {key!r} of records" for key in MEANT if says(fields.get(key))]
+    unread += [
+        f"key {key!r} of records" for key in MASKS if says(fields.get(key)) and not is_switch(fields[key])
+    ]
+    return Record(
+        said=said,
+        file=found.file,
+        line=found.line,
+        place=place,
+        tools=tools,
+        fields=fields,
+        unread=tuple(unread),
+        is_mended=found.is_mended,
+    )
+
+
+def _conversation(fields: dict[str, Any], place: str) -> list[Any]:
+    """Return the messages of a record as they stand in it, and take them out of `fields`."""
+    names = [key for key in CONVERSATIONS if key in fields]
+    answers = [key for key in ANSWERS if key in fields]
+    if not names and answers:
+        answer = answers[0]
+        prompt = _entries(fields.pop("prompt", []), "user", place)
+        completion = _entries(fields.pop(answer), "assistant", place)
+        return [untrained(entry) if _is_answer(entry) else entry for entry in prompt] + completion
+    answer = next((key for key in answers if isinstance(fields[key], str | list) and fields[key]), None)
+    if len(names) == 1 and answer:
+        raise DataError(
+            f"{place}: got {names[0]} and {answer}; give either messages or conversations, or prompt and completion"
+        )
+    if len(names) == 1:
+        entries = fields.pop(names[0])
+        entries = _json(entries, names[0], place) if isinstance(entries, str) else entries
+        return _list(entries, names[0], place)
+    if "prompt" in fields:
+        raise DataError(
+            f"{place}: got a prompt that nobody answers (the keys {sorted(fields)}), which is a task; give completion "
+            "as well, or train on tasks with rewards (docs/own-environment.md)"
+        )
+    raise DataError(
+        f"{place}: got the keys {sorted(fields)}; give either messages or conversations, or prompt and completion"
+    )
+
+
+def _in_order(said: Sequence[Said], place: str, *, keeps_text: bool) -> tuple[Said, ...]:
+    """Return `said` with results in the order of their calls, each with the id and the tool of its call."""
+    has_read = [bool(each.message.tool_calls) or _reads_calls(each.is_trained, keeps_text) for each in said]
+    found: list[Said] = []
+    for at, call in answered_calls([each.message for each in said], place, has_read_calls=has_read):
+        each = said[at]
+        if call is not None:
+            own = replace(
+                each.message,
+                tool_call_id=each.message.tool_call_id or call.id,
+                name=each.message.name or call.name,
+            )
+            each = replace(each, message=own)
+        found.append(each)
+    return tuple(found)
+
+
+def _reads_calls(tag: bool | None, keeps_text: bool) -> bool:
+    """Whether calls in the text of an answer with this tag are read."""
+    return not (keeps_text if tag else tag is False)
+
+
+def says(value: object) -> bool:
+    """Whether `value`, whose key nobody reads, may have meant something."""
+    return not (value is None or value == "" or value == [] or value == {})
+
+
+def is_empty(message: Message) -> bool:
+    """Whether an answer says, thinks and calls nothing."""
+    return not message.tool_calls and not whole_text(message).strip()
 
 
 def read_tools(value: object, place: str) -> tuple[ToolSpec, ...]:
@@ -225,18 +414,32 @@ def as_object(value: object, place: str) -> dict[str, Any]:
     return cast(dict[str, Any], value)
 
 
-def _said(entry: Mapping[str, Any], place: str, *, keeps_text: bool) -> Iterator[Said]:
-    """Yield the messages of one entry: a user message of Anthropic may hold several tool results."""
+def _said(
+    entry: Mapping[str, Any], mask: bool | None, place: str, *, keeps_text: bool, unread: list[str]
+) -> Iterator[Said]:
+    """Yield the messages of one entry: a user message of Anthropic may hold several tool results.
+
+    `mask` is what the record says of it; keys that nobody reads go into `unread`.
+    """
     is_sharegpt = "from" in entry
     role = _role(entry.get("from" if is_sharegpt else "role"), SHAREGPT if is_sharegpt else OPENAI, place)
-    tag = _tag(entry, place)
+    tag = mask_of(entry, place)
+    if tag is not None and mask is not None and tag is not mask:
+        raise DataError(
+            f"{place}: got a message and its record that contradict each other on whether it is trained; leave one"
+        )
+    tag = mask if tag is None else tag
+    unread += [f"key {key!r} of messages" for key in entry if key not in READ and says(entry[key])]
+    if role != "assistant" and tag:
+        keys = [key for key in MASKS if entry.get(key) is not None] or ["a mask"]
+        unread.append(f"{keys[0]} {entry.get(keys[0], True)!r} of messages that are not the assistant's")
     content = entry.get("value" if is_sharegpt and "value" in entry else "content")
     if role == "user" and isinstance(content, list):
         blocks = [as_object(block, place) for block in cast("list[object]", content)]
         results = [block for block in blocks if block.get("type") == "tool_result"]
         for block in results:
             text = _text(block.get("content"), place, may_be_empty=True)
-            yield Said(message=_message("tool", text))
+            yield Said(message=_message("tool", text, call=block.get("tool_use_id")))
         content = [block for block in blocks if block.get("type") != "tool_result"]
         if results and not content:
             return
@@ -246,14 +449,14 @@ def _said(entry: Mapping[str, Any], place: str, *, keeps_text: bool) -> Iterator
                 f"{place}: got tool_calls {entry['tool_calls']!r:.80} of role {role}; give them to the assistant only"
             )
         text = _text(content, place, may_be_empty=role == "tool")
+        role = "tool" if role == "user" and RESPONSES.fullmatch(text) else role
         for part in (RESPONSE.findall(text) or [text]) if role == "tool" else [text]:
-            yield Said(message=_message(role, part))
+            yield Said(message=_message(role, part, call=entry.get("tool_call_id"), name=entry.get("name")))
         return
-    is_read = not (keeps_text if tag else tag is False)
-    message = _answer(entry, content, place, is_read=is_read)
-    speaker = entry.get("name")
-    spoken = ((speaker, whole_text(message)),) if isinstance(speaker, str) and speaker else ()
-    yield Said(message=message, is_trained=tag, spoken=spoken)
+    message = _answer(entry, content, place, is_read=_reads_calls(tag, keeps_text))
+    spoken = ((message.name, whole_text(message)),) if message.name else ()
+    is_trained = False if tag is None and is_empty(message) else tag
+    yield Said(message=message, is_trained=is_trained, spoken=spoken)
 
 
 def _answer(entry: Mapping[str, Any], content: object, place: str, *, is_read: bool) -> Message:
@@ -261,7 +464,7 @@ def _answer(entry: Mapping[str, Any], content: object, place: str, *, is_read: b
     calls = [_call(each, place) for each in _list(entry.get("tool_calls") or [], "tool_calls", place)]
     if entry.get("function_call"):
         calls.append(_call(entry["function_call"], place))
-    thought = entry.get("reasoning_content") or entry.get("reasoning") or ""
+    thought = entry.get("reasoning_content") or entry.get("reasoning") or entry.get("thinking") or ""
     if isinstance(content, list):
         blocks = [as_object(block, place) for block in cast("list[object]", content)]
         thought = thought or "".join(
@@ -269,11 +472,12 @@ def _answer(entry: Mapping[str, Any], content: object, place: str, *, is_read: b
         )
         calls += [_call(block, place) for block in blocks if block.get("type") == "tool_use"]
         content = [b for b in blocks if b.get("type") not in ("tool_use", "thinking", "redacted_thinking")]
-    if entry.get("from") in ("function_call", "tool_call") and OPENING not in str(content):
+    speaker = entry.get("from", entry.get("role"))
+    if speaker in ("function_call", "tool_call") and OPENING not in str(content):
         written = _json(content, "a function call", place) if isinstance(content, str) else content
         calls += [_call(each, place) for each in (written if isinstance(written, list) else [written])]
         content = None
-    text = _text(content, place, may_be_empty=bool(calls) or bool(thought))
+    text = _text(content, place, may_be_empty=True)
     if OPENING in text and is_read:
         calls += [_call(_json(body, "a tool call", place), place) for body in CALL.findall(text)]
         text = CALL.sub("", text).strip()
@@ -281,9 +485,8 @@ def _answer(entry: Mapping[str, Any], content: object, place: str, *, is_read: b
             raise DataError(f"{place}: got {OPENING} without its end; close it with </tool_call>")
     if not isinstance(thought, str):
         raise DataError(f"{place}: got reasoning of type {type(thought).__name__}; give a string")
-    return Message(
-        role="assistant", content=(Text(text=text),), tool_calls=tuple(calls), reasoning=thought.strip()
-    )
+    said = _message("assistant", text, name=entry.get("name"))
+    return replace(said, tool_calls=tuple(calls), reasoning=thought.strip())
 
 
 def _joined(read: Sequence[Said], place: str) -> tuple[Said, ...]:
@@ -294,6 +497,15 @@ def _joined(read: Sequence[Said], place: str) -> tuple[Said, ...]:
         if last is None or not last.message.role == said.message.role == "assistant":
             found.append(said)
             continue
+        if is_empty(said.message) or is_empty(last.message):
+            found[-1] = last if is_empty(said.message) else said
+            continue
+        if last.message.tool_calls and not said.message.tool_calls:
+            call = last.message.tool_calls[-1]
+            raise DataError(
+                f"{place}: got no result of a call of {call.name} before the next answer; write its tool message, or "
+                "take the call out"
+            )
         if last.is_trained != said.is_trained:
             raise DataError(
                 f"{place}: got two assistant messages in a row, of which one is to be trained; join them, or tag both"
@@ -306,6 +518,7 @@ def _joined(read: Sequence[Said], place: str) -> tuple[Said, ...]:
             content=(Text(text="\n".join(texts)),),
             tool_calls=calls,
             reasoning="\n".join(thoughts),
+            name=said.message.name if said.message.name == last.message.name else "",
         )
         is_named = last.spoken and said.spoken
         found[-1] = replace(last, message=message, spoken=(*last.spoken, *said.spoken) if is_named else ())
@@ -345,26 +558,20 @@ def _is_answer(entry: object) -> bool:
     return SHAREGPT.get(str(own.get("from", own.get("role")))) == "assistant"
 
 
-def _tag(entry: Mapping[str, Any], place: str) -> bool | None:
-    """Return what ``train`` or ``weight`` say of the message; None where neither is there."""
-    for key in ("train", "weight"):
-        value = entry.get(key)
-        if value is None:
-            continue
-        if value in (0, 1):
-            return bool(value)
-        raise DataError(f"{place}: got {key} {value!r}; give 0 or 1 (false or true)")
-    return None
-
-
 def _role(name: object, roles: Mapping[str, Role], place: str) -> Role:
     if not isinstance(name, str) or name not in roles:
         raise DataError(f"{place}: got the role {name!r}; choose from {', '.join(roles)}")
     return roles[name]
 
 
-def _message(role: Role, text: str) -> Message:
-    return Message(role=role, content=(Text(text=text),))
+def _message(role: Role, text: str, *, call: object = None, name: object = None) -> Message:
+    """Return a message, with the id of the `call` that it answers and the `name` of who speaks if these are texts."""
+    return Message(
+        role=role,
+        content=(Text(text=text),),
+        tool_call_id=call if isinstance(call, str) and role == "tool" else "",
+        name=name if isinstance(name, str) else "",
+    )
 
 
 def _list(value: object, what: str, place: str) -> list[Any]:
@@ -408,4 +615,9 @@ def _call(value: object, place: str) -> ToolCall:
         arguments = _json(arguments, "tool arguments", place) if arguments.strip() else {}
     if not isinstance(name, str) or not name:
         raise DataError(f"{place}: got the tool name {name!r}; give a string")
-    return ToolCall(name=name, arguments=as_object({} if arguments is None else arguments, place))
+    id = entry.get("id")
+    return ToolCall(
+        name=name,
+        arguments=as_object({} if arguments is None else arguments, place),
+        id=id if isinstance(id, str) else "",
+    )

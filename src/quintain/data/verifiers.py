@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from quintain.data.masks import MASKS, untrained
 from quintain.data.messages import Told, to_record
 from quintain.errors import DataError
 from quintain.types import Score, ToolSpec, Trajectory
@@ -43,7 +44,7 @@ def to_rollout(
     """
     assert isinstance(trajectory.outcome, Score), "a failure has no reward"
     record = to_record(trajectory, decode, told=told)
-    messages = _with_names(record["messages"])
+    messages = _with_texts(record["messages"])
     first = next((place for place, each in enumerate(messages) if each["role"] == "assistant"), len(messages))
     answers = [place for place, each in enumerate(messages) if each["role"] == "assistant"]
     steps = _steps(trajectory, messages, answers)
@@ -131,20 +132,15 @@ def _steps(trajectory: Trajectory, messages: Sequence[Row], answers: Sequence[in
     return steps
 
 
-def _with_names(messages: Sequence[Row]) -> list[Row]:
-    """Return `messages` with names of calls, and calls as JSON texts."""
+def _with_texts(messages: Sequence[Row]) -> list[Row]:
+    """Return `messages` with calls as JSON texts, and every result with the id of a call, which may be empty."""
     found: list[Row] = []
-    names: list[str] = []
-    for number, message in enumerate(messages):
+    for message in messages:
         row = dict(message)
         if row["role"] == "tool":
-            row["tool_call_id"] = names[0]
-        calls = row.pop("tool_calls", [])
-        names = [f"call_{number}_{place}" for place in range(len(calls))]
-        if calls:
-            row["tool_calls"] = [
-                json.dumps({"id": name, **call["function"]}) for name, call in zip(names, calls, strict=True)
-            ]
+            row.setdefault("tool_call_id", "")
+        if calls := row.pop("tool_calls", []):
+            row["tool_calls"] = [json.dumps({"id": call["id"], **call["function"]}) for call in calls]
         found.append(row)
     return found
 
@@ -156,11 +152,11 @@ def _tool(tool: ToolSpec) -> Row:
 def _rollout_record(value: Mapping[str, Any]) -> Row:
     """Return the conversation of a row of ``results.jsonl``."""
     rest = {key: cell for key, cell in value.items() if key not in ("prompt", "completion", "trajectory")}
-    prompt = [{**each, "train": False} for each in _entries(value["prompt"], "user")]
+    prompt = [untrained(each) for each in _entries(value["prompt"], "user")]
     said = _entries(value["completion"], "assistant")
     has_broken = value.get("error") is not None
     if has_broken:
-        said = [{**each, "train": False} for each in said]
+        said = [untrained(each) for each in said]
         said = said if any(each["role"] == "assistant" for each in said) else [*said, dict(NO_ANSWER)]
     tools = rest.pop("tool_defs", None) or rest.pop("oai_tools", None)
     solved = not has_broken and float(value["reward"] or 0.0) > 0
@@ -173,7 +169,7 @@ def _plain_tag(entry: Row) -> Row:
     """Return `entry` without a tag where it is none of the assistant."""
     if entry["role"] == "assistant":
         return entry
-    return {key: cell for key, cell in entry.items() if key not in ("train", "weight")}
+    return {key: cell for key, cell in entry.items() if key not in MASKS}
 
 
 def _entries(value: Any, role: str) -> list[Row]:
@@ -231,7 +227,7 @@ def _trace_records(trace: Mapping[str, Any], place: str) -> list[Row]:
             if message["role"] == "assistant" and (
                 not is_trained or not nodes[number].get("sampled") or number in told
             ):
-                message["train"] = False
+                message = untrained(message)
             messages.append(message)
         told |= set(walk)
         if not any(message["role"] == "assistant" for message in messages):

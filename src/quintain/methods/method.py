@@ -173,6 +173,10 @@ class Collector(Protocol):
         """Return the preferences that the job names; a resumed run repeats them exactly."""
         ...
 
+    def labelled_answers(self) -> list[Trajectory]:
+        """Return the answers of the job's preferences one by one, solved where they are good."""
+        ...
+
     def corpus(self) -> list[Trajectory]:
         """Return the conversations that the job names as its corpus; a resumed run repeats them exactly."""
         ...

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tokenizers import AddedToken, Tokenizer
 
 from quintain.errors import ModelError
+from quintain.types.unicode import valid_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -154,8 +155,7 @@ class TextEncoder:
         try:
             ids = self._backend.encode(whole, add_special_tokens=False).ids
         except TypeError:  # lone surrogates cannot cross into the backend
-            valid = whole.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-            ids = self._backend.encode(valid, add_special_tokens=False).ids
+            ids = self._backend.encode(valid_text(whole), add_special_tokens=False).ids
         return tuple(ids[1:] if continues else ids)
 
 

@@ -23,6 +23,7 @@ from tokenizers.trainers import BpeTrainer
 
 from quintain.errors import DataError, UsageError
 from quintain.text.encoder import TextEncoder
+from quintain.types.unicode import valid_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -118,7 +119,7 @@ def corpus_pieces(corpus: Iterable[str], cut: Sequence_) -> tuple[list[str], tup
     pieces: list[str] = []
     answers: Counter[str] = Counter()
     for text in corpus:
-        parts = _MARKERS.split(text)
+        parts = _MARKERS.split(valid_text(text))
         for index in range(0, len(parts), 2):
             part = parts[index]
             is_answer = len(parts) == 1 or (index > 0 and parts[index - 1] == "<|assistant|>")

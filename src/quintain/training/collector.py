@@ -67,6 +67,7 @@ class Collector:
         seed: int,
         teach: Callable[..., list[Trajectory]],
         prefer: Callable[[], list[Pair]] = list,
+        label: Callable[[], list[Trajectory]] = list,
         corpus: Callable[[], list[Trajectory]] = list,
         expert: Callable[[], ExpertSource] | None = None,
         score: Callable[[str, Sequence[Trajectory]], TokenArrays] = lambda _, __: [],
@@ -81,7 +82,7 @@ class Collector:
         """Episodes of the step so far, as the journal has them: a method may turn them into others to learn from."""
         self._tokenizer, self._seed, self._teach, self._prefer = tokenizer, seed, teach, prefer
         self._expert, self._score, self._value, self._corpus = expert, score, value, corpus
-        self._ahead, self._is_lockstep = ahead, is_lockstep
+        self._ahead, self._is_lockstep, self._label = ahead, is_lockstep, label
 
     def seed(self, *parts: int | str) -> int:
         """Return the seed of the run that `parts` name."""
@@ -234,6 +235,10 @@ class Collector:
     def preferences(self) -> list[Pair]:
         """Return the preferences that the job names; a resumed run repeats them exactly."""
         return self._prefer()
+
+    def labelled_answers(self) -> list[Trajectory]:
+        """Return the answers of the job's preferences one by one, solved where they are good."""
+        return self._label()
 
     def corpus(self) -> list[Trajectory]:
         """Return the conversations that the job names as its corpus; a resumed run repeats them exactly."""

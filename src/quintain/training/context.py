@@ -45,7 +45,14 @@ from quintain.text.chat import Chat
 from quintain.training.ahead import Ahead
 from quintain.training.canary import Canary
 from quintain.training.collector import Collector
-from quintain.training.demonstrations import Demonstrations, check_digest, load_data, named_data, texts_of
+from quintain.training.demonstrations import (
+    DataForm,
+    Demonstrations,
+    check_digest,
+    load_data,
+    named_data,
+    texts_of,
+)
 from quintain.training.evaluator import checked_evaluation, make_evaluator
 from quintain.training.expert_episodes import ActingExpert, ExpertSource, RecordedExpert, recorded_expert
 from quintain.training.interrupt import Interruption
@@ -160,7 +167,8 @@ class TrainingContext:
             run, self.rollout, TaskStream(tasks_of(self.make_environment), first=job.first_task),
             HeldOutTasks(self.held_out), self.tokenizer, display,
             environment=job.environment, seed=job.seed, teach=lambda *by, agent="": me._teach(*by, agent=agent),
-            prefer=lambda: me._preferences(), corpus=lambda: me._corpus(), expert=lambda: me.expert,
+            prefer=lambda: me._preferences(), label=lambda: me._labelled(), corpus=lambda: me._corpus(),
+            expert=lambda: me.expert,
             score=lambda name, episodes: me.policies[name].token_logprobs(episodes),
             value=lambda name, episodes: me.policies[name].turn_values(episodes).before,
             ahead=self.ahead, is_lockstep=not job.plays_apart,
@@ -431,17 +439,27 @@ class TrainingContext:
 
     def _preferences(self) -> list[Pair]:
         """Return the preferences that the job names."""
-        pairs = [each for each in self._load("preferences", as_pairs=True) if isinstance(each, Pair)]
+        pairs = [each for each in self._load("preferences", form="preferences") if isinstance(each, Pair)]
         if self.run.next_step == 0:
             sides = [side for pair in pairs for side in (pair.chosen, pair.rejected)]
             self.run.append(sides, step=0, phase="demonstrations")
         return pairs
 
+    def _labelled(self) -> list[Trajectory]:
+        """Return the answers of the job's preferences one by one."""
+        found = self._load("preferences", form="labelled answers")
+        answers = [each for each in found if isinstance(each, Trajectory)]
+        if self.run.next_step == 0:
+            self.run.append(answers, step=0, phase="demonstrations")
+        return answers
+
     def _corpus(self) -> list[Trajectory]:
         """Return the conversations that the job names as its corpus."""
         return [each for each in self._load("corpus") if isinstance(each, Trajectory)]
 
-    def _load(self, option: str, *, as_pairs: bool = False) -> Sequence[Trajectory] | Sequence[Pair]:
+    def _load(
+        self, option: str, *, form: DataForm = "conversations"
+    ) -> Sequence[Trajectory] | Sequence[Pair]:
         """Return the data that `option` of the job names; a run that goes on refuses what has changed."""
         found = load_data(
             Path(str(getattr(self.job, option, ""))),
@@ -449,10 +467,12 @@ class TrainingContext:
             self.job,
             agent=None if self.job.environment == NO_ENVIRONMENT else self.agent,
             max_length=longest_stream(self.model),
-            as_pairs=as_pairs,
+            form=form,
         )
         if check_digest(self.run, option, found):
             self.display.say(f"{option}: {found.summary}")
+            for note in found.notes:
+                self.display.say(f"note: {note}")
         return found.data
 
     def _note_finished(self, step: int) -> None:

@@ -8,21 +8,32 @@ a digest, so that a run which continues can refuse data that has changed.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
 from quintain.agents.catalog import AUTO
 from quintain.agents.harness import system_text
+from quintain.agents.labelled import Labelled
 from quintain.agents.protocol import Agent, Brief
 from quintain.agents.transcripts import Notes, Place, Rules, Transcriber, train_only
 from quintain.data.files import Found, data_files, digest, is_data, read_objects
+from quintain.data.forms import form_of
 from quintain.data.messages import Told, to_record
-from quintain.data.records import Preference, Record, read_preferences, read_record, read_records
+from quintain.data.records import (
+    Preference,
+    Record,
+    as_object,
+    read_labelled,
+    read_preferences,
+    read_record,
+    read_records,
+)
 from quintain.data.seats import by_seat
 from quintain.data.thoughts import whole_text
 from quintain.environments.boundary import ask, check_instructions, check_tools
@@ -49,6 +60,11 @@ TOKENIZERS = ("tokenizer", MODEL, START)
 """Folders of a run that may hold its tokenizer, first to last."""
 PATTERNS = ("*.jsonl", "*.json", "*.ndjson", "*.parquet")
 EVENT = "data"
+HELD_OUT = re.compile(r".+/eval/\d{1,9}")
+"""The name of a task that evaluations play."""
+NUM_NAMED = 20
+"""Lines of data that are named, where more cannot be used."""
+DataForm = Literal["conversations", "preferences", "labelled answers"]
 COLLECT = "collect"
 """What made a run of episodes that nothing was trained on, and its phase."""
 
@@ -76,6 +92,8 @@ class Demonstrations:
     digest: str
     summary: str
     """a line for people"""
+    notes: tuple[str, ...] = ()
+    """what people should know of it, a line each"""
 
 
 def find_source(name: str, root: Path | None = None) -> Source:
@@ -124,11 +142,10 @@ def named_data(job: Job) -> dict[str, str]:
 def place_data(job: Job, root: Path | None = None) -> Job:
     """Return `job` with paths that hold wherever it is continued, and with an environment.
 
-    Where it names none, that is the run's whose episodes are imitated, nothing at all for other data, and the usual
-    one where neither is given.
+    Where it names none, that is the run's whose episodes are imitated, and nothing at all for other data.
 
     Raises:
-        DataError: its data is not there.
+        DataError: its data is not there, or neither data nor an environment is named.
     """
     found = {key: find_source(name, root) for key, name in named_data(job).items()}
     changes: dict[str, Any] = {key: str(source.path.absolute()) for key, source in found.items()}
@@ -146,9 +163,15 @@ def place_data(job: Job, root: Path | None = None) -> Job:
     if not job.environment and run is not None:
         with Run.open(run.path, writable=False) as opened:
             environment = str(opened.config["environment"])
+    if not environment:
+        option = "preferences" if hasattr(job, "preferences") else "demonstrations"
+        raise DataError(
+            f"data: got neither data nor an environment; give --{option} FILE (docs/data.md), or --environment E, in "
+            "which episodes are played"
+        )
     if environment == NO_ENVIRONMENT and not isinstance(job.demonstrations, str):
         changes["demonstrations"] = 0  # nobody is there to teach
-    return replace(job, environment=environment or Job.environment, **changes)
+    return replace(job, environment=environment, **changes)
 
 
 def load_data(
@@ -158,9 +181,9 @@ def load_data(
     *,
     agent: Agent | None,
     max_length: int,
-    as_pairs: bool = False,
+    form: DataForm = "conversations",
 ) -> Demonstrations:
-    """Return the conversations, or with `as_pairs` the preferences, of `source` as the policy's tokens.
+    """Return the conversations, the preferences or the labelled answers of `source` as the policy's tokens.
 
     Args:
         source: a file or folder of records, or a run's folder.
@@ -168,31 +191,59 @@ def load_data(
         job: names the environment, and says which answers are trained and how long a conversation may be.
         agent: the policy's harness in the environment; None where there is none.
         max_length: longest stream of the model.
-        as_pairs: read preferences.
+        form: what is read.
 
     Raises:
         DataError: it cannot be read, a record does not fit, or nothing is left.
     """
-    place = place_of(job.environment, agent)
+    place = place_of(job.environment, agent.agent if isinstance(agent, Labelled) else agent)
     transcriber = Transcriber(Chat(tokenizer), rules_of(job, max_length), place=place)
-    is_run = (source / JOURNAL).is_file()
-    if as_pairs:
-        found, name = digest(source), source.name
-        data: list[Trajectory] | list[Pair] = list(transcriber.pairs(read_preferences(read_objects(source))))
-    elif is_run:
+    is_run = (source / JOURNAL).is_file() and form == "conversations"
+    left_out = transcriber.notes.left_out(transcriber.rules)
+    data: list[Trajectory] | list[Pair]
+    if is_run:
         name = f"the run {source.name}"
         data, found = read_run(source, tokenizer, job, transcriber)
     else:
         found, name = digest(source), source.name
-        data = list(transcriber.trajectories(read_records(read_objects(source))))
+        objects = read_objects(source)
+        if form == "preferences":
+            data = list(transcriber.pairs(read_preferences(objects, left_out=left_out)))
+        elif form == "labelled answers":
+            answers = transcriber.trajectories(read_labelled(objects, left_out=left_out))
+            data = [replace(each, index=int(not each.is_success)) for each in answers]
+        else:
+            records = read_records(objects, takes_labels=takes_failures(job), left_out=left_out)
+            data = list(transcriber.trajectories(without_held_out(records, job)))
     said = notes_in_words(transcriber.notes)
     if not data:
         raise DataError(
             f"{name}: got nothing to imitate{said and f' ({said})'}; check it with: quintain check {source}"
         )
-    what = "preferences" if as_pairs else "episodes" if is_run else "conversations"
-    summary = f"{len(data):,} {what} of {name}{said and f'; {said}'}"
-    return Demonstrations(data=data, digest=found, summary=summary)
+    summary = f"{len(data):,} {'episodes' if is_run else form} of {name}{said and f'; {said}'}"
+    notes = tuple(lines_of(transcriber.notes))
+    return Demonstrations(data=data, digest=found, summary=summary, notes=notes)
+
+
+def takes_failures(job: Job) -> bool:
+    """Whether the method of `job` tells failures among its demonstrations from successes, and learns from both."""
+    return hasattr(job, "opening_words")
+
+
+def without_held_out(records: Iterable[Record], job: Job) -> Iterator[Record]:
+    """Yield `records`, none of which names a task that evaluations of `job` play.
+
+    Raises:
+        DataError: one does.
+    """
+    for record in records:
+        task = str(record.fields.get("task", ""))
+        if job.environment != NO_ENVIRONMENT and HELD_OUT.fullmatch(task):
+            raise DataError(
+                f"{record.place}: got a conversation of {task}, which evaluations play; take those of eval tasks out: "
+                "quintain data FILE --out NEW.jsonl"
+            )
+        yield record
 
 
 def rules_of(job: Job, max_length: int) -> Rules:
@@ -201,7 +252,14 @@ def rules_of(job: Job, max_length: int) -> Rules:
     if job.max_context is not None:
         limits["max_context"] = job.max_context
     limit = min(limits, key=lambda name: limits[name])
-    return Rules(train_on=job.train_on, max_tokens=limits[limit], limit=limit, overlong=job.overlong)
+    return Rules(
+        train_on=job.train_on,
+        max_tokens=limits[limit],
+        limit=limit,
+        overlong=job.overlong,
+        unusable=job.unusable,
+        opening=getattr(job, "opening_words", lambda _: ""),
+    )
 
 
 def place_of(environment: str, agent: Agent | None) -> Place | None:
@@ -259,7 +317,7 @@ def read_run(
 ) -> tuple[list[Trajectory], str]:
     """Return the training episodes that were solved in the run `folder`, with a digest of all of them.
 
-    Held-out tasks, failures and what was not solved are left out.
+    Held-out tasks and failures are left out, and what was not solved unless the method takes that, too.
 
     Raises:
         DataError: there is no such episode.
@@ -275,7 +333,7 @@ def read_run(
             if trajectory.task.split == "eval" or not isinstance(trajectory.outcome, Score):
                 continue
             total.update(f"{trajectory.id}\0{trajectory.num_sampled}\n".encode())
-            if not trajectory.is_success:
+            if not trajectory.is_success and not takes_failures(job):
                 continue
             for number, part in enumerate(by_seat(trajectory)):
                 name = f"{folder.name}:{trajectory.id or len(found)}{f'/{number}' if number else ''}"
@@ -345,7 +403,7 @@ def check_digest(run: Run, role: str, found: Demonstrations) -> bool:
         event["data"] for event in run.events() if event["kind"] == EVENT and event["data"]["role"] == role
     ]
     if not known:
-        run.event(EVENT, found.summary, role=role, digest=found.digest)
+        run.event(EVENT, found.summary, role=role, digest=found.digest, notes=list(found.notes))
         return True
     if known[0]["digest"] != found.digest:
         raise DataError(
@@ -360,17 +418,26 @@ def texts_of(source: Path) -> Iterator[str]:
     if (source / JOURNAL).is_file():
         return
     for found in read_objects(source):
-        value = found.value
-        records: Sequence[Record]
-        if isinstance(value, dict) and "chosen" in value:
-            preference: Preference = next(read_preferences([found]))
-            records = (preference.chosen, preference.rejected)
-        else:
-            records = tuple(read_records([found]))
+        try:
+            records = records_in(found)
+        except DataError:
+            continue
         for record in records:
             for message in record.messages:
                 yield whole_text(message)
                 yield from (write_tool_calls([call]) for call in message.tool_calls)
+
+
+def records_in(found: Found) -> Sequence[Record]:
+    """Return the conversations in an object of any form: of a preference both sides.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    if form_of(as_object(found.value, found.place)) == "preference":
+        preference: Preference = next(read_preferences([found]))
+        return preference.chosen, preference.rejected
+    return tuple(read_records([found], takes_labels=True))
 
 
 def notes_in_words(notes: Notes) -> str:
@@ -380,9 +447,26 @@ def notes_in_words(notes: Notes) -> str:
         parts.append(f"{notes.num_long} longer than the context left out")
     if notes.num_untrained:
         parts.append(f"{notes.num_untrained} without an answer to train left out")
+    if notes.unusable:
+        parts.append(f"{len(notes.unusable)} that cannot be used left out")
     if notes.other_tools:
         first = next(iter(notes.other_tools))
         parts.append(
             f"{len(notes.other_tools)} with other tools than the environment (first {first}), whose own are shown"
         )
     return ", ".join(parts)
+
+
+def lines_of(notes: Notes) -> Iterator[str]:
+    """Yield what people should know of data that was read, a line each: what nobody reads, and what was left out."""
+    for what, num in notes.unread.most_common(NUM_NAMED):
+        thing, _, of = what.partition(" of ")
+        yield f"{thing} of {num:,} {of} is not read"
+    if notes.num_empty:
+        yield f"{notes.num_empty:,} answers say nothing, and are not trained (weight 1 trains them)"
+    if notes.mended:
+        more = f" and {len(notes.mended) - 1:,} more lines" if len(notes.mended) > 1 else ""
+        yield f"half of a surrogate pair in {notes.mended[0]}{more} is U+FFFD now"
+    yield from (f"left out: {line}" for line in notes.unusable[:NUM_NAMED])
+    if len(notes.unusable) > NUM_NAMED:
+        yield f"left out: {len(notes.unusable) - NUM_NAMED:,} more lines that cannot be used"

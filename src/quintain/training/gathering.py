@@ -22,10 +22,10 @@ from quintain.agents.roles import one_transcript
 from quintain.agents.transcripts import Rules, Transcriber, chosen
 from quintain.data.calls import messages_of
 from quintain.data.files import Found, read_objects
-from quintain.data.messages import Told, to_record, was_unusable, write_call, write_tool
+from quintain.data.messages import Told, message_rows, to_record, was_unusable, write_tool
 from quintain.data.negatives import preference_record
 from quintain.data.pipeline import Stage, as_example, name_of, remade, weigh_turns
-from quintain.data.records import Record, read_record, read_records
+from quintain.data.records import Record, Unusable, read_record, read_records
 from quintain.data.seats import by_seat
 from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
@@ -36,7 +36,16 @@ from quintain.rollout.splices import Splice, imitated, joined
 from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.text.roles import Activation, write_roles
-from quintain.training.demonstrations import COLLECT, find_source, harness_of, place_of, teller, tokenizer_of
+from quintain.training.demonstrations import (
+    COLLECT,
+    HELD_OUT,
+    find_source,
+    harness_of,
+    lines_of,
+    place_of,
+    teller,
+    tokenizer_of,
+)
 from quintain.training.start import build_agent
 from quintain.types import Completion, Example, Score, ToolSpec, Trajectory, Turn, as_content, as_text
 
@@ -113,6 +122,11 @@ class Gathered:
             for record, _ in origin.records.values():
                 shapes.add(record.place, record.tools)
         return str(shapes)
+
+    def notes(self) -> list[str]:
+        """Return what people should know of the files that were read, a line each."""
+        own = [each.transcriber for each in self.origins.values() if each.transcriber is not None]
+        return [line for transcriber in own for line in lines_of(transcriber.notes)]
 
     def told(self, trajectory: Trajectory) -> Told:
         """Return what an episode began with."""
@@ -387,8 +401,16 @@ class Gathered:
         return [n for n, turn in enumerate(example.trajectory.turns) if not was_unusable(turn)]
 
 
-def gather(names: Sequence[str], root: Path, chat: Callable[[Sequence[Path]], Chat]) -> Gathered:
+def gather(
+    names: Sequence[str],
+    root: Path,
+    chat: Callable[[Sequence[Path]], Chat],
+    *,
+    unusable: Unusable = "error",
+) -> Gathered:
     """Return the training episodes of the files and runs `names`; `chat` makes the format of conversations.
+
+    A line that cannot be used is an error, or is left out and named by `Gathered.notes`.
 
     Raises:
         DataError: a source is not there, cannot be read, or its tools clash with those of another.
@@ -403,7 +425,7 @@ def gather(names: Sequence[str], root: Path, chat: Callable[[Sequence[Path]], Ch
             origin, own = from_run(source.path)
         else:
             assert made is not None, "there are files"
-            origin, own = from_file(source.path, made)
+            origin, own = from_file(source.path, made, unusable)
         if origin.name in {other.name for other in origins}:
             raise DataError(f"data {name}: got a second source that is called {origin.name}; rename one")
         origins.append(origin)
@@ -413,13 +435,15 @@ def gather(names: Sequence[str], root: Path, chat: Callable[[Sequence[Path]], Ch
     return found
 
 
-def from_file(path: Path, chat: Chat) -> tuple[Origin, list[Example]]:
+def from_file(path: Path, chat: Chat, unusable: Unusable = "error") -> tuple[Origin, list[Example]]:
     """Return the conversations of a file or folder; episodes of one ``task`` are a group."""
     origin = Origin(name=path.name, chat=chat, told=lambda t: told_in(origin.records[name_of(t)][0]))
     # Calls of tools that are not listed are for a stage to find.
-    origin.transcriber = Transcriber(chat, Rules(takes_unlisted=True))
+    origin.transcriber = Transcriber(chat, Rules(takes_unlisted=True, unusable=unusable))
+    notes = origin.transcriber.notes
     examples: list[Example] = []
-    for record in read_records(read_objects(path)):
+    for record in read_records(read_objects(path), left_out=notes.left_out(origin.transcriber.rules)):
+        notes.see(record)
         name = f"{path.name}:{record.file.partition('/')[2]}{record.line}"
         while name in origin.records:
             name += "'"
@@ -442,7 +466,8 @@ def transcribed(origin: Origin, record: Record, name: str | None = None) -> Exam
     trajectory = origin.transcriber.trajectory(record)
     if trajectory is None:
         return None
-    task = replace(trajectory.task, id=str(record.fields.get("task") or trajectory.task.id))
+    id = str(record.fields.get("task") or trajectory.task.id)
+    task = replace(trajectory.task, id=id, split="eval" if HELD_OUT.fullmatch(id) else "train")
     trajectory = replace(trajectory, task=task, group=task.id, id=name)
     origin.records[name] = record, trajectory
     return as_example(trajectory)
@@ -601,17 +626,10 @@ def turn_weight(example: Example, number: int) -> bool:
 
 def record_as_json(record: Record) -> dict[str, Any]:
     """Return `record` as OpenAI messages with tools and what else stood in it."""
-    messages: list[dict[str, Any]] = []
-    trained = chosen(record.said, "all")
-    for each, is_on in zip(record.said, trained, strict=True):
-        message: dict[str, Any] = {"role": each.message.role, "content": as_text(each.message.content)}
-        if each.message.reasoning:
-            message["reasoning_content"] = each.message.reasoning
-        if each.message.tool_calls:
-            message["tool_calls"] = [write_call(call) for call in each.message.tool_calls]
-        if each.message.role == "assistant" and not is_on:
-            message["weight"] = 0
-        messages.append(message)
+    messages = message_rows(record.messages, makes_ids=False)
+    for row, is_on in zip(messages, chosen(record.said, "all"), strict=True):
+        if row["role"] == "assistant" and not is_on:
+            row["weight"] = 0
     tools: Mapping[str, Any] = {"tools": [write_tool(tool) for tool in record.tools]} if record.tools else {}
     rest = {key: value for key, value in record.fields.items() if key not in ("sources", "messages", "tools")}
     return {"messages": messages, **tools, **rest}

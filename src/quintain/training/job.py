@@ -17,7 +17,7 @@ from quintain.agents.catalog import is_outside
 from quintain.config import check_ranges
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
 from quintain.data.leaves import LeafRule
-from quintain.data.records import Overlong, TrainOn
+from quintain.data.records import Overlong, TrainOn, Unusable
 from quintain.distributed.connection import check_address
 from quintain.distributed.placement import load_placement
 from quintain.engines.chat_client import is_endpoint
@@ -162,6 +162,8 @@ class Job:
     """Answers of conversations that are trained: all (but those with weight 0), last, or tagged (weight 1)."""
     overlong: Overlong = "error"
     """What becomes of conversations longer than the context: error, or drop (left out and counted)."""
+    unusable: Unusable = "error"
+    """What becomes of a line of data that cannot be used: error, or drop (left out, counted and named)."""
     mistakes: Share = 0.0
     """Share of the expert's turns in demonstrations in which it does something else; it errs as the world's do."""
     imitation_rate: PositiveFloat | None = None

@@ -312,6 +312,8 @@ def load_demonstrations(
             found = load_data(Path(job.demonstrations), tokenizer, job, agent=agent, max_length=max_length)
         if check_digest(run, "demonstrations", found):
             display.say(f"demonstrations: {found.summary}")
+            for note in found.notes:
+                display.say(f"note: {note}")
         conversations = [each for each in found.data if isinstance(each, Trajectory)]
         if run.next_step == 0 and is_recorded:
             names = run.append(conversations, step=0, phase="demonstrations")

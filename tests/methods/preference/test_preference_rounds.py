@@ -1,5 +1,6 @@
 """ETO, IPR, DMPO, M-DPO and NAT: which pairs they make, what they train with, and that they do."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,10 @@ from quintain.losses.preference import dpo
 from quintain.methods.preference import dmpo, eto, ipr, m_dpo, mpo, nat, owl, pgpo
 from quintain.methods.preference.exploring import Experts, Later, contrasted
 from quintain.store.run import Run
+from quintain.text.chat import Chat
+from quintain.text.tokenizer import train_tokenizer
 from quintain.training.collector import Collector
+from quintain.training.demonstrations import load_data
 from quintain.training.policies import Policy
 from quintain.types import Action, Group, Pair, StepResult, Stop, Task, Trajectory
 
@@ -470,11 +474,48 @@ def test_failures_up_to_a_number_for_each_success(trajectory: Make) -> None:
     assert nat.shares(made.examples) == {"nat/successes": pytest.approx(1 / 3)}
 
 
+def test_a_log_says_itself_how_its_episodes_turned_out(tmp_path: Path) -> None:
+    asked = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1 + 1?"}]
+    rows = [
+        {"messages": [*asked, {"role": "assistant", "content": said}], **outcome}
+        for said, outcome in (
+            ("2", {"is_success": True}),
+            ("3", {"is_success": False}),
+            ("2.", {"reward": 1.0}),
+            ("4", {"reward": 0.0}),
+            ("5", {"is_success": False, "reward": 0.5}),
+        )
+    ]
+    file = tmp_path / "log.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    labelled = {"prompt": "1 + 1?", "completion": "3", "label": False}
+    (tmp_path / "kto.jsonl").write_text(f"{json.dumps(labelled)}\n{json.dumps({**labelled, 'label': True})}")
+    chat = Chat(train_tokenizer(["Add. 1 + 1? This attempt is to turn out right. 2 3 4 5"]))
+    for levels, source, kinds in (
+        (2, file, "right wrong right wrong wrong"),
+        (3, file, "right wrong right wrong partly"),
+        (2, tmp_path / "kto.jsonl", "wrong right"),
+    ):
+        job = nat.Config(demonstrations=str(source), environment="none", levels=levels)  # type: ignore[arg-type]
+        found = load_data(source, chat.tokenizer, job, agent=None, max_length=999).data
+        shown = [chat.text(t.turns[0].prompt_ids) for t in found if isinstance(t, Trajectory)]
+        wanted = [
+            sentence for kind in kinds.split() for label, sentence in SENTENCES.items() if label == kind
+        ]
+        assert [words in text for words, text in zip(wanted, shown, strict=True)] == [True] * len(shown)
+        assert all(text.startswith(("<|system|>Add.<|user|>1 + 1?", "<|user|>1 + 1?")) for text in shown)
+    with pytest.raises(DataError, match="got 1 successes alone; say in is_success, reward or label"):
+        nat.both_kinds([t for t in found if isinstance(t, Trajectory) and t.is_success], "kto.jsonl")
+
+
 def test_nat_needs_its_harness_and_episodes_of_a_teacher() -> None:
     with pytest.raises(ConfigError, match=r"agent: got auto, which says no label; put labelled"):
         nat.Config(agent="auto").check()
-    with pytest.raises(ConfigError, match="demonstrations: got x, whose prompts are written"):
-        nat.Config(demonstrations="x", mistakes=0.0).check()
+    nat.Config(demonstrations="x").check()
+    with pytest.raises(
+        ConfigError, match=r"mistakes: got 0.5 with the conversations x, in which no expert acts"
+    ):
+        nat.Config(demonstrations="x", mistakes=0.5).check()
     from quintain.agents.catalog import check
 
     with pytest.raises(UsageError):

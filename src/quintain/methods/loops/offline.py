@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -144,13 +145,19 @@ def make_samples(data: Data, max_length: int | None = None) -> list[list[Sample]
     if comparisons:
         samples = comparison_samples(comparisons, max_length=max_length)
     else:
-        samples = (
-            pair_samples(pairs) if pairs else example_samples([e for e in data if isinstance(e, Example)])
-        )
+        samples = pair_samples(pairs) if pairs else labelled([e for e in data if isinstance(e, Example)])
     found: list[list[Sample]] = [[] for _ in data]
     for sample in samples:
         found[sample.trajectory if sample.pair < 0 else sample.pair].append(sample)
     return [streams for streams in found if streams]
+
+
+def labelled(examples: Sequence[Example]) -> list[Sample]:
+    """Return the token streams of `examples`, those of solved tasks as what is to be preferred, for losses that ask."""
+    return [
+        replace(sample, is_chosen=examples[sample.trajectory].trajectory.is_success)
+        for sample in example_samples(examples)
+    ]
 
 
 def odds_of(method: Offline, data: Data) -> NDArray[np.float64] | None:

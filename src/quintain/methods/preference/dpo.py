@@ -8,7 +8,8 @@ Differences to the paper: the preference is the environment's outcome, not a per
 (the trajectory-level pairs of ETO, 2403.02502); AdamW instead of RMSprop. The better side is imitated as well (RPO,
 2404.19733): failed episodes are the long ones, and the loss alone is content to make both sides unlikely.
 
-The other losses on pairs are here to be compared with: cDPO, hinge (SLiC-HF), IPO, SimPO and ORPO.
+The other losses on pairs are here to be compared with: cDPO, hinge (SLiC-HF), IPO, SimPO and ORPO. KTO takes answers
+one by one: those of a file that a label calls good or bad, or both sides of pairs.
 """
 
 from dataclasses import dataclass
@@ -17,10 +18,10 @@ from typing import Literal
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.data.pairs import Pairs, best_and_worst, checked
 from quintain.errors import ConfigError, DataError
-from quintain.losses.preference import chosen_nll, dpo, hinge, ipo, orpo, simpo, with_likelihood
+from quintain.losses.preference import chosen_nll, dpo, hinge, ipo, kto, orpo, simpo, with_likelihood
 from quintain.methods.method import Collector, Needs, Offline, Update
 from quintain.training.job import Job
-from quintain.types import Loss
+from quintain.types import Example, Loss, Trajectory
 
 WITHOUT_REFERENCE = ("simpo", "orpo")
 
@@ -32,7 +33,8 @@ class Config(Job):
     environment: str = ""
     """Where it acts: a name, as for all methods; none, or empty with preferences of a file, for the loss alone."""
     preferences: str = ""
-    """File, folder or data set of preferences (chosen and rejected); empty: they are made from rollouts."""
+    """File, folder or data set of preferences (chosen and rejected), or with loss kto of answers with a label, good or
+    bad; empty: they are made from rollouts."""
     held_out: Share = 0.1
     """Share of a file's preferences that is not learned from; their loss is measured at every evaluation."""
     steps: int = 60
@@ -41,10 +43,10 @@ class Config(Job):
     beta: PositiveFloat = 0.1
     """Strength of the pull towards the starting policy."""
     imitation_weight: NonNegativeFloat = 1.0
-    """Weight of imitating the better side as well (RPO, 2404.19733); 0 is DPO as published."""
-    loss: Literal["dpo", "hinge", "ipo", "simpo", "orpo"] = "dpo"
+    """Weight of imitating the better side as well (RPO, 2404.19733); 0 is DPO as published, and kto has none."""
+    loss: Literal["dpo", "hinge", "ipo", "simpo", "orpo", "kto"] = "dpo"
     """Loss of a pair: dpo, hinge (2305.10425), ipo (2310.12036), simpo (2405.14734; β about 2) or orpo (2403.07691; β
-    is the weight of its odds). The last two have no reference."""
+    is the weight of its odds), which two have no reference; or of each side by itself: kto (2402.01306)."""
     label_smoothing: NonNegativeFloat = 0.0
     """Share of pairs that is taken for turned round, below .5 (cDPO); for the loss dpo."""
     by_length: bool = False
@@ -70,6 +72,13 @@ class Config(Job):
                 f"by_length, compares_ends: got {self.by_length} and {self.compares_ends} with {self.loss}, which "
                 "always compares means over all tokens; leave them as they are"
             )
+        if self.loss == "kto" and (
+            self.by_length or not self.compares_ends or self.imitation_weight not in (0, 1)
+        ):
+            raise ConfigError(
+                f"imitation_weight, by_length, compares_ends: got {self.imitation_weight}, {self.by_length} and "
+                f"{self.compares_ends} with kto, which has none of them; leave them as they are"
+            )
         if self.loss == "orpo" and self.imitation_weight != 1:
             raise ConfigError(
                 f"imitation_weight: got {self.imitation_weight} with orpo, which imitates with weight 1; set beta, "
@@ -80,8 +89,11 @@ class Config(Job):
 def method(config: Config) -> Offline:
     """Return direct preference optimization as `config` describes it."""
     has_reference = config.loss not in WITHOUT_REFERENCE
+    is_kto = config.loss == "kto"
 
-    def preferences(collector: Collector) -> Pairs:
+    def preferences(collector: Collector) -> Pairs | list[Trajectory]:
+        if config.preferences and is_kto:
+            return of_both_kinds(collector.labelled_answers(), config.preferences)
         if config.preferences:
             given = checked(collector.preferences(), margin=None)
             if not given:
@@ -98,13 +110,36 @@ def method(config: Config) -> Offline:
 
     return Offline(
         data=preferences,
-        update=Update(loss=loss_of(config), has_reference=has_reference, is_on_policy=False),
+        update=Update(
+            loss=loss_of(config),
+            has_reference=has_reference,
+            is_on_policy=False,
+            aggregation="sequence_mean" if is_kto else "token_mean",
+            has_kl=is_kto,
+        ),
         batch_size=config.batch_size,
         draws_anew=True,
         needs=Needs(reference=has_reference),
         held_out=config.held_out if config.preferences else 0.0,
-        metrics=lambda pairs: {"dpo/pairs": float(len(pairs))},
+        metrics=lambda made: {
+            "dpo/answers" if made and isinstance(made[0], Example) else "dpo/pairs": float(len(made))
+        },
     )
+
+
+def of_both_kinds(answers: list[Trajectory], source: str) -> list[Trajectory]:
+    """Return labelled `answers` of `source`, of which some are good and some are bad.
+
+    Raises:
+        DataError: all are of one kind.
+    """
+    good = sum(each.is_success for each in answers)
+    if not 0 < good < len(answers):
+        raise DataError(
+            f"labels of {source}: got {len(answers):,} answers that are all {'good' if good else 'bad'}; give some of "
+            "the other kind"
+        )
+    return answers
 
 
 def loss_of(config: Config) -> Loss:
@@ -112,6 +147,8 @@ def loss_of(config: Config) -> Loss:
     beta, by_length, ends = config.beta, config.by_length, config.compares_ends
     if config.loss == "orpo":
         return orpo(beta)
+    if config.loss == "kto":
+        return kto(beta)
     if config.loss == "simpo":
         pairs = simpo(beta)
     elif config.loss == "dpo":

@@ -4,25 +4,32 @@ Every demonstration's first prompt says how the attempt is to turn out: `right` 
 it did not, or `partly` where it failed with a part of the reward (NAT-2, ``levels=3``). All of them are imitated; the
 policy acts under `right`, by its harness ``labelled+…``. With the label `right` alone this is `sft`.
 
+A file or run of demonstrations is a log of successes and failures: a row says which it is by ``is_success``, ``reward``
+or ``label``, and the sentence of its label stands behind what it shows first, in its own words or in an environment.
+
 Differences to the paper: labels are two sentences, where the paper's ask for a right or for a wrong answer; the teacher
-is the environment's expert with `--mistakes`, where the paper samples GPT-3.5; right is the environment's success.
+is the environment's expert with `--mistakes` unless a log is given, where the paper samples GPT-3.5; right is the
+environment's success.
 Ends of turns are trained where the agent wrote them, and nothing that it read, where the code also trains an end
 after the last observation; an episode that a limit cut is no failure.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from quintain.agents.labelled import SENTENCES, Label
 from quintain.config.ranges import NonNegativeFloat
 from quintain.data.pipeline import Chosen, Pipeline, Stage
+from quintain.data.records import Record
 from quintain.data.stages import ended
-from quintain.errors import ConfigError
+from quintain.errors import ConfigError, DataError
 from quintain.methods.imitation.supervised import chosen_of, supervised
 from quintain.methods.method import Collector, Offline
 from quintain.training.job import ImitationJob
 from quintain.types import Example, Score, Trajectory
 
+MISTAKES = 0.3
 HARNESS = "labelled"
 """The wrapper that says a label; the job's agent has it in front, under the label `right`."""
 
@@ -35,8 +42,9 @@ class Config(ImitationJob):
     agent: str = f"{HARNESS}+auto"
     steps: int = 300
     demonstrations: int | str | None = 600
-    """Episodes of the teacher, failures among them."""
-    mistakes: float = 0.3
+    """Episodes of the teacher, failures among them; or a file, folder, run or data set of successes and failures."""
+    mistakes: float = MISTAKES
+    """Share of the expert's turns in demonstrations in which it does something else; of no meaning for a file."""
     levels: Literal[2, 3] = 2
     """Labels: right and wrong, or partly between them for failures with a part of the reward."""
     failures: NonNegativeFloat = 2.0
@@ -44,19 +52,30 @@ class Config(ImitationJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        ImitationJob.check(self)
+        is_file = isinstance(self.demonstrations, str)
+        if is_file and self.mistakes not in (MISTAKES, 0):
+            raise ConfigError(
+                f"mistakes: got {self.mistakes} with the conversations {self.demonstrations}, in which no expert acts; "
+                "leave it out"
+            )
+        ImitationJob.check(replace(self, mistakes=0.0) if is_file else self)
         if self.agent.split("+")[0] != HARNESS:
             raise ConfigError(f"agent: got {self.agent}, which says no label; put {HARNESS}+ in front of it")
-        if isinstance(self.demonstrations, str):
-            raise ConfigError(
-                f"demonstrations: got {self.demonstrations}, whose prompts are written; give a number of episodes"
-            )
+
+    def opening_words(self, record: Record) -> str:
+        """Return the sentence that stands behind what `record`, of a file, shows first: how it turned out."""
+        reward = record.fields.get("reward")
+        value = float(reward) if isinstance(reward, int | float) else 0.0
+        return SENTENCES[label_of(record.fields.get("is_success") is not False, value, self.levels)]
 
 
 def method(config: Config) -> Offline:
     """Return NAT as `config` describes it."""
 
     def data(collector: Collector) -> Chosen:
+        if isinstance(config.demonstrations, str):
+            log = both_kinds(collector.demonstrations(), config.demonstrations)
+            return chosen_of(log, pipeline(config.failures), "imitating successes and failures")
         labels = ("right", "wrong", "partly")[: config.levels]
         inner = config.agent.removeprefix(HARNESS)
         shown = {
@@ -76,12 +95,11 @@ def method(config: Config) -> Offline:
     )
 
 
-def label_of(trajectory: Trajectory, levels: int = 2) -> str:
-    """Return how `trajectory` turned out."""
-    if trajectory.is_success:
+def label_of(is_success: bool, value: float, levels: int = 2) -> Label:
+    """Return how an episode that came to `value` turned out."""
+    if is_success:
         return "right"
-    has_part = isinstance(trajectory.outcome, Score) and trajectory.outcome.value > 0
-    return "partly" if levels == 3 and has_part else "wrong"
+    return "partly" if levels == 3 and value > 0 else "wrong"
 
 
 def labelled(shown: dict[str, list[Trajectory]]) -> list[Trajectory]:
@@ -89,7 +107,27 @@ def labelled(shown: dict[str, list[Trajectory]]) -> list[Trajectory]:
 
     `shown` has the same episodes, in the same order, under every label.
     """
-    return [shown[label_of(trajectory, len(shown))][place] for place, trajectory in enumerate(shown["right"])]
+    found: list[Trajectory] = []
+    for place, trajectory in enumerate(shown["right"]):
+        value = trajectory.outcome.value if isinstance(trajectory.outcome, Score) else 0.0
+        found.append(shown[label_of(trajectory.is_success, value, len(shown))][place])
+    return found
+
+
+def both_kinds(log: list[Trajectory], source: str) -> list[Trajectory]:
+    """Return the episodes `log` of `source`, of which some succeeded and some failed.
+
+    Raises:
+        DataError: all are of one kind, so that a label would say nothing.
+    """
+    solved = sum(each.is_success for each in log)
+    if not 0 < solved < len(log):
+        kind = "successes" if solved else "failures"
+        raise DataError(
+            f"demonstrations of {source}: got {len(log):,} {kind} alone; say in is_success, reward or label of each "
+            "row how it turned out, or imitate all with sft"
+        )
+    return log
 
 
 def pipeline(failures: float) -> Pipeline:

@@ -111,7 +111,7 @@ def gathered(
                 rollout.close()
             both[label] = {each.task.id: each for each in scored(groups)}
         for name, each in both["right"].items():
-            own = label_of(each)
+            own = label_of(each.is_success, 0.0)
             if room[own] and name in both["wrong"]:
                 room[own] -= 1
                 found.append({"right": each, "wrong": both["wrong"][name]})
