@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.text.pace import STEADY, growth
-from transformers.utils.chat_parsing import parse_response
+from transformers.utils.chat_parsing import ResponseParser, parse_response
 from transformers.utils.chat_parsing.response_templates import load_response_template
 
 from quintain.errors import DataError
@@ -315,6 +315,14 @@ def test_tables_read_in_transformers_as_here(name: str) -> None:
     for call in message.get("tool_calls", []):
         call.pop("id", None)
     assert message == as_message(FORMATS[form].parse(written, prefix=prompt))
+    for size in (1, 3, 7):
+        parser = ResponseParser(dict(FORMATS[form].table), prefix=prompt)
+        for at in range(0, len(written), size):
+            parser.feed(written[at : at + size])
+        streamed, _ = parser.finalize()
+        for call in streamed.get("tool_calls", []):
+            call.pop("id", None)
+        assert streamed == message, size
 
 
 TYPED_CALLS = {
@@ -480,6 +488,12 @@ def test_too_many_calls() -> None:
     answer = FORMATS["hermes"].parse(HERMES * (MOST_CALLS + 2))
     assert [call.status for call in answer.calls] == ["ok"] * MOST_CALLS + ["too_many"] * 2
     assert answer.calls[-1].arguments is None
+    listed = (
+        "<tool_calls>["
+        + ", ".join(['{"name": "book", "arguments": {}}'] * (MOST_CALLS + 1))
+        + "]</tool_calls>"
+    )
+    assert FORMATS["minimax-m1"].parse(listed).calls[-1].status == "too_many"
 
 
 @pytest.mark.parametrize(
@@ -593,14 +607,22 @@ def test_a_tool_that_the_prompt_began_to_write() -> None:
 )
 def test_time_grows_with_the_text(name: str, unit: str) -> None:
     form = FORMATS[name]
-    assert growth(lambda size: unit * (size // len(unit)), form.parse, 40_000) < STEADY
+    assert growth(lambda size: unit * (size // len(unit)), form.parse, 24_000) < STEADY
     assert growth(lambda size: unit * (size // len(unit)), lambda text: stream(form, text, 7), 8_000) < STEADY
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ["word ", "<think>x</think>1 < 2", HERMES])
+def test_time_grows_with_a_text_of_200_000_characters(unit: str) -> None:
+    form = FORMATS["hermes"]
+    assert growth(lambda size: unit * (size // len(unit)), form.parse, 200_000) < STEADY
+    assert growth(lambda size: unit * (size // len(unit)), lambda text: stream(form, text, 4), 200_000) < STEADY
+
+
 def test_a_long_answer_keeps_its_places() -> None:
-    text = "<think>R</think>" + "1 < 2, " * 3_000 + HERMES + "B"
+    text = "<think>R</think>" + "1 < 2, " * 1_200 + HERMES + "B"
     answer = read(FORMATS["hermes"], text)
-    assert answer.content == ("1 < 2, " * 3_000).rstrip() + " " + "B"
+    assert answer.content == ("1 < 2, " * 1_200).rstrip() + " " + "B"
     assert text[slice(*answer.calls[0].span)] == HERMES
 
 

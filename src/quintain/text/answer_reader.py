@@ -7,7 +7,7 @@ later: so a stream gives what the whole text gives. Text before a mark that is n
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import regex
@@ -311,6 +311,10 @@ class AnswerReader:
         raw = self._opened + text + (mark[0] if mark is not None else "")
         span = (self._begin, end)
         self._place = None
+        if len(self._calls) >= MOST_CALLS:
+            problem = f"there are more than {MOST_CALLS} tool calls; make fewer at once"
+            self._keep(ReadCall(status="too_many", problem=problem, raw=raw, span=span))
+            return
         found = self._read(text)
         if mark is None and not self._may_end_here(text, found):
             name = found[0].name
@@ -326,16 +330,17 @@ class AnswerReader:
 
     def _add_call(self, call: FoundCall, raw: str, span: tuple[int, int]) -> None:
         number = len(self._calls) + 1
+        arguments, status, problem = call.arguments, call.status, call.problem
         if number > MOST_CALLS:
-            call = replace(call, arguments=None, status="too_many")
+            arguments, status = None, "too_many"
             problem = f"there are more than {MOST_CALLS} tool calls; make fewer at once"
-        else:
-            problem = f"tool call {number} {call.problem}" if call.problem else ""
-            if call.status == "unknown_tool":
-                problem = call.problem
-        read = ReadCall(call.name, call.arguments, call.id, call.status, problem, raw, span)
-        self._calls.append(read)
-        self._events.append(read)
+        elif problem and status != "unknown_tool":
+            problem = f"tool call {number} {problem}"
+        self._keep(ReadCall(call.name, arguments, call.id, status, problem, raw, span))
+
+    def _keep(self, call: ReadCall) -> None:
+        self._calls.append(call)
+        self._events.append(call)
 
     def _stray_calls(self, content: str) -> list[ReadCall]:
         """Return the attempt at a call that the words hold, if they hold one."""
