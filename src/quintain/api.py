@@ -44,6 +44,7 @@ from quintain.methods.fitting import fit_to_model
 from quintain.methods.loops import train_by
 from quintain.methods.loops.requirements import refuse_environment
 from quintain.methods.method import Contrastive, Method, Offline
+from quintain.methods.reading import refuse_unread
 from quintain.methods.rl.parts.choices import IDEAS, LOSSES
 from quintain.models.load import LoadedModel, check_folder, find_folder, load_tokenizer
 from quintain.rollout.collect import Limits, Rollout
@@ -130,6 +131,7 @@ def train(
         raise UsageError(
             f"environment: got none for {found.label}, which learns from episodes{beside}; name one, or use sft or dpo"
         )
+    refuse_unread(found, chosen, settings, values)
     check_parts(settings)
     check_tasks(settings)
     fitted = fit_to_model(found, settings, values)
@@ -399,7 +401,7 @@ def lab(
         if environment is not None:
             values["environment"] = environment if isinstance(environment, str) else class_name(environment)
         settings = place_data(build(found.config_class, values, f"lab({found.label!r})"), Path(root))
-        found.make(settings)
+        refuse_unread(found, found.make(settings), settings, values)
         check_parts(settings)
         fitted = fit_to_model(found, settings, values)
         settings = fitted.job

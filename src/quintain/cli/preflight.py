@@ -37,6 +37,7 @@ def check_method(argv: Sequence[str]) -> int:
     from quintain.cli.findings import report
     from quintain.environments.nothing import NO_ENVIRONMENT
     from quintain.methods.fitting import fit_to_model
+    from quintain.methods.reading import refuse_unread
     from quintain.training.demonstrations import place_data
     from quintain.training.preflight import preflight
 
@@ -46,6 +47,7 @@ def check_method(argv: Sequence[str]) -> int:
             f"check {spec}: got data without an environment, in which nothing is played; look at the data: "
             "quintain check FILE"
         )
+    refuse_unread(method, method.make(job), job, values)
     check_parts(job)
     fitted = fit_to_model(method, job, values)
     job = fitted.job
