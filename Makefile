@@ -8,6 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?=
 CONSTRAINTS ?= constraints.txt
+ARGS :=
 CANDIDATES := $(or $(PYTHON),python3 python3.12 python3.11 python3.13 python)
 FITS := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 # sys.monitoring, which Python has from 3.12 on, tells a line once and costs next to nothing; the tracer in C costs four fifths again.
@@ -33,7 +34,7 @@ INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow coverage test-faults test-attacks test-mutations soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real proof-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow coverage test-faults test-attacks test-mutations soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -42,8 +43,19 @@ help:  ## list the targets
 quickstart: $(VENV)/.quickstart  ## train an agent on BabyAI, from nothing (3 minutes on 2 cores)
 	$(BIN)/quintain train quickstart --run quickstart --replace
 
-quickstart-real: $(VENV)/.quickstart-real  ## train a real pretrained model, SmolLM2-135M, to search and answer
-	$(BIN)/quintain train quickstart-real --run quickstart-real --replace
+# Two processes of one thread each: the run that is shown, and its control beside it. The model is converted before both
+# look for it. ARGS="--steps 1 --eval-episodes 8" are more flags of both.
+quickstart-real: $(VENV)/.quickstart-real  ## a pretrained model, SmolLM2-135M, learns to search and answer by reinforcement, with a control (10 minutes on 2 cores)
+	@$(BIN)/python -c 'from quintain.models.load import find_folder; find_folder("smollm2", say=print)'
+	@mkdir -p runs; echo "the control, with rewards dealt out anew, trains beside: runs/quickstart-real-control.log"; \
+	OMP_NUM_THREADS=1 $(BIN)/quintain train quickstart-real --dealt-out true --run quickstart-real-control --replace $(ARGS) \
+	  >runs/quickstart-real-control.log 2>&1 & control=$$!; \
+	OMP_NUM_THREADS=1 $(BIN)/quintain train quickstart-real --run quickstart-real --replace $(ARGS) && \
+	{ wait $$control || { cat runs/quickstart-real-control.log; exit 1; }; } || { kill $$control 2>/dev/null; exit 1; }
+	$(BIN)/quintain compare quickstart-real-control quickstart-real --picture runs/quickstart-real/reinforcement.png
+
+proof-real: $(VENV)/.quickstart-real  ## the same with four seeds, a table and a picture of all curves (40 minutes on 2 cores)
+	$(BIN)/python benchmarks/proof_real.py $(ARGS)
 
 flagship-fireact: $(VENV)/.flagship  ## the real model taught by 200 episodes of two teachers, by LoRA (docs/real-model-imitation.md)
 	$(BIN)/quintain train fireact --config examples/flagship_fireact.toml --run flagship-fireact --replace

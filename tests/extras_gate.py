@@ -268,12 +268,12 @@ def run(command: Sequence[str | Path], folder: Path, *, seconds: float, variable
 
 
 def environment_variables(home: Path, more: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of this process, with a cache of the check's own and none of Python's."""
+    """Return the variables of this process, with a home of the check's own and none of Python's."""
     kept = {
         name: value for name, value in INHERITED.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))
     }
     cores = {"OMP_NUM_THREADS": "1"}
-    return {**kept, **cores, "XDG_CACHE_HOME": str(home / "cache"), **more}
+    return {**kept, **cores, "HOME": str(home), **more}
 
 
 def new_environment(folder: Path, below: Path | None) -> Path:
