@@ -45,6 +45,14 @@ def test_one_unit_or_no_variance_is_zero(trajectory: Make, group: MakeGroup, out
     assert firsts(reinforce_plus_plus([outcomes(0.1, 0.1, 0.1)])) == [0, 0, 0]
 
 
+def test_a_group_that_agrees_is_moved_by_the_mean_over_tokens(trajectory: Make, group: MakeGroup) -> None:
+    """Tokens at ½ seven times and -½ once, four at 0: mean ¼, deviation √(2/12 - 1/16) = .323, so -.775."""
+    differing = group(trajectory([1.0], tokens=[7]), trajectory([0.0], tokens=[1]))
+    agreeing = group(*(trajectory([1.0], tokens=[2], task="u", group="u") for _ in range(2)))
+    found = firsts(reinforce_plus_plus_baseline([differing, agreeing]))
+    assert found[2:] == pytest.approx([-0.7746] * 2, abs=1e-4)
+
+
 def test_nothing_scored(trajectory: Make, group: MakeGroup, failure: Failure) -> None:
     empty = outcome_return([group(trajectory([1], outcome=failure))])
     assert whiten(empty).advantages == ()

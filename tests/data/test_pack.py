@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quintain.data.pack import imitation_samples, micro_batches, pack, pair_samples, samples_from
+from quintain.data.pack import Aggregation, imitation_samples, micro_batches, pack, pair_samples, samples_from
 from quintain.errors import DataError, UsageError
 from quintain.types import Credit, Pair, Sample, Trajectory
 
@@ -69,6 +69,44 @@ def test_the_three_aggregations() -> None:
     assert weights("token_mean") == pytest.approx([1 / 4] * 4)
     assert weights("sequence_mean") == pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6])
     assert weights("constant", 10) == pytest.approx([1 / 20] * 4)
+
+
+def test_every_turn_weighs_the_same_whatever_its_tokens() -> None:
+    """A loss that holds a turn's error at each of its tokens is the mean over turns, in any cut into micro-batches."""
+    long, short = sample(1, 20, 0), sample(1, 2, 1)
+    both = replace(
+        sample(0, 22, 2), turn_id=np.array([0] * 20 + [1] * 2), loss_weight=np.ones(22, np.float32)
+    )
+    for batches in (
+        [pack([long, short, both], aggregation="turn_mean")],
+        micro_batches([long, short, both], max_tokens=24, aggregation="turn_mean"),
+    ):
+        totals: dict[tuple[int, int], float] = {}
+        for batch in batches:
+            for weight, stream, turn in zip(
+                batch.loss_weight.tolist(), batch.sequence_id.tolist(), batch.turn_id.tolist(), strict=True
+            ):
+                key = int(batch.extra.trajectory[stream]), turn
+                totals[key] = totals.get(key, 0.0) + weight
+        assert {key: round(x, 6) for key, x in totals.items() if x} == {
+            (0, 0): 0.25, (1, 0): 0.25, (2, 0): 0.25, (2, 1): 0.25,
+        }  # fmt: skip
+
+
+def test_streams_that_are_left_out_count_in_the_divisors_alone() -> None:
+    first, other = sample(1, 1, 0), sample(1, 3, 1)
+    kinds: tuple[tuple[Aggregation, float | None], ...] = (
+        ("token_mean", None), ("sequence_mean", None), ("turn_mean", None), ("constant", 5.0),
+    )  # fmt: skip
+    for aggregation, constant in kinds:
+        whole = pack([first, other], aggregation=aggregation, constant=constant)
+        (part,) = micro_batches(
+            [first], max_tokens=9, aggregation=aggregation, constant=constant, left_out=[other]
+        )
+        assert part.loss_weight.tolist() == whole.loss_weight[: len(first.token_ids)].tolist()
+        assert part.extra.num_trained == 1, "metrics are of what is trained"
+    with pytest.raises(DataError, match="without a trained token"):
+        micro_batches([sample(2, 0, 0)], max_tokens=9, left_out=[other])
 
 
 def test_the_sequence_is_the_trajectory_over_all_its_streams() -> None:

@@ -16,8 +16,10 @@ def turn(
     state: str | None = None,
     calls: int = 0,
     tokens: int = 2,
+    seat: str = "agent",
 ) -> Turn:
     return Turn(
+        seat=seat,
         observation=(),
         prompt_ids=(1,),
         completion=Completion(token_ids=(5,) * tokens, logprobs=(), stop="stop"),

@@ -5,7 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from quintain.rewards.conduct import executed, well_formed
+from quintain.rewards.efficiency import num_calls, num_turns
 from quintain.rewards.exploration import Visits, by_environment, untried_bonus
+from quintain.rewards.retrieval import has_searched
 from quintain.rewards.terms import Term, apply
 from quintain.types import Group, Trajectory, Turn
 
@@ -41,6 +44,26 @@ def test_tasks_count_apart_unless_asked(turn: MakeTurn, episode: Make) -> None:
         visits.update([group(one), group(other)])
     assert per_turn(one, apart.bonus(1.0))[0] == 1
     assert per_turn(one, together.bonus(1.0))[0] == pytest.approx(2**-0.5)
+
+
+def test_what_an_agent_says_to_itself_is_neither_paid_nor_counted(turn: MakeTurn, episode: Make) -> None:
+    plan = turn(seat="agent/plan", text="pull a", calls=1, state="a")
+    other = turn(seat="agent/plan", text="pull a first", calls=2, state="a")
+    pulls = [turn(text="a", calls=1, state="a", tokens=3), turn(text="a", calls=1, state="b")]
+    deliberate = episode([plan, pulls[0], replace(other, state_key="b"), pulls[1]])
+    bare = episode(pulls)
+    assert per_turn(deliberate, untried_bonus()) == [0, 1, 0, 0]
+    visits, same = Visits(), Visits()
+    visits.update([group(deliberate)])
+    same.update([group(bare)])
+    assert visits.counts == same.counts
+    assert per_turn(deliberate, visits.bonus(1.0)) == [0, 1, 0, 0]
+    assert per_turn(bare, visits.bonus(1.0)) == [1, 0]
+    assert (num_turns(deliberate), num_calls(deliberate)) == (num_turns(bare), num_calls(bare)) == (2, 2)
+    draft = turn(seat="agent/draft", error="unreadable")
+    assert per_turn(episode([draft, pulls[0]]), well_formed())[-1] == 1
+    assert per_turn(deliberate, executed(1.0)) == [0, 1, 0, 1]
+    assert not has_searched(episode([plan, turn(text="no call")])), "a call that was planned is none"
 
 
 def test_an_action_is_untried_once(turn: MakeTurn, episode: Make) -> None:

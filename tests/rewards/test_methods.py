@@ -99,14 +99,25 @@ def test_terms_add_up_and_a_share_of_one_is_the_outcome_alone(turn: MakeTurn, ep
 
 @pytest.mark.parametrize(
     ("is_right", "num", "expected"),
-    [(True, 2, 1), (True, 40, 1), (False, 2, -1), (False, 6, -0.8), (False, 10, -0.6), (False, 30, -0.6)],
+    [
+        (True, 0, 1),
+        (True, 40, 1),
+        (False, 0, -1),
+        (False, 1, -0.9),
+        (False, 2, -0.8),
+        (False, 4, -0.6),
+        (False, 9, -0.6),
+    ],
 )
 def test_a_wrong_answer_after_search_is_less_bad(
     is_right: bool, num: int, expected: float, turn: MakeTurn, episode: Make
 ) -> None:
+    """As verl has it, whose count of turns is 2 for an answer without a call and 2 more for every round."""
     assert turn_shaped(is_right, num) == pytest.approx(expected)
-    trajectory = solved(episode([turn()] * num), is_right)
+    trajectory = solved(episode([turn()] * (num + 1)), is_right)
     assert value(trajectory, turn_shaped_success()) == pytest.approx(expected)
+    deliberate = solved(episode([turn(seat="agent/plan"), turn()] * (num + 1)), is_right)
+    assert value(deliberate, turn_shaped_success()) == pytest.approx(expected), "a plan is no round"
 
 
 def test_long_turns_cost_up_to_their_weight(turn: MakeTurn, episode: Make) -> None:

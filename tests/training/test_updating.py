@@ -22,7 +22,7 @@ from quintain.models.heads import ValueHead
 from quintain.training.job import MAIN, Job, OnPolicyJob, PolicySettings
 from quintain.training.learner import Learner, Optimization, StepReport
 from quintain.training.policies import Policies, Policy, SharedModel
-from quintain.training.update import Update
+from quintain.training.update import Aggregation, Denominator, Update
 from quintain.training.updating import (
     epoch_batch,
     estimated_kl,
@@ -211,6 +211,65 @@ def test_minibatches_are_weighted_over_themselves() -> None:
     update = Update(loss=loss, is_on_policy=False)
     learn_in_epochs(Policies({MAIN: policy()}), samples, update, job, step=1, seed=0)
     assert seen == pytest.approx([1.0] * 3)
+
+
+@pytest.mark.parametrize("num_agreeing", [0, 1, 7])
+@pytest.mark.parametrize(
+    ("denominator", "aggregation", "sums"),
+    [
+        # by 0, 1 and 7 groups that agree beside one of two episodes, of one token each, with advantages of ±½
+        ("kept", "constant", (1 / 128, 1 / 128, 1 / 128)),
+        ("sampled", "constant", (1 / 128, 1 / 256, 1 / 1024)),
+        ("kept", "token_mean", (0.5, 0.5, 0.5)),
+        ("sampled", "token_mean", (0.5, 0.25, 0.0625)),
+        ("kept", "sequence_mean", (0.5, 0.5, 0.5)),
+        ("sampled", "sequence_mean", (0.5, 0.25, 0.0625)),
+    ],
+)
+def test_groups_that_agree_count_in_the_denominator_or_leave_it(
+    denominator: Denominator, aggregation: Aggregation, sums: tuple[float, ...], num_agreeing: int
+) -> None:
+    seen: list[float] = []
+
+    def loss(outputs: Outputs, batch: Batch) -> LossReport:
+        assert batch.advantages[batch.loss_weight > 0].abs().min() > 0, (
+            "what agrees is not passed through the model"
+        )
+        seen.append(float((batch.loss_weight * batch.advantages.abs()).sum()))
+        return LossReport(loss=outputs.logprobs.sum() * 1e-6)
+
+    values = [0.5, -0.5, *[0.0] * (2 * num_agreeing)]
+    turn = Turn(
+        observation=(), prompt_ids=(1,), completion=Completion(token_ids=(3,), logprobs=(-0.5,), stop="stop"),
+        action=Action(),
+    )  # fmt: skip
+    episodes = [
+        Trajectory(
+            task=Task(id="t", environment="e", seed=0), turns=(turn,), outcome=Score(value=x, is_success=x > 0),
+            stop=Stop.TERMINATED, seed=0, group=str(n // 2), index=n % 2,
+        )
+        for n, x in enumerate(values)
+    ]  # fmt: skip
+    credit = Credit(
+        trajectories=tuple(episodes), advantages=tuple((np.full(1, x, np.float32),) for x in values)
+    )
+    update = Update(
+        loss=loss,
+        aggregation=aggregation,
+        constant=64.0 if aggregation == "constant" else None,
+        denominator=denominator,
+        is_on_policy=False,
+    )
+    owner = Policies({MAIN: policy()})
+    assert learn(owner, credit, update, OnPolicyJob(), step=1, seed=0) is not None
+    assert seen == pytest.approx([sums[{0: 0, 1: 1, 7: 2}[num_agreeing]]])
+    nothing = replace(credit, advantages=tuple((np.zeros(1, np.float32),) for _ in values))
+    assert learn(owner, nothing, update, OnPolicyJob(), step=1, seed=0) is None
+    # In minibatches of their own, those without an advantage take no step and still count.
+    seen.clear()
+    job = OnPolicyJob(num_minibatches=len(values))
+    learn(owner, credit, replace(update, denominator="sampled"), job, step=1, seed=0)
+    assert len(seen) == 2
 
 
 def test_what_others_say_goes_with_its_stream_into_every_minibatch() -> None:

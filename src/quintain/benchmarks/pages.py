@@ -45,7 +45,8 @@ def overview(standings: Mapping[str, Standing]) -> str:
         "what the paper says (formula), its mechanism does what it is said to do, against a matched control and not in "
         "a null world (signature), and it is not worse than the baseline of its paper at equal budget (league). "
         "*Better here*, *not worse* and *unresolved* are what the league says. Whatever lacks one of these is *not "
-        "shown*. Every line of every run, failures and earlier versions of a claim included, is in the file of its "
+        "shown*. *Before a change*: something of the method was changed after it was measured, as its page says. "
+        "Every line of every run, failures and earlier versions of a claim included, is in the file of its "
         "row.",
         "",
         "```",
@@ -59,7 +60,7 @@ def overview(standings: Mapping[str, Standing]) -> str:
     for row, found in standings.items():
         cells = (
             f"`{row}`",
-            found.word,
+            found.word + ", before a change" * any(state.signature.outdated for state in found.claims),
             passed(found.objective),
             passed(found.formula),
             "; ".join(claim_cell(found, k) for k in range(len(found.claims))),
@@ -181,6 +182,11 @@ def evidence(found: Standing) -> str:
     """Return what the page of a method says of its row: the state, every claim with its checks, and the league."""
     missing = f" Missing: {', '.join(found.missing)}." if found.missing else ""
     lines = [f"**Evidence: {found.word}.**{missing} See [all rows](../results/index.md)."]
+    lines += [
+        f"\n**Measured before a change, and not measured again yet.** {state.signature.outdated}"
+        for state in found.claims
+        if state.signature.outdated
+    ]
     for state in found.claims:
         claim = state.signature
         lines += [

@@ -60,7 +60,9 @@ def reinforce_plus_plus(
 def reinforce_plus_plus_baseline(groups: Sequence[Group], *, unit: Unit = "token") -> Credit:
     """Return outcomes less their group mean, whitened over the batch (arXiv 2501.03262).
 
-    A group of one has advantage 0 before whitening, and is moved only by the batch mean, which is near 0.
+    A group of one, or one that agrees, has advantage 0 before whitening and minus the batch mean after it. With `unit`
+    token that is near 0 only where episodes of a group are equally long: outcomes 1 over seven tokens and 0 over one
+    give a group of four tokens that agrees -.775 (as in verl).
     """
     return whiten(group_relative(groups, std="none"), unit=unit)
 

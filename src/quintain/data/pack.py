@@ -26,7 +26,7 @@ __all__ = [
     "within",
 ]
 
-Aggregation = Literal["token_mean", "sequence_mean", "constant"]
+Aggregation = Literal["token_mean", "sequence_mean", "turn_mean", "constant"]
 
 
 def pack(
@@ -35,11 +35,12 @@ def pack(
     """Return all of `samples` as one `Batch`.
 
     With w a token's own weight, B the trajectories and n the trained tokens of the step: "token_mean" weighs
-    a token w/n (DAPO, 2503.14476), "sequence_mean" w/(B·n of its trajectory) (GRPO, 2402.03300), "constant"
-    w/(B·`constant`) (Dr. GRPO, 2503.20783). The sequence is the trajectory, over all its streams.
+    a token w/n (DAPO, 2503.14476), "sequence_mean" w/(B·n of its trajectory) (GRPO, 2402.03300), "turn_mean"
+    w/(T·n of its turn), T the turns of the step with trained tokens (for a loss of whole turns: WebRL, 2411.02337),
+    "constant" w/(B·`constant`) (Dr. GRPO, 2503.20783). The sequence is the trajectory, over all its streams.
     Raises `DataError` when there is nothing to train on.
     """
-    weights = _normalised(samples, aggregation, constant)
+    weights = _normalised(samples, (), aggregation, constant)
     return _batch(samples, weights, _num_trained(samples), _num_pairs(samples))
 
 
@@ -49,12 +50,14 @@ def micro_batches(
     max_tokens: int,
     aggregation: Aggregation = "token_mean",
     constant: float | None = None,
+    left_out: Sequence[Sample] = (),
 ) -> list[Batch]:
     """Return `samples`, in order, in batches of at most `max_tokens` tokens, weighted as `pack` does.
 
+    Streams that are `left_out` are in none of them and count in the divisors, as they would with an advantage of 0.
     Raises `DataError` when a stream (or both sides of a pair) is longer, or nothing is trained.
     """
-    weights = _normalised(samples, aggregation, constant)
+    weights = _normalised(samples, left_out, aggregation, constant)
     num_trained, num_pairs = _num_trained(samples), _num_pairs(samples)
     return [
         _batch([samples[i] for i in cut], [weights[i] for i in cut], num_trained, num_pairs)
@@ -92,9 +95,9 @@ def _num_pairs(samples: Sequence[Sample]) -> int:
 
 
 def _normalised(
-    samples: Sequence[Sample], aggregation: Aggregation, constant: float | None
+    samples: Sequence[Sample], left_out: Sequence[Sample], aggregation: Aggregation, constant: float | None
 ) -> list[NDArray[np.float32]]:
-    """Return the weights of each sample divided by what `aggregation` says."""
+    """Return the weights of each sample divided by what `aggregation` says, over those that are `left_out` as well."""
     if aggregation not in get_args(Aggregation):
         hint = suggestion(aggregation, get_args(Aggregation))
         raise UsageError(f"aggregation of a loss: got {aggregation!r}; {hint}")
@@ -103,14 +106,17 @@ def _normalised(
             f'constant of a loss: got {constant} with "{aggregation}"; give one above 0 with "constant"'
         )
     num_of: dict[int, int] = {}
-    for sample in samples:
+    for sample in (*samples, *left_out):
         num = int(np.count_nonzero(sample.loss_weight))
         num_of[sample.trajectory] = num_of.get(sample.trajectory, 0) + num
     num_trained = sum(num_of.values())
-    if not num_trained:
+    if not _num_trained(samples):
         raise DataError(
             f"a batch to train on: got {len(samples)} samples without a trained token; collect more"
         )
+    if aggregation == "turn_mean":
+        num_turns = sum(len(np.unique(s.turn_id[s.loss_weight > 0])) for s in (*samples, *left_out))
+        return [(s.loss_weight / (num_turns * _turn_sizes(s))).astype(np.float32) for s in samples]
     num_trajectories = sum(num > 0 for num in num_of.values())
     divisors = {
         "token_mean": dict.fromkeys(num_of, float(num_trained)),
@@ -118,6 +124,12 @@ def _normalised(
         "constant": dict.fromkeys(num_of, num_trajectories * (constant or 1.0)),
     }[aggregation]
     return [(sample.loss_weight / divisors[sample.trajectory]).astype(np.float32) for sample in samples]
+
+
+def _turn_sizes(sample: Sample) -> NDArray[np.int64]:
+    """Return for each token of `sample` the number of trained tokens of its turn, at least 1."""
+    places = sample.turn_id + 1  # a prompt's turn is -1
+    return np.bincount(places, weights=sample.loss_weight > 0).astype(np.int64)[places].clip(1)
 
 
 def versions_of(sample: Sample) -> NDArray[np.int64]:

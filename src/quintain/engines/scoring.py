@@ -6,10 +6,13 @@ actions of GLAM (arXiv 2302.02662; length 1) and TWOSOME (2401.14151; length in 
 The completion carries the log-probs of the chosen tokens under the model's own distribution over the whole
 vocabulary, tempered as for any other completion: these are what a learner computes for the same tokens, so
 that ratios start at 1. They are not the log-prob of the action among the candidates, which is normalised over
-these: ∇log π(a) = ∇score(a) - Σ_b π(b) ∇score(b). The second term is the same for every action of a state, so
-it adds nothing to a policy gradient whose advantages have mean zero there, and little where the model writes
-hardly anything but candidates. The first term is the gradient of the tokens' log-probs over the length, so a learner
-divides the advantages of a turn by the length that divided its score.
+these: ∇log π(a) = ∇score(a) - Σ_b π(b) ∇score(b). A learner leaves the second term out. It is the same for every action
+of a state, so that this changes nothing in expectation where the advantages of a state have mean zero under π, which
+is where the critic is exact. Elsewhere, with a critic that is off by d, it pulls on the odds of two one-token
+candidates by d·(1 - m)·(π(a) - π(b)), m the probability of all candidates: little where the model writes hardly
+anything else. Where scores are divided by lengths it does not vanish so: with a value that is too low short candidates
+gain, with one too high long ones. The first term is the gradient of the tokens' log-probs over the length, so a
+learner divides the advantages of a turn by the length that divided its score.
 
 A stream is read once, and stays in the decoder's cache from turn to turn; what candidates add to it is computed as
 branches that leave it as it is, and what they begin alike is computed once.

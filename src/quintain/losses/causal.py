@@ -2,8 +2,11 @@
 
 Counterfactual soft RL (arXiv 2505.03792) explores in tokens that change the parsed action and leaves filler alone. p
 predicts the action from the tokens of a turn and is learned from episodes: the paper trains a small encoder, here it is
-naive Bayes with smoothing, which only counts, so the order of episodes means nothing. A token is nullified by leaving
-it out. Weights are numbers without gradient, and a token that changes nothing has weight 0.
+naive Bayes with smoothing over tokens and their places, p(a | y) ∝ n_a Π_d (n_{a,d,y_d} + s)/(n_a + 2s), d the place
+counted from the turn's end. Only the end of a turn is looked at, from which alone an action can be told: one token more
+than two turns of a step ever share at their ends though their actions differ. So a thought that names what is then done
+explains nothing away, and of two equal tokens each has its place. A token is nullified by leaving its place empty.
+Weights are numbers without gradient, and a token that changes nothing has weight 0.
 """
 
 from __future__ import annotations
@@ -11,8 +14,8 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +28,10 @@ if TYPE_CHECKING:
 
 OTHER = "other"
 """Name of all actions beyond those that are told apart."""
+LONGEST = 64
+"""Tokens of a turn's end that are looked at at most."""
+Placed = tuple[int, int]
+"""(place from the end, the last token's is 0; token)"""
 
 
 class ActionModel:
@@ -46,30 +53,35 @@ class ActionModel:
         self.label = label or action_name
         self._actions: dict[str, int] = {}
         self._seen: Counter[int] = Counter()
-        self._tokens: dict[int, Counter[int]] = {}
+        self._tokens: dict[int, Counter[Placed]] = {}
         self._known: dict[tuple[int, ...], list[float]] = {}
-        self._logs: dict[int, NDArray[np.float64]] = {}
+        self._logs: dict[Placed, NDArray[np.float64]] = {}
+        self.num_deciding = 0
+        """tokens of a turn's end that tell its action"""
         self._totals = np.zeros(0)
         """how often each action was seen, [actions]"""
 
     def update(self, groups: Sequence[Group]) -> None:
-        """Count which tokens stand in which actions; what could not be read is no action."""
+        """Count which tokens stand where in which actions; what could not be read is no action."""
         self._known.clear()
         self._logs.clear()
+        ends: dict[tuple[int, ...], set[int]] = {}
         for group in groups:
             for trajectory in group.scored:
                 for turn in trajectory.turns:
                     if turn.action.error is None and turn.completion.token_ids:
-                        self._count(self.label(turn), turn.completion.token_ids)
+                        end = turn.completion.token_ids[: -LONGEST - 1 : -1]
+                        ends.setdefault(end, set()).add(self._count(self.label(turn), end))
+        self.num_deciding = max(self.num_deciding, min(deciding(ends), LONGEST))
         self._totals = np.array(
             [self._seen[action] for action in range(len(self._actions))], dtype=np.float64
         )
 
-    def probabilities(self, counts: Counter[int]) -> NDArray[np.float64]:
-        """Return p(action | tokens), [actions], for the set of tokens in `counts`."""
+    def probabilities(self, placed: Iterable[Placed]) -> NDArray[np.float64]:
+        """Return p(action | tokens at their places), [actions]."""
         if not self._actions:
             return np.zeros(0)
-        logs = np.log(self._totals) + sum(map(self._evidence, counts), np.zeros(len(self._actions)))
+        logs = np.log(self._totals) + sum(map(self._evidence, placed), np.zeros(len(self._actions)))
         weights = np.exp(logs - logs.max())
         return weights / weights.sum()
 
@@ -83,27 +95,47 @@ class ActionModel:
     def _weights(self, ids: tuple[int, ...]) -> list[float]:
         if len(self._actions) < 2:
             return [0.0] * len(ids)
-        whole = self.probabilities(Counter(ids))
+        last = len(ids) - 1
+        looked_at = range(max(0, len(ids) - self.num_deciding), len(ids))
+        whole = self.probabilities((last - k, ids[k]) for k in looked_at)
         found: list[float] = []
         for place in range(len(ids)):
             start = max(0, place - (self.window - 1) // 2)
-            rest = Counter(ids[:start] + ids[start + self.window :])
+            rest = ((last - k, ids[k]) for k in looked_at if not start <= k < start + self.window)
             found.append(0.5 * float(np.abs(whole - self.probabilities(rest)).sum()))
         return found
 
-    def _evidence(self, token: int) -> NDArray[np.float64]:
-        """Return log p(token | action), [actions]."""
+    def _evidence(self, token: Placed) -> NDArray[np.float64]:
+        """Return log p(token at its place | action), [actions]."""
         if token not in self._logs:
             found = np.array([self._tokens[action][token] for action in range(len(self._actions))])
             self._logs[token] = np.log((found + self.smoothing) / (self._totals + 2 * self.smoothing))
         return self._logs[token]
 
-    def _count(self, name: str, ids: Sequence[int]) -> None:
+    def _count(self, name: str, end: Sequence[int]) -> int:
+        """Count a turn that ends with `end`, the last token first, and return the number of its action."""
         if name not in self._actions and len(self._actions) >= self.max_actions - 1:
             name = OTHER
         action = self._actions.setdefault(name, len(self._actions))
         self._seen[action] += 1
-        self._tokens.setdefault(action, Counter()).update(set(ids))
+        self._tokens.setdefault(action, Counter()).update(enumerate(end))
+        return action
+
+
+def deciding(ends: Mapping[tuple[int, ...], set[int]]) -> int:
+    """Return by how many tokens two of the `ends` (last token first → actions) can be told apart whose actions differ.
+
+    Of ends in order the longest common beginning of two with different actions is that of two neighbours. 0 where all
+    have one action; the same end of two actions can be told apart by no number of tokens and counts nothing.
+    """
+    shared = [
+        next(
+            (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+        )
+        for one, other in pairwise(sorted(ends))
+        if len(ends[one] | ends[other]) > 1
+    ]
+    return max(shared, default=-1) + 1
 
 
 def action_name(turn: Turn) -> str:

@@ -1,10 +1,10 @@
-"""w_t ← w_t · min(r_t, cap), or w_t · [low ≤ r_t ≤ high]: repair for data that another policy sampled.
+"""w_t ← w_t · min(r_t, cap), w_t · r_t·[r_t ≤ cap] or w_t · [low ≤ r_t ≤ high]: data that another policy sampled.
 
 r_t = π_learner(y_t)/π_sampler(y_t), without gradient: engines round differently and weights go stale. Truncated
-importance sampling (TIS, Yao et al. 2025; Espeholt et al., arXiv 1802.01561), masked (IcePop, MIS). With `proximal`,
-the learner's log-probs at the start of the step: the ratio above is of those, and the inner loss has its own ratio
-against them (decoupled PPO, arXiv 2505.24298). Without `proximal` the inner loss must have no ratio of its own
-(`reinforce`), or it counts twice.
+importance sampling (TIS, Yao et al. 2025; Espeholt et al., arXiv 1802.01561), dropped beyond the cap (AReaL,
+2505.24298), masked (IcePop, MIS). With `proximal`, the learner's log-probs at the start of the step: the ratio above is
+of those, and the inner loss has its own ratio against them (decoupled PPO, arXiv 2505.24298). Without `proximal` the
+inner loss must have no ratio of its own (`reinforce`), or it counts twice.
 """
 
 from __future__ import annotations
@@ -21,23 +21,32 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Proximal = Callable[[Batch], "Tensor"]
+Beyond = Literal["truncate", "drop"]
+"""What becomes of a token whose ratio is beyond the cap: it has the cap for a weight, or none."""
 
 
-def truncated_weights(log_ratios: Tensor, *, cap: float) -> Tensor:
-    """Return min(r_t, `cap`) for each token [N], without gradient; log r_t = log π_learner(y_t) - log π_sampler(y_t).
+def truncated_weights(log_ratios: Tensor, *, cap: float, beyond: Beyond = "truncate") -> Tensor:
+    """Return w(r_t) for each token [N], without gradient; log r_t = log π_learner(y_t) - log π_sampler(y_t).
 
-    Example: log-probs -1 of the learner and -1 - ln 3 at sampling have the ratio 3, which a cap of 2 makes 2.
+    w is min(r_t, `cap`); with `beyond` drop it is r_t, and 0 where r_t > `cap`. Example: log-probs -1 of the learner
+    and -1 - ln 3 at sampling have the ratio 3, which a cap of 2 makes 2, or 0 where it is dropped.
     """
-    return log_ratios.detach().exp().clamp(max=cap)
+    ratios = log_ratios.detach().exp()
+    return ratios.clamp(max=cap) if beyond == "truncate" else ratios.where(ratios <= cap, 0.0)
 
 
-def truncated_importance(loss: Loss, *, cap: float = 2.0, proximal: Proximal | None = None) -> Loss:
-    """Return `loss` with each token weighed by min(r_t, `cap`); logs the mean weight and the share capped."""
+def truncated_importance(
+    loss: Loss, *, cap: float = 2.0, beyond: Beyond = "truncate", proximal: Proximal | None = None
+) -> Loss:
+    """Return `loss` with each token weighed as `truncated_weights` says; logs the mean weight and the share capped.
+
+    Nothing is renormalised: what is dropped shortens the step.
+    """
 
     def corrected(outputs: Outputs, batch: Batch) -> LossReport:
         logs = _logs(outputs, batch, proximal)
         terms = {
-            "importance/weight": truncated_weights(logs, cap=cap),
+            "importance/weight": truncated_weights(logs, cap=cap, beyond=beyond),
             "importance/capped_fraction": (logs.exp() > cap).float(),
         }
         return _apply(loss, (outputs, batch), proximal, terms)

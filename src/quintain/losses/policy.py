@@ -9,7 +9,7 @@ sampling, which are never recomputed here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from quintain.errors import UsageError
 from quintain.losses.measure import is_trained, token_means, unit_mean, unit_sum, weighted_sum
@@ -77,18 +77,32 @@ def clipped_each(low: float, highs: Sequence[float]) -> Loss:
     return loss
 
 
-def gspo(low: float = 3e-4, high: float = 4e-4, *, unit: Literal["sequence", "turn"] = "sequence") -> Loss:
+def gspo(
+    low: float = 3e-4,
+    high: float = 4e-4,
+    *,
+    unit: Literal["sequence", "turn"] = "sequence",
+    bound_tokens: int = 0,
+) -> Loss:
     """Return the clipped surrogate with one ratio per stream, or turn: the geometric mean over its tokens.
 
     Group sequence policy optimisation (arXiv 2507.18071) in its token form, sg[s]·π/sg[π]: the same value
     and, with one advantage per sequence, the same gradient; advantages that differ by turn keep their places.
+
+    With `bound_tokens` L the bounds of a unit of n trained tokens are `low`·√(L/n) and `high`·√(L/n): the mean of n
+    log-ratios scatters by 1/√n, so bounds that fit thousands of tokens are narrower than noise for twenty. Example:
+    L 2,000, n 20, low 3e-4 → .003. With 0 they are the same for all, as published.
     """
 
     def loss(outputs: Outputs, batch: Batch) -> LossReport:
         tokens = log_ratio(outputs, batch)
         shared = unit_mean(tokens.detach(), batch, unit)
         logs = shared + tokens - tokens.detach()
-        term, is_clipped = _surrogate(logs, batch.advantages, (low, high), None)
+        scale = 1.0
+        if bound_tokens:
+            sizes = unit_sum(batch.loss_weight.new_ones(batch.loss_weight.shape), batch, unit)
+            scale = (bound_tokens / sizes.clamp(min=1)).sqrt()
+        term, is_clipped = _surrogate(logs, batch.advantages, (low * scale, high * scale), None)
         return _report(weighted_sum(batch, term), outputs, batch, (logs, is_clipped))
 
     return loss
@@ -128,12 +142,14 @@ def cispo(high: float = 0.28, *, low: float | None = None) -> Loss:
 
 
 def _surrogate(
-    logs: Tensor, advantages: Tensor, bounds: tuple[float, float], dual: float | None
+    logs: Tensor, advantages: Tensor, bounds: tuple[float | Tensor, float | Tensor], dual: float | None
 ) -> tuple[Tensor, Tensor]:
     """Return the loss term and whether the clip took the gradient away, both [N]."""
     ratio = logs.exp()
     plain = -advantages * ratio
-    limited = -advantages * ratio.clamp(1 - bounds[0], 1 + bounds[1])
+    lower: Any = 1 - bounds[0]  # both are numbers, or both one for each token
+    upper: Any = 1 + bounds[1]
+    limited = -advantages * ratio.clamp(lower, upper)
     term = plain.maximum(limited)
     is_clipped = limited > plain
     if dual is not None:

@@ -2,9 +2,10 @@
 
 The best policy under a KL penalty has β·log π*/π_ref = A* in every state, so the fit may use turns that any policy
 took: there is no ratio to the sampler (WebRL, arXiv 2411.02337, eq. 5). log π(a) is the sum over the tokens of the
-turn, and every token of it carries the whole turn's error, so that turns weigh by their tokens, as in other losses
-here. With ``huber`` the error e counts |e| - ½ beyond 1 and e²/2 below, what the code of WebRL takes. A failure pushes
-away by no more than its advantage: where the ratio is A/β already, the gradient is 0.
+turn, and every token of it carries the whole turn's error: with `Update(aggregation="turn_mean")` the loss is the mean
+over turns, as there; with a mean over tokens a turn of 20 would weigh ten times one of 2. With ``huber`` the error e
+counts |e| - ½ beyond 1 and e²/2 below, what the code of WebRL takes. A failure pushes away by no more than its
+advantage: where the ratio is A/β already, the gradient is 0.
 """
 
 from typing import Literal

@@ -5,7 +5,7 @@ Penalties are measured per turn as -1 and weighed by the caller (RAGEN: 0.1 per 
 carried out (`Turn.is_valid`) are two things; a turn that could not be read is not counted again as invalid.
 """
 
-from quintain.rewards.terms import Term
+from quintain.rewards.terms import Term, acts
 from quintain.types import Trajectory, Turn
 
 
@@ -29,10 +29,10 @@ def format_penalty(weight: float = 0.1) -> Term:
 
 
 def well_formed(weight: float = 1.0) -> Term:
-    """Return the term "well_formed": the share of turns that could be read, in [0, 1], on the last turn."""
+    """Return the term "well_formed": the share of actions that could be read, in [0, 1], on the last turn."""
     return Term(
         name="well_formed",
-        measure=lambda t: sum(turn.action.error is None for turn in t.turns) / max(len(t.turns), 1),
+        measure=lambda t: sum(turn.action.error is None for turn in acts(t)) / max(len(acts(t)), 1),
         weight=weight,
     )
 
@@ -50,7 +50,9 @@ def executed(weight: float = 0.2) -> Term:
     """Return the term "executed": 1 for every turn whose action was read and carried out (MT-GRPO, 2505.11821)."""
     return Term(
         name="executed",
-        measure=lambda t: [float(turn.is_valid and turn.action.error is None) for turn in t.turns],
+        measure=lambda t: [
+            float(turn.is_valid and turn.action.error is None and not turn.is_internal) for turn in t.turns
+        ],
         weight=weight,
     )
 

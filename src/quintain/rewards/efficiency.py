@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from quintain.errors import UsageError
-from quintain.rewards.terms import Term
+from quintain.rewards.terms import Term, acts
 from quintain.types import Failure, Group, Trajectory, scored
 
 Count = Callable[[Trajectory], int]
@@ -22,17 +22,17 @@ def num_tokens(trajectory: Trajectory) -> int:
 
 
 def num_calls(trajectory: Trajectory) -> int:
-    """Count the tool calls but for the one that answers, in turns that the environment calls answers.
+    """Count the tool calls that were made but for the one that answers, in turns that the environment calls answers.
 
     It says so by the reward term ``answer``; what else such a turn calls counts. Example: ``search`` and ``answer`` in
     one turn are one call.
     """
-    return sum(max(len(turn.action.tool_calls) - turn.is_answer, 0) for turn in trajectory.turns)
+    return sum(max(len(turn.action.tool_calls) - turn.is_answer, 0) for turn in acts(trajectory))
 
 
 def num_turns(trajectory: Trajectory) -> int:
-    """Count the turns."""
-    return len(trajectory.turns)
+    """Count the turns in which something was done."""
+    return len(acts(trajectory))
 
 
 def over_budget(number: float, budget: float) -> float:

@@ -9,7 +9,7 @@ are different states.
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from quintain.rewards.terms import Term
+from quintain.rewards.terms import Term, acts
 from quintain.types import Group, Task, Trajectory
 
 
@@ -35,24 +35,27 @@ class Visits:
         for group in groups:
             for trajectory in group.trajectories:
                 name = self.scope(trajectory.task)
-                self.counts.update((name, t.state_key) for t in trajectory.turns if t.state_key is not None)
+                self.counts.update((name, t.state_key) for t in acts(trajectory) if t.state_key is not None)
 
     def bonus(self, weight: float = 0.1) -> Term:
-        """Return the term "visits": 1/√N of the state that each turn led to; the last turn's is not recorded."""
+        """Return the term "visits": 1/√N of the state that each action led to; the last one's is not recorded.
+
+        A plan or a draft leads nowhere: states are counted, and paid for, where something was done.
+        """
         return Term(name="visits", measure=self._measure, weight=weight)
 
     def _measure(self, trajectory: Trajectory) -> list[float]:
         name = self.scope(trajectory.task)
-        reached = [turn.state_key for turn in trajectory.turns[1:]]
-        bonuses = [0.0 if key is None else self.counts[name, key] ** -0.5 for key in reached]
-        return [*bonuses, 0.0] if trajectory.turns else []
+        reached = iter([*(turn.state_key for turn in acts(trajectory)[1:]), None])
+        keys = [None if turn.is_internal else next(reached) for turn in trajectory.turns]
+        return [0.0 if key is None else self.counts[name, key] ** -0.5 for key in keys]
 
 
 def untried_bonus(weight: float = 1.0) -> Term:
     """Return the term "untried": 1 for every action that is tried for the first time in its episode.
 
     The exploration bonus of "LLMs are Greedy Agents" (arXiv 2504.16078). Actions that could not be read or carried
-    out are no try.
+    out are no try, nor is what an agent says to itself: a plan worded anew earns nothing.
     """
     return Term(name="untried", measure=_measure_untried, weight=weight)
 
@@ -62,7 +65,7 @@ def _measure_untried(trajectory: Trajectory) -> list[float]:
     bonuses: list[float] = []
     for turn in trajectory.turns:
         key = (turn.action.text, repr(turn.action.tool_calls))
-        is_try = turn.is_valid and turn.action.error is None
+        is_try = turn.is_valid and turn.action.error is None and not turn.is_internal
         bonuses.append(float(is_try and key not in seen))
         if is_try:
             seen.add(key)

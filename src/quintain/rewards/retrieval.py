@@ -8,7 +8,7 @@ two tasks may ask the same. A search that finds nothing is a search: what pays f
 from collections.abc import Sequence
 
 from quintain.errors import UsageError
-from quintain.rewards.terms import Term
+from quintain.rewards.terms import Term, acts
 from quintain.types import ANSWER, Trajectory
 
 MOST_WORDS = 10
@@ -22,7 +22,7 @@ def answer_score(trajectory: Trajectory) -> float:
 
 def has_searched(trajectory: Trajectory) -> bool:
     """Return whether a tool other than the answering one was called, and could be."""
-    return any(turn.is_valid and len(turn.action.tool_calls) > turn.is_answer for turn in trajectory.turns)
+    return any(turn.is_valid and len(turn.action.tool_calls) > turn.is_answer for turn in acts(trajectory))
 
 
 def is_well_formed(trajectory: Trajectory) -> bool:

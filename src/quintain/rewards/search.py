@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from quintain.errors import UsageError
-from quintain.rewards.terms import Term
+from quintain.rewards.terms import Term, acts
 from quintain.types import Trajectory
 
 
@@ -48,19 +48,24 @@ def search_bonus(
     return Term(name="search", measure=measure, weight=weight)
 
 
-def turn_shaped(is_right: bool, num_turns: int) -> float:
-    """Return 1 if right, else min(-0.6, -1 + 0.1·(turns - 2)/2): a wrong answer after some search is less bad.
+def turn_shaped(is_right: bool, num_rounds: int) -> float:
+    """Return 1 if right, else min(-0.6, -1 + 0.1·rounds): a wrong answer after some search is less bad.
 
-    Example: wrong after 2, 6 and 30 turns → -1, -.8, -.6.
+    A round is a call and its result. verl, whose code the paper trains with, writes 0.1·(turns - 2)/2 and counts turns
+    of the user, of the assistant and one more: 2 for an answer without a call, 2 more for every round. Example: wrong
+    after 0, 1, 4 and 9 rounds → -1, -.9, -.6, -.6.
     """
-    return 1.0 if is_right else min(-0.6, -1 + 0.1 * (num_turns - 2) / 2)
+    return 1.0 if is_right else min(-0.6, -1 + 0.1 * num_rounds)
 
 
 def turn_shaped_success(weight: float = 1.0) -> Term:
-    """Return the term "shaped": `turn_shaped` of the outcome, on the last turn."""
+    """Return the term "shaped": `turn_shaped` of the outcome, on the last turn.
+
+    The last action answers, each one before it is a round; thoughts, plans and drafts are none.
+    """
 
     def measure(trajectory: Trajectory) -> float:
-        return turn_shaped(trajectory.is_success, len(trajectory.turns))
+        return turn_shaped(trajectory.is_success, max(len(acts(trajectory)) - 1, 0))
 
     return Term(name="shaped", measure=measure, weight=weight)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from quintain.errors import UsageError, suggestion
-from quintain.types import Failure, Group, Score, Trajectory
+from quintain.types import Failure, Group, Score, Trajectory, Turn
 from quintain.types.plain import as_number
 
 Measure = Callable[[Trajectory], float | Sequence[float] | Failure]
@@ -43,6 +43,11 @@ class Term:
             )
         if self.cap is not None and not self.cap[0] <= self.cap[1]:
             raise UsageError(f"cap of the reward term {self.name}: got {self.cap}; give (lowest, highest)")
+
+
+def acts(trajectory: Trajectory) -> list[Turn]:
+    """Return the turns of `trajectory` in which something was done: no plan, no memory, no draft, no critique."""
+    return [turn for turn in trajectory.turns if not turn.is_internal]
 
 
 def apply(trajectory: Trajectory, terms: Sequence[Term]) -> Trajectory:

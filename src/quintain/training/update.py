@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from quintain.types import Loss
+from quintain.types import Loss, Sample
 
-Aggregation = Literal["token_mean", "sequence_mean", "constant"]
+Aggregation = Literal["token_mean", "sequence_mean", "turn_mean", "constant"]
+Denominator = Literal["kept", "sampled"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,9 @@ class Update:
     aggregation: Aggregation = "token_mean"
     constant: float | None = None
     """tokens that the sum over an episode is divided by, with aggregation ``constant``"""
+    denominator: Denominator = "kept"
+    """what `aggregation` averages over: the streams with an advantage, or all that were sampled, so that groups whose
+    episodes agree make the step shorter in place of leaving it"""
     num_epochs: int | None = None
     """times that the episodes of a step are gone through; None: as the configuration says, else once"""
     num_minibatches: int | None = None
@@ -48,3 +52,11 @@ class Update:
     """first steps in which only the value head learns, by `critic_loss`, `critic_epochs` times (VC-PPO, 2503.01491)"""
     critic_epochs: int = 8
     critic_loss: Loss | None = None
+
+    def trains(self, sample: Sample) -> bool:
+        """Whether anything is learned from `sample`."""
+        return self.keeps_zeros or bool(sample.advantages.any())
+
+    def counts(self, sample: Sample) -> bool:
+        """Whether `sample` counts in the mean of a step, be it trained on or not."""
+        return self.denominator == "sampled" or self.trains(sample)

@@ -1,8 +1,9 @@
 """From credit to new weights: token streams, minibatches, epochs, optimizer steps.
 
 Streams whose advantages are all zero have no policy gradient and are left out, unless a critic, a KL or an entropy
-term learns from them; a step of only such streams takes no optimizer step. The log-probs of the first of several
-updates must be those at sampling, which the learner checks.
+term learns from them; a step of only such streams takes no optimizer step. They leave the mean of a step as well,
+unless `Update.denominator` counts what was sampled. The log-probs of the first of several updates must be those at
+sampling, which the learner checks.
 """
 
 from __future__ import annotations
@@ -44,18 +45,23 @@ class Prepared:
     def batches(
         self, chosen: Sequence[int], update: Update, max_tokens: int, *, kl: float | None = None
     ) -> list[Batch]:
-        """Return the micro-batches of the streams numbered `chosen`, weighted over all of them, with `kl` on each."""
+        """Return the micro-batches of what is `trained` of `chosen`, weighted over all of these, with `kl` on each."""
+        trained = self.trained(chosen, update)
+        if not trained:
+            return []
+        left_out = set(chosen) - set(trained)
         batches = micro_batches(
-            [self.samples[i] for i in chosen],
+            [self.samples[i] for i in trained],
             max_tokens=max_tokens,
             aggregation=update.aggregation,
             constant=update.constant,
+            left_out=[self.samples[i] for i in sorted(left_out)],
         )
         extras = {"reference_logprobs": self.reference, "values": self.values}
         found: list[Batch] = []
         place = 0
         for batch in batches:
-            own = chosen[place : place + len(batch.lengths)]
+            own = trained[place : place + len(batch.lengths)]
             place += len(own)
             said = {
                 name: torch.cat([parts[i] for i in own])
@@ -64,6 +70,12 @@ class Prepared:
             }
             found.append(replace(batch, extra=replace(batch.extra, kl=kl, **said)))
         return found
+
+    def trained(self, chosen: Sequence[int], update: Update) -> list[int]:
+        """Return the numbers among `chosen` whose streams `update` learns from; others count in its mean alone."""
+        if update.denominator == "kept":
+            return list(chosen)
+        return [i for i in chosen if update.trains(self.samples[i])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,12 +189,13 @@ def learn(
     Each update imitates some of the `corpus` besides. `signals` takes in what the tokens are trained with. `rate` is a
     factor on the learning rate.
     """
-    keeps = update.keeps_zeros or step <= update.critic_steps
+    if step <= update.critic_steps:
+        update = replace(update, keeps_zeros=True)
     samples = samples_from(credit, has_versions=job.max_staleness > 0)
     left_out: Mapping[tuple[int, int], str] = {}
     if isinstance(job, OnPolicyJob) and job.leaves != "all":
         samples, left_out = keep_leaves(samples, credit.trajectories, job.leaves)
-    samples = [sample for sample in samples if keeps or sample.advantages.any()]
+    samples = [sample for sample in samples if update.counts(sample)]
     observe = None if signals is None else partial(signals.observe, credit.trajectories)
     report = learn_in_epochs(
         policies, samples, update, job,
@@ -211,7 +224,7 @@ def learn_in_epochs(
     `rate` is a factor on the learning rate beside its schedule. `observe` gets the streams of each batch of the first
     epoch with what the learner says of them.
     """
-    if not samples:
+    if not samples or (update.denominator == "sampled" and not any(map(update.trains, samples))):
         return None
     own = policies[policy]
     learner = own.learner
@@ -230,7 +243,9 @@ def learn_in_epochs(
         for number, chosen in enumerate(
             minibatches(prepared.samples, num_minibatches, derive_seed(seed, epoch))
         ):
-            part = [prepared.samples[i] for i in chosen]
+            part = [prepared.samples[i] for i in prepared.trained(chosen, update)]
+            if not part:
+                continue
             streams = iter(part)
 
             def watch(batch: Batch, outputs: Outputs, streams: Iterator[Sample] = streams) -> None:

@@ -123,7 +123,7 @@ LAYOUT = {
         "floored",
         "search_rate",
     },
-    "quintain.rewards.terms": {"mean_terms"},
+    "quintain.rewards.terms": {"acts", "mean_terms"},
 }
 """what counts, reads or arranges, and computes nothing that a paper says; None: the whole file"""
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from quintain.data.pipeline import as_example
+from quintain.environments.protocol import tool_action
 from quintain.errors import DataError
 from quintain.methods.imitation import agent_bank
-from quintain.types import Trajectory
+from quintain.types import Action, Completion, Score, Stop, Task, Text, Trajectory, Turn
 
 Make = Callable[..., Trajectory]
 
@@ -79,3 +80,59 @@ def test_forced_episodes_come_from_the_environment(train: Any) -> None:
         "agent_bank", environment="collab?slots=2&values=3", demonstrations=6, tries=2, teacher_mistakes=1.0
     )
     assert rows[-1]["data/solved"] >= 6
+
+
+CALL = '<tool_call>{"name": "answer", "arguments": {"text": "Oslo"}}</tool_call>'
+SEARCH = '<tool_call>{"name": "search", "arguments": {"query": "seat of Orbit"}}</tool_call>'
+
+
+def told(*turns: tuple[str, str, Action], data: dict[str, Any] | None = None) -> tuple[Trajectory, list[str]]:
+    """An episode of (what is read, what is said, what is done), with what was said in each turn."""
+    made = tuple(
+        Turn(
+            observation=(Text(text=read),), prompt_ids=(1,), action=action,
+            completion=Completion(token_ids=(number,), logprobs=(-0.5,), stop="stop"),
+        )
+        for number, (read, _, action) in enumerate(turns)
+    )  # fmt: skip
+    task = Task(id="t", environment="e", seed=0, data=data or {})
+    episode = Trajectory(
+        task=task, turns=made, outcome=Score(value=1.0, is_success=True), stop=Stop.TERMINATED, seed=0,
+        group="g", index=0,
+    )  # fmt: skip
+    return episode, [said for _, said, _ in turns]
+
+
+@pytest.mark.parametrize("has_leak", [True, False])
+@pytest.mark.parametrize(
+    ("say", "last", "answer", "gold"),
+    [
+        (f"Searching. {SEARCH}", f"So. {CALL}", tool_action("answer", text="Oslo"), "Oslo"),
+        (f"Searching. {SEARCH}", "Thought: so.\nAction: answer[27]", tool_action("answer", number=27), "27"),
+        ("Reading. read", "answer 7", Action(text="answer 7"), "7"),
+        ("Thinking. look", "42", Action(text="42"), "42"),
+    ],
+)
+def test_answers_by_call_by_word_and_by_number_leak_alike(
+    has_leak: bool, say: str, last: str, answer: Action, gold: str
+) -> None:
+    said = f"It must be {gold}. {say}" if has_leak else say
+    first = tool_action("search", query="seat of Orbit") if "search" in say else Action(text=say.split()[-1])
+    episode, texts = told(("What?", said, first), (f"It is {gold}.", last, answer))
+    if answer.text == "42":  # nothing but the environment says that it is an answer
+        assert agent_bank.answers_of(episode) == []
+        turns = (episode.turns[0], replace(episode.turns[1], reward_terms={"answer": 1.0}))
+        episode = replace(episode, turns=turns)
+    assert agent_bank.answers_of(episode) == [gold]
+    assert agent_bank.leaks(episode, lambda ids: texts[ids[0]]) == has_leak
+
+
+def test_a_move_is_no_answer_and_a_task_may_know_its_own() -> None:
+    moves, texts = told(
+        ("A wall.", "I go forward. forward", Action(text="forward")), ("", "left", Action(text="left"))
+    )
+    assert agent_bank.answers_of(moves) == []
+    assert not agent_bank.leaks(moves, lambda ids: texts[ids[0]])
+    known = replace(moves, task=replace(moves.task, data={"answer": "wall street"}))
+    assert agent_bank.answers_of(known) == ["wall street"]
+    assert agent_bank.leaks(known, lambda _: "off to Wall Street")

@@ -30,6 +30,13 @@ def test_refusals_have_neither_a_call_nor_the_form_of_one(trajectory: Make) -> N
     assert not agent_flan.is_negative(replace(refusal, turns=(called,)))
 
 
+def test_where_nothing_calls_there_is_nothing_to_refuse(trajectory: Make) -> None:
+    examples = [as_example(trajectory([((1,), (2,))], ["go left"])) for _ in range(3)]
+    for share in (0.0, 0.2):
+        with pytest.raises(DataError, match="refusals: got 3 examples, none of which makes a call"):
+            agent_flan.mixture(examples, share, {})
+
+
 def test_capabilities_and_refusals_have_their_shares(trajectory: Make) -> None:
     acting = [trajectory([((1,), (2,))], ["<tool_call>"], environment=e) for e in ("calc", "desk?steps=2")]
     examples = [as_example(t) for t in (*acting * 5, *[trajectory([((1,), (2,))], [REFUSAL])] * 20)]

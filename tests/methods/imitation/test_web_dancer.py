@@ -17,7 +17,7 @@ from quintain.methods.imitation import web_dancer
 from quintain.methods.method import Estimates, differing
 from quintain.rewards.terms import apply
 from quintain.store.run import Run
-from quintain.types import Action, Group, Score, Task, Trajectory
+from quintain.types import Action, Group, Score, Task, Text, Trajectory
 
 Make = Callable[..., Trajectory]
 
@@ -60,6 +60,25 @@ def test_each_filter_drops_what_it_is_for(trajectory: Make) -> None:
     assert web_dancer.num_repeats(called) == 0
     twice = spoiled(called, 1, action=tool_action("search", query="seat"))
     assert web_dancer.num_repeats(twice) == 1
+
+
+def test_what_is_rightly_done_twice_is_no_repetition(trajectory: Make) -> None:
+    """Reading on, gathering and going forward: each time from another state, and with another result."""
+    walk = trajectory([((1,), (2,))] * 3, ["read", "read", "answer b"])
+    assert web_dancer.num_repeats(walk) == 1, "as far as anybody can see nothing has changed"
+    pages = [replace(turn, observation=(Text(text=f"page {k}"),)) for k, turn in enumerate(walk.turns)]
+    assert web_dancer.num_repeats(replace(walk, turns=tuple(pages))) == 0
+    keyed = [replace(turn, state_key=str(k)) for k, turn in enumerate(walk.turns)]
+    assert web_dancer.num_repeats(replace(walk, turns=tuple(keyed))) == 0
+    search = tool_action("search", query="seat")
+    asked = [replace(pages[0], action=search), replace(pages[1], action=search), pages[2]]
+    assert web_dancer.num_repeats(replace(walk, turns=tuple(asked))) == 0, "the second page of what was found"
+    same = [
+        asked[0],
+        replace(asked[1], observation=(Text(text="found"),)),
+        replace(pages[2], observation=(Text(text="found"),)),
+    ]
+    assert web_dancer.num_repeats(replace(walk, turns=tuple(same))) == 1, "it was told already"
 
 
 class Drawn:

@@ -1,5 +1,8 @@
 """World of Bits: what a late success is worth, what the advantage is, and that the critic is not trained through it."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 
@@ -7,8 +10,10 @@ from quintain.benchmarks.experiments.imitation.world_of_bits import permuted
 from quintain.benchmarks.formulas.rounds import Lived, recorded
 from quintain.benchmarks.labs.tables import fitted_table, s3
 from quintain.benchmarks.labs.tabular import TablePolicy, assign, kept_samples, packed
-from quintain.methods.imitation.world_of_bits import Config, decayed, method, worth
-from quintain.types import Score, scored
+from quintain.credit.gae import Critic
+from quintain.methods.imitation.world_of_bits import Config, above_value, decayed, method, worth
+from quintain.methods.method import Estimates
+from quintain.types import Group, Score, Stop, scored
 
 
 @pytest.mark.parametrize(
@@ -32,6 +37,19 @@ def test_the_advantage_is_what_comes_less_what_was_expected() -> None:
     for trajectory, arrays in zip(credit.trajectories, credit.advantages, strict=True):
         value = worth(len(trajectory.turns), 8, is_success=trajectory.is_success)
         assert [float(array[0]) for array in arrays] == pytest.approx([value - 0.25] * len(arrays))
+
+
+@pytest.mark.parametrize("stop", [Stop.CUT, Stop.MAX_TURNS, Stop.TERMINATED])
+def test_running_out_of_turns_costs_one_whoever_sets_the_limit(stop: Stop) -> None:
+    """A critic that says .4 everywhere, beyond the last turn as well: the return of a failure is -1, not -1 + .4."""
+    (failed,) = scored(decayed(10)(recorded([Lived(task=0, value=0.0, is_success=False, num_turns=3)])))
+    group = Group(task=failed.task, trajectories=(replace(failed, stop=stop),))
+    values = [[np.full(len(turn.completion.token_ids), 0.4, np.float32) for turn in failed.turns]]
+    credit = above_value([group], Estimates(values=Critic(values=values, final=[0.4])))
+    for arrays in credit.advantages:
+        assert [float(array[0]) for array in arrays] == pytest.approx([-1.4] * 3)
+    assert credit.returns is not None
+    assert [float(array[0]) for array in credit.returns[0]] == pytest.approx([-1.0] * 3)
 
 
 def test_the_policy_gradient_stops_at_the_critic_and_entropy_is_raised() -> None:

@@ -13,7 +13,7 @@ from quintain.credit.outcome import outcome_return
 from quintain.errors import ConfigError
 from quintain.methods.find import find_method
 from quintain.methods.loops.statistics import measure_task_kinds
-from quintain.methods.method import Collector, grouped
+from quintain.methods.method import Collector, OnPolicy, grouped
 from quintain.methods.rl import act_more, scaling_inter, twosome, vine
 from quintain.methods.rl.loop import bounds
 from quintain.methods.rl.parts.measures import (
@@ -371,3 +371,14 @@ def test_values_of_states_are_those_of_continued_episodes() -> None:
     assert vine.state_values(groups, branches) == [[0.5, 1.0, 0.0], [0.5]]
     assert asked == [(7, 1, 2), (7, 2, 2)]
     assert branch(collector, 7, []) == {} and vine.state_values([], {}) == []
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_a_kl_in_the_loss_holds_where_groups_agree_too(name: str) -> None:
+    """A group without variance has no policy gradient and is where the policy is solved, or stuck: it is held there."""
+    found = find_method(name)
+    given = {"kl_coef": 0.1, "group_size": 4}
+    known = {field.name for field in fields(found.config_class)}
+    method = found.make(found.config_class(**{key: given[key] for key in given if key in known}))
+    if isinstance(method, OnPolicy) and method.update.has_reference and not method.update.is_own_reference:
+        assert method.update.keeps_zeros

@@ -24,7 +24,7 @@ from quintain.errors import ConfigError, UsageError, suggestion
 FOLDER = Path(__file__).resolve().parents[1] / "signatures"
 EXPERIMENTS = "quintain.benchmarks.experiments"
 Kind = Literal["property", "counterfactual", "gradient", "tabular", "training"]
-UNREGISTERED = ("title", "minutes", "registered", "departs", "formulas", "league")
+UNREGISTERED = ("title", "minutes", "registered", "departs", "outdated", "formulas", "league")
 """What a file says beside the claim; a change of it keeps seeds and results."""
 
 
@@ -132,6 +132,8 @@ class Signature:
     """date, year-month-day"""
     departs: str = ""
     """where and why it departs from the signature that was proposed"""
+    outdated: str = ""
+    """what of the method was changed after its results were measured, and when; empty once they are measured anew"""
     minutes: PositiveFloat
     """what a run takes on two cores, about"""
     formulas: tuple[str, ...] = ()

@@ -53,10 +53,11 @@ def draw_said(rng: Rng) -> list[Said]:
 
 
 def decisive(case: Sequence[Said], window: int, most: int) -> list[float]:
-    """Return CoSo's B of every token: half of Σ_a |p(a | all tokens) - p(a | without the window)|, p by naive Bayes.
+    """Return CoSo's B of every token: half of Σ_a |p(a | the end) - p(a | without the window)|, p by naive Bayes.
 
-    p(a | set) ∝ n_a Π_{token in set} (n_{a, token} + .1) / (n_a + .2); of the actions in the order in which they came
-    all from number `most` on share a name.
+    p(a | end) ∝ n_a Π_{place in the end} (n_{a, token at the place} + .1) / (n_a + .2), places counted from the last
+    token; of the actions in the order in which they came all from number `most` on share a name. The end is one token
+    longer than the ends that two turns of one half share though their actions differ.
     """
     names: list[str] = []
     read = [said for said in case if said.action]
@@ -67,25 +68,42 @@ def decisive(case: Sequence[Said], window: int, most: int) -> list[float]:
     every = [*names, *(["rest"] if "rest" in classes else [])]
     if len(every) < 2:
         return [0.0 for said in case for _ in said.tokens]
+    half = len(case) // 2
+    length = 0
+    for part in (case[:half], case[half:]):
+        own = [said for said in part if said.action]
+        for one in own:
+            for other in own:
+                called = {said.action if said.action in names else "rest" for said in (one, other)}
+                if len(called) == 1 or one.tokens == other.tokens:
+                    continue
+                same = 0
+                while same < min(len(one.tokens), len(other.tokens)):
+                    if one.tokens[-1 - same] != other.tokens[-1 - same]:
+                        break
+                    same += 1
+                length = max(length, same + 1)
 
-    def chances(kept: set[int]) -> list[float]:
+    def chances(tokens: Sequence[int], kept: set[int]) -> list[float]:
         raw: list[float] = []
         for name in every:
-            members = [said for said, own in zip(read, classes, strict=True) if own == name]
+            members = [said.tokens for said, own in zip(read, classes, strict=True) if own == name]
             score = float(len(members))
-            for token in kept:
-                has = sum(token in said.tokens for said in members)
+            for place in kept:
+                back = len(tokens) - place
+                has = sum(len(m) >= back and m[-back] == tokens[place] for m in members)
                 score *= (has + 0.1) / (len(members) + 0.2)
             raw.append(score)
         return [score / sum(raw) for score in raw]
 
     found: list[float] = []
     for said in case:
-        whole = chances(set(said.tokens))
+        end = set(range(len(said.tokens))[-length:]) if length else set[int]()
+        whole = chances(said.tokens, end)
         for place in range(len(said.tokens)):
             first = max(0, place - (window - 1) // 2)
-            rest = {token for k, token in enumerate(said.tokens) if not first <= k < first + window}
-            found.append(sum(abs(a - b) for a, b in zip(whole, chances(rest), strict=True)) / 2)
+            rest = end - set(range(first, first + window))
+            found.append(sum(abs(a - b) for a, b in zip(whole, chances(said.tokens, rest), strict=True)) / 2)
     return found
 
 

@@ -73,10 +73,17 @@ def lengths(t: Trajectory) -> list[int]:
     return [len(turn.completion.token_ids) for turn in t.turns]
 
 
+def acted(t: Trajectory) -> list[Turn]:
+    """Return the turns whose speaker has no role: what an agent says to itself is left out."""
+    return [turn for turn in t.turns if "/" not in turn.seat]
+
+
 def made_calls(t: Trajectory) -> int:
-    """Return the calls of an episode, one less for each turn with calls that answers."""
+    """Return the calls of an episode, one less for each turn with calls that answers; what is only thought is none."""
     total = 0
     for turn in t.turns:
+        if "/" in turn.seat:
+            continue
         total += len(turn.action.tool_calls)
         if turn.action.tool_calls and "answer" in turn.reward_terms:
             total -= 1
@@ -141,8 +148,11 @@ def refused(t: Trajectory) -> list[float]:
 
 
 def done(t: Trajectory) -> list[float]:
-    """Return 1 for each action that was read and carried out."""
-    return [0.0 if turn.action.error is not None or not turn.is_valid else 1.0 for turn in t.turns]
+    """Return 1 for each action that was read and carried out; a thought is no action."""
+    return [
+        0.0 if turn.action.error is not None or not turn.is_valid or "/" in turn.seat else 1.0
+        for turn in t.turns
+    ]
 
 
 def first_tries(t: Trajectory) -> list[float]:
@@ -214,13 +224,22 @@ def visited(module: ModuleType, case: Sequence[Group]) -> list[float]:
 
 
 def rare(case: Sequence[Group]) -> list[float]:
-    """Return 1/√N of the state that each turn led to, N over all episodes of its task, failures too."""
+    """Return 1/√N of the state that each action led to, N over all episodes of its task, failures too.
+
+    That is the state in which the next action was taken; thoughts are passed over.
+    """
     every = [t for group in case for t in group.trajectories]
     found: list[float] = []
     for t in episodes(case):
-        for number in range(len(t.turns)):
-            key = t.turns[number + 1].state_key if number + 1 < len(t.turns) else None
-            num = sum(u.state_key == key for o in every if o.task.id == t.task.id for u in o.turns)
+        for number, turn in enumerate(t.turns):
+            later = [u.state_key for u in t.turns[number + 1 :] if "/" not in u.seat]
+            key = later[0] if later and "/" not in turn.seat else None
+            num = sum(
+                u.state_key == key and "/" not in u.seat
+                for o in every
+                if o.task.id == t.task.id
+                for u in o.turns
+            )
             found.append(1 / math.sqrt(num) if key is not None else 0.0)
     return found
 
@@ -385,9 +404,9 @@ FORMULAS: tuple[Formula, ...] = (
     of_term("executed", "conduct", "executed", lambda f: f(), done),
     of_term("untried_bonus", "exploration", "untried_bonus", lambda f: f(), first_tries),
     of_term("turn_shaped_success", "search", "turn_shaped_success", lambda f: f(),
-            lambda t: [1.0 if t.is_success else min(-0.6, -1.1 + len(t.turns) / 20)]),
+            lambda t: [1.0 if t.is_success else min(-0.6, -1.1 + len(acted(t)) / 10)]),
     of_term("well_formed", "conduct", "well_formed", lambda f: f(),
-            lambda t: [1 + sum(broken(t)) / len(t.turns)]),
+            lambda t: [sum(turn.action.error is None for turn in acted(t)) / len(acted(t))]),
     of_term("new_state", "conduct", "new_state_bonus", lambda f: f(), news),
     of_term("search_bonus", "search", "search_bonus", lambda f: f(base=0.9, max_repetition=0.02), searched),
     of_term("over_turn_budget", "search", "over_turn_budget", lambda f: f(3),

@@ -242,7 +242,10 @@ def batch_of(trajectory: Trajectory) -> Batch:
 
 
 def caused(case: Sequence[Group]) -> list[float]:
-    """Return ½ Σ_a |p(a | y) - p(a | y without a window)| by naive Bayes, counting everything again for each."""
+    """Return ½ Σ_a |p(a | end) - p(a | end without a window)| by naive Bayes, counting everything again for each.
+
+    The end of a turn is as long as it takes to tell any two turns apart whose actions differ, counted from behind.
+    """
     read = [u for t in episodes(case) for u in t.turns if u.action.error is None]
     names: list[str] = []
     labels: list[str] = []
@@ -253,13 +256,21 @@ def caused(case: Sequence[Group]) -> list[float]:
         names += [name] if name not in names else []
         labels.append(name)
 
-    def odds(tokens: Sequence[int]) -> list[float]:
+    backwards = [turn.completion.token_ids[::-1] for turn in read]
+    length = 0
+    for one, name in zip(backwards, labels, strict=True):
+        for two, other in zip(backwards, labels, strict=True):
+            if name != other and one != two:
+                while one[:length] == two[:length]:
+                    length += 1
+
+    def odds(placed: Sequence[tuple[int, int]]) -> list[float]:
         logs: list[float] = []
         for name in names:
-            own = [u.completion.token_ids for u, label in zip(read, labels, strict=True) if label == name]
+            own = [ids for ids, label in zip(backwards, labels, strict=True) if label == name]
             total = log(len(own))
-            for token in sorted(set(tokens)):
-                total += log((sum(token in ids for ids in own) + 0.2) / (len(own) + 0.4))
+            for back, token in placed:
+                total += log((sum(ids[back : back + 1] == (token,) for ids in own) + 0.2) / (len(own) + 0.4))
             logs.append(total)
         shares = [exp(x - max(logs)) for x in logs]
         return [x / sum(shares) for x in shares]
@@ -270,10 +281,12 @@ def caused(case: Sequence[Group]) -> list[float]:
             for turn in t.turns:
                 ids = turn.completion.token_ids
                 found.append(0.0)
+                end = [(len(ids) - 1 - k, k) for k in range(len(ids)) if len(ids) - k <= length]
                 for place in range(len(ids)):
                     first = max(0, place - (window - 1) // 2)
-                    rest = [token for k, token in enumerate(ids) if not first <= k < first + window]
-                    pairs = zip(odds(ids), odds(rest), strict=True) if len(names) > 1 else []
+                    whole = [(back, ids[k]) for back, k in end]
+                    rest = [(back, ids[k]) for back, k in end if not first <= k < first + window]
+                    pairs = zip(odds(whole), odds(rest), strict=True) if len(names) > 1 else []
                     found.append(0.5 * sum(abs(a - b) for a, b in pairs))
     return found
 

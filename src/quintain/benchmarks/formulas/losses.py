@@ -289,6 +289,12 @@ def truncated(case: Case, t: int, logs: list[float], _e: list[float], _v: list[f
     return -min(ratio(case, t, case.logprobs), 1.5) * case.tokens[t].advantage * logs[t]
 
 
+def dropped(case: Case, t: int, logs: list[float], _e: list[float], _v: list[float]) -> float:
+    """Return REINFORCE's term, weighed by the ratio at the centre, left out where that is above 1.5."""
+    weight = ratio(case, t, case.logprobs)
+    return -weight * case.tokens[t].advantage * logs[t] if weight <= 1.5 else 0.0
+
+
 def masked(case: Case, logs: list[float], _entropy: list[float], _values: list[float]) -> float:
     """Return REINFORCE's loss over turns whose mean ratio is within .7 and 1.4."""
     total = 0.0
@@ -542,6 +548,8 @@ FORMULAS: tuple[Formula, ...] = (
             summed(lambda _c, t, logs, _e, _v: -logs[t])),
     against("weighted_imitation", "imitation", "weighted_imitation", lambda m: m.weighted_imitation(), REINFORCE),
     _truncated(),
+    against("dropped_importance", "importance", "truncated_importance",
+            lambda m: m.truncated_importance(reinforced(), cap=1.5, beyond="drop"), summed(dropped)),
     against("masked_importance", "importance", "masked_importance",
             lambda m: m.masked_importance(reinforced(), low=0.7, high=1.4, unit="turn"), masked),
     against("dpo", "preference", "dpo", lambda m: m.dpo(0.3, label_smoothing=0.1), preferred(cdpo)),

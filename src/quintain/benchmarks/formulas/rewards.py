@@ -46,13 +46,16 @@ def texts(rng: Rng) -> list[list[int]]:
 
 
 def shaped(case: Sequence[tuple[bool, int]]) -> list[float]:
-    """Return 1 where right, else -1 and .05 for each turn over two, up to -.6."""
-    return [1.0 if right else min(-0.6, -1.1 + 0.05 * turns) for right, turns in case]
+    """Return 1 where right, else verl's -1 and .1 · (turns - 2)/2, up to -.6.
+
+    Its turns are those of the assistant, one more than rounds, those of the user, one for each round, and one.
+    """
+    return [1.0 if right else min(-0.6, -1 + ((num + 1) + num + 1 - 2) / 2 * 0.1) for right, num in case]
 
 
 def ends(rng: Rng) -> list[tuple[bool, int]]:
-    """Return outcomes and numbers of turns."""
-    return [(bool(rng.random() < 0.3), int(rng.integers(1, 20))) for _ in range(30)]
+    """Return outcomes and numbers of rounds."""
+    return [(bool(rng.random() < 0.3), int(rng.integers(0, 12))) for _ in range(30)]
 
 
 def overlong(case: Sequence[tuple[int, int, int]]) -> list[float]:

@@ -93,30 +93,35 @@ class GradientLab:
         samples = kept_turns(credit, keep)
         alike: dict[tuple[object, ...], dict[str, Update]] = {}
         for name, update in updates.items():
-            alike.setdefault((update.keeps_zeros, update.aggregation, update.constant), {})[name] = update
+            key = (update.keeps_zeros, update.aggregation, update.constant, update.denominator)
+            alike.setdefault(key, {})[name] = update
         found: dict[str, Found] = {}
         for own in alike.values():
             first = next(iter(own.values()))
-            trained = [
-                sample
-                for sample in samples
-                if sample.loss_weight.any() and (first.keeps_zeros or sample.advantages.any())
-            ]
-            found |= self._descend(trained, own)
+            counted = [sample for sample in samples if sample.loss_weight.any() and first.counts(sample)]
+            trained = [sample for sample in counted if first.trains(sample)]
+            left_out = [sample for sample in counted if not first.trains(sample)]
+            found |= self._descend(trained, own, left_out)
         return {name: found[name] for name in updates}
 
     def of_samples(self, samples: Sequence[Sample], update: Update = PLAIN) -> Tensor:
         """Return the direction [P] of `update` on token streams as they are, whatever weights them."""
         return self._descend(samples, {"": update})[""].direction
 
-    def _descend(self, samples: Sequence[Sample], updates: Mapping[str, Update]) -> dict[str, Found]:
+    def _descend(
+        self, samples: Sequence[Sample], updates: Mapping[str, Update], left_out: Sequence[Sample] = ()
+    ) -> dict[str, Found]:
         """Return the directions of `updates`, which average alike, from one pass over `samples`."""
         if not samples:
             return {name: Found(torch.zeros(self.size), 0.0, 0) for name in updates}
         started = time.monotonic()
         first = next(iter(updates.values()))
         batches = micro_batches(
-            samples, max_tokens=self.micro_tokens, aggregation=first.aggregation, constant=first.constant
+            samples,
+            max_tokens=self.micro_tokens,
+            aggregation=first.aggregation,
+            constant=first.constant,
+            left_out=left_out,
         )
         outputs = [self._forward(batch) for batch in batches]
         num = len({sample.trajectory for sample in samples})

@@ -267,13 +267,22 @@ def assign(
 
 def kept_samples(credit: Credit, update: Update) -> list[Sample]:
     """Return the token streams that `update` trains on: all, or those whose advantages are not all 0."""
-    return [sample for sample in samples_from(credit) if update.keeps_zeros or sample.advantages.any()]
+    return [sample for sample in samples_from(credit) if update.trains(sample)]
 
 
-def packed(samples: Sequence[Sample], update: Update, reference: TablePolicy | None = None) -> Batch:
+def packed(
+    samples: Sequence[Sample],
+    update: Update,
+    reference: TablePolicy | None = None,
+    left_out: Sequence[Sample] = (),
+) -> Batch:
     """Return `samples` as one batch, weighted as `update` says, with log-probs of `reference` where it needs them."""
     (batch,) = micro_batches(
-        samples, max_tokens=MAX_TOKENS, aggregation=update.aggregation, constant=update.constant
+        samples,
+        max_tokens=MAX_TOKENS,
+        aggregation=update.aggregation,
+        constant=update.constant,
+        left_out=left_out,
     )
     if not update.has_reference or reference is None:
         return batch
@@ -296,7 +305,8 @@ def loss_gradient(
     samples = kept_samples(credit, update)
     if not samples:
         return torch.zeros_like(policy.theta)
-    batch = packed(samples, update, reference)
+    left_out = [s for s in samples_from(credit) if update.counts(s) and not update.trains(s)]
+    batch = packed(samples, update, reference, left_out)
     report: LossReport = (loss or update.loss)(policy(batch), batch)
     (gradient,) = torch.autograd.grad(report.loss, policy.theta)
     return -gradient

@@ -15,7 +15,8 @@ Differences to the paper: tasks are drawn by the environment, so all are feasibl
 the environment's, where an 8B model was trained to judge. Differences to its code, which puts the final score on every
 step, makes +1 and -.6 of advantages and trains on +1 alone, divides by the tokens of all positive steps, keeps tasks
 that either of two heads finds open, and reads values at padded places: none of that here. Log-ratios are sums over a
-turn's tokens; ``shape="huber"`` is the code's. Measured on a mixture of sums; the paper has WebArena.
+turn's tokens, and every turn weighs the same, as in both; ``shape="huber"`` is the code's. Measured on a mixture of
+sums; the paper has WebArena.
 """
 
 from collections.abc import Mapping, Sequence
@@ -176,6 +177,7 @@ def method(config: Config) -> Replay:
         target=target,
         update=Update(
             loss=kl_regression(config.beta, shape=config.shape),
+            aggregation="turn_mean",
             has_reference=True,
             is_on_policy=False,
             lr_warmup=1,

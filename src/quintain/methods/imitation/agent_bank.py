@@ -11,6 +11,7 @@ the check for leaks reads what is said; general data and code are mixed in by `a
 the paper trains so. Measured on `collab`, where details that are not told make a task hard.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,10 @@ from quintain.methods.imitation.supervised import chosen_of, supervised
 from quintain.methods.method import Collector, Offline
 from quintain.methods.rl.parts.contexts import ExpertLabels, agreement, ask_expert
 from quintain.training.job import ImitationJob
-from quintain.types import Trajectory, as_text
+from quintain.types import ANSWER, Trajectory, Turn, as_text
+
+CALLS = re.compile(r"<tool_call>|\[TOOL_CALLS\]|\bAction:|\{\s*\"(?:name|function)\"")
+"""Where the calls of a turn begin in its text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,14 +113,41 @@ def sound_in(environment: str) -> Callable[[Trajectory], list[float]]:
 def leaks(trajectory: Trajectory, decode: Callable[[Sequence[int]], str]) -> bool:
     """Return whether a thought of `trajectory`, what is said beside its action, names the answer too early.
 
-    The answer is what the last action says.
+    Without an answer (`answers_of`) nothing can leak.
     """
+    said = [
+        (as_text(turn.observation), thought_of(turn, decode(turn.completion.token_ids)))
+        for turn in trajectory.turns
+    ]
+    return any(tells_early(said, gold) for gold in answers_of(trajectory))
+
+
+def answers_of(trajectory: Trajectory) -> list[str]:
+    """Return what the episode was to find out: the task's ``answer``, and what its last action answers.
+
+    An action answers that the environment calls an answer, or that calls the tool ``answer`` or begins with that word.
+    A move, such as the last one of a walk, is none.
+    """
+    known = trajectory.task.data.get(ANSWER)
+    found = [] if known is None else [str(known)]
     if not trajectory.turns:
-        return False
-    gold = trajectory.turns[-1].action.text.partition(" ")[2]
-    read = [" ".join(as_text(part) for part in (turn.observation,)) for turn in trajectory.turns]
-    thoughts = [decode(turn.completion.token_ids).replace(turn.action.text, " ") for turn in trajectory.turns]
-    return tells_early(list(zip(read, thoughts, strict=True)), gold)
+        return found
+    last = trajectory.turns[-1]
+    calls = [call for call in last.action.tool_calls if call.name == ANSWER or last.is_answer]
+    first, _, rest = last.action.text.strip().partition(" ")
+    if calls:
+        found += [str(value) for value in calls[-1].arguments.values()]
+    elif not last.action.tool_calls and (first.lower() == ANSWER or last.is_answer):
+        found.append(rest if first.lower() == ANSWER else last.action.text)
+    return found
+
+
+def thought_of(turn: Turn, text: str) -> str:
+    """Return what stands beside the action of `turn` in its `text`: before its calls, or around its words."""
+    if turn.action.tool_calls:
+        begun = CALLS.search(text)
+        return text if begun is None else text[: begun.start()]
+    return text.replace(turn.action.text, " ") if turn.action.text else text
 
 
 def tells_early(turns: Sequence[tuple[str, str]], gold: str) -> bool:

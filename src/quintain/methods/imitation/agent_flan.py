@@ -80,8 +80,16 @@ def mixture(examples: Sequence[Example], negatives: float, capabilities: Mapping
     """Return how likely each example is to be drawn: `negatives` of the samples refuse, the others as `capabilities`.
 
     Without capabilities each environment has as much of the rest as there is of it.
+
+    Raises:
+        DataError: nothing makes a call, or refusals are asked for and nothing refuses.
     """
     parts = [part_of(example) for example in examples]
+    if parts and set(parts) == {NEGATIVE}:
+        raise DataError(
+            f"refusals: got {len(parts)} examples, none of which makes a call, so that there is nothing to hold "
+            "refusals against; take an environment or conversations in which tools are called, or use sft"
+        )
     own = capabilities or {part: float(parts.count(part)) for part in sorted(set(parts)) if part != NEGATIVE}
     total = sum(own.values())
     rest = {part: (1 - negatives) * share / total for part, share in own.items()} if total else {}

@@ -19,6 +19,7 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.curriculum.levels import Chooser, Optimist, levels_in, take
 from quintain.losses.preference import rpo
 from quintain.methods.method import Collector, Folds, Needs, Rounds, Update
+from quintain.rewards.efficiency import num_turns
 from quintain.training.job import GroupJob
 from quintain.types import Group, Pair, Score, Trajectory, derive_seed
 
@@ -110,7 +111,7 @@ def best_against_worse(group: Group, count: int, *, prefers_short: bool = True) 
         return []
 
     def rank(trajectory: Trajectory) -> tuple[float, int]:
-        return float(trajectory.is_success), -len(trajectory.turns) if prefers_short else 0
+        return float(trajectory.is_success), -num_turns(trajectory) if prefers_short else 0
 
     best = max(group.scored, key=rank)
     worse = [trajectory for trajectory in group.scored if rank(trajectory) < rank(best)]

@@ -2,9 +2,9 @@
 
 Four stages. Questions are made harder, a thing in them becoming a description whose answer it is (`hopqa?rounds=2`).
 A teacher tries each question `tries` times. Three filters follow: valid (every turn could be read and carried out, and
-the whole is not too long), correct, and of quality (nothing is done twice). What is left is imitated on the agent's
-tokens alone. Then DAPO: groups of equal outcome are drawn again, the ratio is clipped to .8 … 1.28, every token of a
-step counts the same, advantages are normalised by group, and there is no KL.
+the whole is not too long), correct, and of quality (nothing is done twice to no end). What is left is imitated on the
+agent's tokens alone. Then DAPO: groups of equal outcome are drawn again, the ratio is clipped to .8 … 1.28, every token
+of a step counts the same, advantages are normalised by group, and there is no KL.
 
 Differences to the paper: the teacher is the environment's expert, who errs, where the paper has language models with
 short and long chains of thought; right is the environment's success, of quality a rule, both of which the paper asks a
@@ -27,7 +27,7 @@ from quintain.methods.method import Needs, OnPolicy, Update, differing, differs
 from quintain.rewards.conduct import success
 from quintain.rewards.terms import Term, apply_all
 from quintain.training.job import ClipHigherJob, ColdStart
-from quintain.types import Group, Trajectory
+from quintain.types import Group, Trajectory, as_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,16 +80,31 @@ def pipeline(longest: int) -> Pipeline:
         ),
         within(longest),
         stages.solved(name="correct"),
-        judged("quality", "does something twice", lambda example: not num_repeats(example.trajectory)),
+        judged(
+            "quality", "does something twice to no end", lambda example: not num_repeats(example.trajectory)
+        ),
     )
 
 
 def num_repeats(trajectory: Trajectory) -> int:
-    """Count the turns of `trajectory` that do what an earlier one did; small and capital letters are the same."""
-    done = [
-        (turn.action.text.strip().lower(), str(turn.action.tool_calls).lower()) for turn in trajectory.turns
+    """Count the turns of `trajectory` that do what an earlier one did, in the same state or with the same result.
+
+    To read on twice, to gather twice or to go forward twice is no repetition; to ask twice what was answered is. States
+    are compared by key where there is one, else by what was seen; small and capital letters are the same.
+    """
+    seen = [
+        as_text(part) for part in (*(t.observation for t in trajectory.turns), trajectory.final_observation)
     ]
-    return len(done) - len(set(done))
+    known: set[tuple[str, ...]] = set()
+    num = 0
+    for turn, before, after in zip(trajectory.turns, seen, seen[1:], strict=False):
+        calls = "; ".join(f"{call.name} {call.arguments}" for call in turn.action.tool_calls)
+        done = f"{turn.action.text.strip()} {calls}".lower()
+        keys = {("state", turn.state_key or before, done)}
+        keys |= {("result", after, done)} if turn.action.tool_calls else set()
+        num += bool(keys & known)
+        known |= keys
+    return num
 
 
 def rewards(format_weight: float) -> tuple[Term, Term]:

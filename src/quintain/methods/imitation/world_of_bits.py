@@ -10,7 +10,7 @@ not here. Measured on a table over an open sokoban, where the paper has pages of
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.gae import gae_turns
@@ -19,6 +19,7 @@ from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import reinforce
 from quintain.losses.value import value
 from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
+from quintain.rewards.efficiency import num_turns
 from quintain.rewards.terms import Term, apply_all
 from quintain.training.job import EpisodesJob
 from quintain.types import Credit, Group, Trajectory
@@ -58,11 +59,14 @@ def decayed(most: int) -> Callable[[Sequence[Group]], Sequence[Group]]:
     """Return the reward that pays `worth` in the last turn, and nothing else."""
 
     def measure(trajectory: Trajectory) -> float:
-        return worth(len(trajectory.turns), most, is_success=trajectory.is_success)
+        return worth(num_turns(trajectory), most, is_success=trajectory.is_success)
 
     return lambda groups: apply_all(groups, (Term(name="decayed", measure=measure),))
 
 
 def above_value(groups: Sequence[Group], estimates: Estimates) -> Credit:
-    """Return R - V of every turn: what is still to come, less what the critic said before it."""
-    return gae_turns(groups, estimates.critic, discount=1.0, gae_lambda=1.0)
+    """Return R - V of every turn: what is still to come, less what the critic said before it.
+
+    Running out of turns is an end that pays -1, so that nothing is hoped for beyond it, whoever sets the limit.
+    """
+    return gae_turns(groups, replace(estimates.critic, final=None), discount=1.0, gae_lambda=1.0)

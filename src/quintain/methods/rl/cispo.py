@@ -4,7 +4,7 @@ A clipped ratio of PPO takes the gradient away from the very tokens that change 
 here each token keeps its gradient, with a bounded weight.
 
 Differences to the paper: many turns; the upper bound is 1.28; two updates on the whole batch of a step; the means
-over tokens are over those of all groups of the step.
+over tokens are over those of all groups of the step that differ, as groups that agree have no gradient.
 """
 
 from dataclasses import dataclass

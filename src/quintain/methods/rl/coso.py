@@ -3,12 +3,13 @@
 B_i is how much the distribution over actions changes when token i is left out, by a surrogate of the parser
 that learns from the run's own episodes. Filler keeps its probability; the words that choose are explored.
 
-Differences to the paper: the base method is GRPO; the surrogate is naive Bayes over tokens instead of a small
-encoder; weights are the distance itself, as in the paper, without the code's scaling by minimum and maximum, under
-which a one-token action would have no weight; the entropy is the policy's now, over the whole vocabulary.
-Everything is learned online; what is told apart are whole actions, where the paper has their types. Measured on
-boxes of text (`screen`) with answers that first repeat a sentence of the instructions, and on guessing a number by
-tool calls, where the paper has phones, card games and ALFWorld.
+Differences to the paper: the base method is GRPO; the surrogate is naive Bayes over the tokens of a turn's end and
+their places instead of a small encoder, so that thoughts have no weight, though they name the action; weights are the
+distance itself, as in the paper, without the code's scaling by minimum and maximum, under which a one-token action
+would have no weight; the entropy is the policy's now, over the whole vocabulary. Everything is learned online; what is
+told apart are whole actions, where the paper has their types. Measured on boxes of text (`screen`) with answers that
+first repeat a sentence of the instructions, and on guessing a number by tool calls, where the paper has phones, card
+games and ALFWorld.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,9 @@
 """A_i = R_i - mean of the group, summed over tokens and divided by a constant: Dr. GRPO (arXiv 2503.20783).
 
 Two biases of GRPO go: dividing by the deviation of a group weighs nearly solved and nearly hopeless tasks up, and
-dividing by an episode's own length makes long failures cheap. The constant is the token budget of an episode.
+dividing by an episode's own length makes long failures cheap. The constant is the token budget of an episode. The sum
+is divided by the episodes that were sampled: groups that agree have no gradient and count, so that a step with one
+informative task of eight is an eighth as long as one with eight, and the estimate stays in proportion to ∇J.
 
 Differences to the paper: many turns; one update per step.
 """
@@ -13,6 +15,7 @@ from quintain.credit.group import group_relative
 from quintain.losses.policy import clipped
 from quintain.methods.method import OnPolicy, Update, grouped, hold
 from quintain.training.job import GroupJob
+from quintain.training.update import Denominator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +30,8 @@ class Config(GroupJob):
     """Weight of the KL (k3) to the starting policy in the loss."""
     entropy_coef: NonNegativeFloat = 0.0
     """Weight of the entropy bonus in the loss."""
+    denominator: Denominator = "sampled"
+    """Episodes that the sum is divided by: all that were sampled, or kept ones, whose group differs."""
 
 
 def method(config: Config) -> OnPolicy:
@@ -35,7 +40,10 @@ def method(config: Config) -> OnPolicy:
         collect=grouped(config.tasks, config.group_size),
         credit=lambda groups, _: group_relative(groups, std="none"),
         update=Update(
-            loss=clipped(config.clip, config.clip), aggregation="constant", constant=config.constant
+            loss=clipped(config.clip, config.clip),
+            aggregation="constant",
+            constant=config.constant,
+            denominator=config.denominator,
         ),
     )
     return hold(plain, kl_coef=config.kl_coef, entropy_coef=config.entropy_coef)

@@ -5,11 +5,11 @@ every action is legal from the first step on. A value head and generalised advan
 value are clipped.
 
 Differences to the official code: log-probs are summed, not raw logits, and padding adds nothing; the gradient is
-that of the chosen action's tokens, which in expectation is that of the policy over actions (see
-`quintain.engines.scoring`); the value is read at the last prompt token of a turn. Advantages are whitened over the
-turns of a step, which the code does not; the prompt holds the whole episode
-instead of the last three observations; the model is a small decoder that imitated before, not Flan-T5. Measured on
-one small room of BabyAI and on keys and doors (`keydoor`), where the paper has a mixture of its tasks.
+that of the chosen action's tokens, which in expectation is that of the policy over actions where the critic is exact
+(see `quintain.engines.scoring`); entropy is over the vocabulary, not over actions; the value is read at the last prompt
+token of a turn. Advantages are whitened over the turns of a step, which the code does not; the prompt holds the whole
+episode instead of the last three observations; the model is a small decoder that imitated before, not Flan-T5. Measured
+on one small room of BabyAI and on keys and doors (`keydoor`), where the paper has a mixture of its tasks.
 """
 
 from collections.abc import Sequence

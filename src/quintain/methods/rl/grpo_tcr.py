@@ -1,8 +1,8 @@
 """Clip-higher, overlong shaping, a mean over tokens, no KL, a shaped outcome: GRPO-TCR (arXiv 2510.11701).
 
-"Demystifying RL in agentic reasoning": right is 1; wrong is -1, a little less after some turns of search, at
-most -0.6. Tasks are chosen for the model: those whose success in the step lies within `lowest` … `highest`
-are trained on.
+"Demystifying RL in agentic reasoning": right is 1; wrong is -1, and .1 better for every round of call and result, at
+most -0.6: min(-.6, -1 + .1·(turns - 2)/2) where turns are those of its code, 2 and 2 more for every round. Tasks are
+chosen for the model: those whose success in the step lies within `lowest` … `highest` are trained on.
 
 Differences to the paper: data is selected by the run's own episodes, group by group; a step of 8 groups of 8
 instead of 64 of 16; the bonus for turns is on wrong answers only, as in the code, and its effect on the number of

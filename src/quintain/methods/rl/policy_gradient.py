@@ -43,7 +43,7 @@ from quintain.methods.rl.parts.reward_terms import (
 )
 from quintain.rewards.exploration import Visits
 from quintain.training.job import OnPolicyJob
-from quintain.training.update import Aggregation
+from quintain.training.update import Aggregation, Denominator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +64,11 @@ class Config(OnPolicyJob):
     normaliser: str = "none"
     """What advantages are whitened over: none, token, turn, trajectory, task (each kind apart) or seat."""
     aggregation: Aggregation = "sequence_mean"
-    """How tokens are averaged: token_mean, sequence_mean, or constant, the sum over an episode over a constant."""
+    """How tokens are averaged: token_mean, sequence_mean, turn_mean, or constant, the sum over an episode over one."""
     constant: PositiveFloat | None = None
     """Tokens that the sum over an episode is divided by, with aggregation constant."""
+    denominator: Denominator = "kept"
+    """What is averaged over: kept, streams with an advantage, or sampled, those of groups that agree as well."""
     std: Std | None = None
     """Standard deviation of a group, for credit that divides by it: unbiased unless given."""
     discount: Share | None = None
@@ -190,6 +192,7 @@ def method(config: Config) -> OnPolicy:
             loss=combine(*losses),
             aggregation=config.aggregation,
             constant=config.constant,
+            denominator=config.denominator,
             keeps_zeros=needs.critic or config.entropy_coef > 0 or anchor.is_in_loss,
             has_reference=anchor.is_in_loss or config.decoupled,
             is_own_reference=config.decoupled,

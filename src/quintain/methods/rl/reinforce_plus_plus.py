@@ -2,7 +2,7 @@
 
 No critic and no groups: returns-to-go with the KL to the starting policy as a reward of each token (k1), whitened
 over the sampled tokens of the step, then the clipped ratio of PPO. With `group_size` above 1 it is the "-baseline"
-form: the outcome less its group's mean, whitened over the batch, the KL (k2) in the loss.
+form: the outcome less its group's mean, whitened over the batch, the KL (k2) in the loss, of groups that agree too.
 
 Differences to the paper: turns may be discounted; AdamW at the rate of the other methods here. The episodes of a
 step are one batch. Measured on BabyAI, where the paper has human preferences and mathematics.
@@ -67,6 +67,6 @@ def method(config: Config) -> OnPolicy:
     return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
         credit=credit,
-        update=Update(loss=loss, has_reference=in_loss),
+        update=Update(loss=loss, keeps_zeros=in_loss, has_reference=in_loss),
         needs=Needs(reference=config.kl_coef > 0, reference_logprobs=config.kl_coef > 0),
     )

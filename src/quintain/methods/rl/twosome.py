@@ -7,9 +7,10 @@ gradient of the policy that is drawn from. The updates of a step end when the KL
 
 Differences to the official code: the critic shares the model instead of reading a frozen copy; the whole model is
 trained, where the paper trains an adapter; advantages are whitened over the turns of the step, not of a mini-batch
-of four. The ratio that is clipped is of an action's tokens, not of the action among the legal ones (see
-`quintain.engines.scoring`). Measured on `craft`, whose turns all last one step, where the paper has Overcooked and
-VirtualHome.
+of four. The ratio that is clipped is of an action's tokens, not of the action among the legal ones, and the gradient is
+that of the policy over actions only where the critic is exact: elsewhere it favours short or long ones (see
+`quintain.engines.scoring`). Entropy is over the vocabulary. Measured on `craft`, whose turns all last one step, where
+the paper has Overcooked and VirtualHome.
 """
 
 from collections.abc import Callable, Sequence
@@ -70,7 +71,8 @@ def method(config: Config) -> OnPolicy:
 def per_length(credit: Credit, length: Callable[[Task, str, Sequence[int]], float]) -> Credit:
     """Return `credit` with each turn's advantages divided by what the score of its action was divided by.
 
-    π(a) = softmax(Σ log p / |a|), so ∇log π(a) = Σ ∇log p / |a| but for what is the same for all actions of a state.
+    π(a) = softmax(Σ log p / |a|), so ∇log π(a) = Σ ∇log p / |a| but for what is the same for all actions of a state,
+    which matters where the advantages of a state do not have mean zero (see `quintain.engines.scoring`).
     Internal turns are written token by token, no action is scored in them, and their advantages stay.
     """
 

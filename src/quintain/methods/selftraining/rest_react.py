@@ -19,7 +19,7 @@ from typing import Literal
 from quintain.config.ranges import PositiveInt
 from quintain.data.pipeline import Pipeline, Stage
 from quintain.data.stages import recorded_perplexity
-from quintain.errors import ConfigError, UsageError
+from quintain.errors import ConfigError, DataError, UsageError
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Rounds, Update
 from quintain.methods.rl.parts.contexts import single
@@ -30,6 +30,7 @@ from quintain.types import Example, Group, Trajectory, scored
 Ranker = Callable[[Trajectory], float]
 """a sample of one step, its context as prompt → how good it is; no outcome is read"""
 ASKED = re.compile(r"(\w+)\?")
+FACT = re.compile(r"\b\w+ = -?\d+")
 SAID = re.compile(r"\s*answer\s+(-?\d+)", re.IGNORECASE)
 
 
@@ -63,7 +64,15 @@ def method(config: Config) -> Rounds:
     def collect(collector: Collector, step: int) -> list[Group]:
         decoders[:] = [collector.decode]
         played = collector.sample(step, collector.tasks(step, config.tasks), size=1)
-        return steps_of(collector, step, scored(played), config.samples)
+        found = steps_of(collector, step, scored(played), config.samples)
+        read = [collector.decode(t.turns[0].prompt_ids) for t in scored(found)]
+        if config.ranker == "grounding" and read and not any(map(FACT.search, read)):
+            raise DataError(
+                f"ranker grounding: got {len(read)} samples, and nothing that was read before them is written as KEY = "
+                "NUMBER, so that all rank alike; take an environment that writes facts so, such as stream, or ranker "
+                "perplexity"
+            )
+        return found
 
     def rank(trajectory: Trajectory) -> float:
         if config.ranker == "perplexity":

@@ -1,8 +1,10 @@
-"""w·min(r·A, clip(r, 1±.4)·A), w = min(π_prox/π_behav, 5), r = π/π_prox, A = R - mean: ASearcher (arXiv 2508.07976).
+"""w·min(r·A, clip(r, 1±.4)·A), w = ρ·[ρ ≤ 5], ρ = π_prox/π_behav, r = π/π_prox, A = R - mean: ASearcher (2508.07976).
 
 Searching over many turns takes very unequal times, so episodes are played without a barrier while weights move on, at
 most `max_staleness` versions, and the loss is told apart in two: how far the policy has moved since the step began (r,
-clipped), and how far it had moved since it sampled (w, capped, without gradient) (decoupled PPO, arXiv 2505.24298).
+clipped), and how far it had moved since it sampled (w, without gradient; decoupled PPO, arXiv 2505.24298). A token for
+which that is beyond the cap is dropped, as in AReaL, which the paper trains with; ``beyond="truncate"`` gives it the
+cap for a weight.
 R is the environment's reward where the last turn could be read, else 0. Groups whose R are all equal are left out
 (dynamic filtering); advantages are not divided, and there is no KL. An episode whose context was begun anew is several
 streams, which share R and weigh as much as one. Questions are made harder by injection and fuzzing, with checks
@@ -23,7 +25,7 @@ from typing import TYPE_CHECKING, Literal
 from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.errors import InvariantError
-from quintain.losses.importance import truncated_importance
+from quintain.losses.importance import Beyond, truncated_importance
 from quintain.losses.policy import clipped
 from quintain.methods.method import OnPolicy, Update, differs, grouped
 from quintain.rewards.terms import Term, apply_all
@@ -51,6 +53,8 @@ class Config(GroupJob):
     """The ratio to the policy at the start of the step is clipped to 1 ± this."""
     cap: PositiveFloat = 5.0
     """Largest weight of a token for what the policy had moved since it was sampled."""
+    beyond: Beyond = "drop"
+    """What becomes of a token beyond the cap: drop, it is left out, or truncate, its weight is the cap."""
 
 
 def method(config: Config) -> OnPolicy:
@@ -61,7 +65,7 @@ def method(config: Config) -> OnPolicy:
         keep=lambda groups: [group for group in groups if differs(group)],
         credit=lambda groups, _: group_relative(groups, std="none"),
         update=Update(
-            loss=decoupled(config.clip, config.cap),
+            loss=decoupled(config.clip, config.cap, config.beyond),
             aggregation="sequence_mean",
             has_reference=True,
             is_own_reference=True,
@@ -70,9 +74,9 @@ def method(config: Config) -> OnPolicy:
     )
 
 
-def decoupled(clip: float, cap: float) -> Loss:
+def decoupled(clip: float, cap: float, beyond: Beyond = "drop") -> Loss:
     """Return the clipped surrogate against the policy at the start of the step, weighed by its ratio to the sampler."""
-    return truncated_importance(clipped(clip, clip), cap=cap, proximal=proximal)
+    return truncated_importance(clipped(clip, clip), cap=cap, beyond=beyond, proximal=proximal)
 
 
 def proximal(batch: Batch) -> Tensor:

@@ -25,7 +25,10 @@ class SearchJob(GroupJob):
 
 
 def by_group(job: SearchJob, reward: Change, *, clip: float, kl_coef: float) -> OnPolicy:
-    """Return GRPO on `reward`, with the KL to the start in the loss; what was found is in none of its sums."""
+    """Return GRPO on `reward`, with the KL to the start in the loss; what was found is in none of its sums.
+
+    The KL is of every sampled token, also where a group agrees: there is nothing to learn, and much to hold.
+    """
     anchor = KLController(kl_coef)
     policy = clipped(clip, clip)
     return OnPolicy(
@@ -35,6 +38,7 @@ def by_group(job: SearchJob, reward: Change, *, clip: float, kl_coef: float) -> 
         update=Update(
             loss=combine((policy, 1.0), (anchor.loss(), 1.0)) if anchor.is_in_loss else policy,
             aggregation="sequence_mean",
+            keeps_zeros=anchor.is_in_loss,
             has_reference=anchor.is_in_loss,
         ),
         needs=Needs(reference=anchor.is_in_loss),
