@@ -3,6 +3,7 @@
 # ruff: noqa: E501  (answers stand as models write them)
 
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -579,6 +580,29 @@ def test_a_tool_that_the_prompt_began_to_write() -> None:
     assert answer.calls[0].span[0] < 0
 
 
+SIGNS = ('"', "}", "\n", "<", " ", "[", "</think>", "<think>", "[/THINK]")
+
+
+@pytest.mark.parametrize("name", sorted(set(FORMATS) - {"plain"}))
+def test_mixtures_of_answers_and_marks(name: str) -> None:
+    form, chosen = FORMATS[name], random.Random(name)
+    known = [(prompt, written) for of, prompt, written in ANSWERS.values() if of == name]
+    known = known or [("", "".join(WITHOUT_THOUGHTS[name])), ("", WITHOUT_THOUGHTS[name][1])]
+    for _ in range(8):
+        prompt, text = chosen.choice(known)[0], ""
+        for _ in range(chosen.randint(1, 4)):
+            written = chosen.choice(known)[1]
+            start = chosen.randrange(len(written))
+            cut = written[start : chosen.randint(start, len(written))]
+            text += chosen.choice((written, cut, written[:start], chosen.choice((*SIGNS, *form.marks))))
+        prefix = chosen.choice(("", prompt))
+        is_seen = not form.thought_end or form.thought_end not in text
+        answer = read(form, text, prefix) if is_seen else form.parse(text, prefix=prefix)
+        for call in answer.calls:
+            assert (call.status == "ok") == (not call.problem)
+            assert call.span[0] < 0 or text[slice(*call.span)] == call.raw
+
+
 @pytest.mark.parametrize(
     ("name", "unit"),
     [
@@ -616,7 +640,9 @@ def test_time_grows_with_the_text(name: str, unit: str) -> None:
 def test_time_grows_with_a_text_of_200_000_characters(unit: str) -> None:
     form = FORMATS["hermes"]
     assert growth(lambda size: unit * (size // len(unit)), form.parse, 200_000) < STEADY
-    assert growth(lambda size: unit * (size // len(unit)), lambda text: stream(form, text, 4), 200_000) < STEADY
+    assert (
+        growth(lambda size: unit * (size // len(unit)), lambda text: stream(form, text, 4), 200_000) < STEADY
+    )
 
 
 def test_a_long_answer_keeps_its_places() -> None:
