@@ -1,5 +1,6 @@
 """Continuing recorded episodes: the same state, the same conversation, the same tokens."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,17 @@ from quintain.rollout.collect import Limits, Rollout
 from quintain.rollout.replay import every_turn
 from quintain.rollout.request import Options
 from quintain.text.chat import Chat
-from quintain.types import Action, Group, Score, StepResult, Stop, Task, Trajectory
+from quintain.types import (
+    Action,
+    Group,
+    Score,
+    StepResult,
+    Stop,
+    Task,
+    Trajectory,
+    as_content,
+    as_text,
+)
 
 
 class Count(Environment):
@@ -52,7 +63,9 @@ class Saved(Count):
         self.place = state
 
 
-def made(chat: Chat, kind: type[Count], text: str = "right") -> tuple[Rollout, Scripted, list[Count]]:
+def made(
+    chat: Chat, kind: type[Count], text: str = "right", *, has_state_keys: bool = False
+) -> tuple[Rollout, Scripted, list[Count]]:
     brief = Brief(task=Task(id="t", environment="e", seed=0), instructions="")
     session = PlainText(chat).open(brief)
     session.observe("Go.")
@@ -68,7 +81,11 @@ def made(chat: Chat, kind: type[Count], text: str = "right") -> tuple[Rollout, S
         environments.append(kind())
         return environments[-1]
 
-    return Rollout(PlainText(chat), make, engine, limits=Limits(max_turns=4)), engine, environments
+    return (
+        Rollout(PlainText(chat), make, engine, limits=Limits(max_turns=4, has_state_keys=has_state_keys)),
+        engine,
+        environments,
+    )
 
 
 def recorded(rollout: Rollout) -> Trajectory:
@@ -162,3 +179,59 @@ def test_another_harness_cannot_continue(chat: Chat) -> None:
     views = (*wrong.views[:0], *walk.views[1:2], *walk.views[1:2])
     with pytest.raises(InvariantError, match="prompt of turn 0 of t: got other tokens than were recorded"):
         other.continuations([type(wrong)(task=wrong.task, turns=wrong.turns, views=views)], size=1, seed=0)
+
+
+class Clock(Saved):
+    """The same on a page that shows the time."""
+
+    now = 0
+
+    def reset(self, task: Task) -> str:
+        return self._dated(super().reset(task))
+
+    def step(self, action: Action) -> StepResult:
+        result = super().step(action)
+        return replace(result, observation=self._dated(as_text(result.observation)))
+
+    def _dated(self, text: str) -> str:
+        Clock.now += 1
+        return f"{text} It is {Clock.now}."
+
+
+class Keyed(Clock):
+    """The same, and the time is no part of its states."""
+
+    def state_key(self) -> str:
+        return str(self.place)
+
+
+def test_states_are_compared_by_their_keys(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    rollout, _, _ = made(chat, Keyed, has_state_keys=True)
+    original = recorded(rollout)
+    assert all(turn.state_key for turn in original.turns)
+    (walk,) = rollout.walks([original])
+    # What is seen there is what was seen then: the conversation goes on as it was recorded.
+    assert [as_content(view.observation) for view in walk.views] == [t.observation for t in original.turns]
+    (group,) = rollout.continuations([walk.prefix(2)], size=1, seed=0)
+    assert [turn.prompt_ids for turn in group.trajectories[0].turns[:3]] == [
+        turn.prompt_ids for turn in original.turns[:3]
+    ]
+    monkeypatch.setattr(Keyed, "state_key", lambda self: f"{self.place} elsewhere")
+    with pytest.raises(EnvironmentFault, match="turn 0: got another state instead of the recorded one"):
+        rollout.walks([original])
+
+
+def test_what_does_not_repeat_can_be_left_out(chat: Chat) -> None:
+    rollout, _, _ = made(chat, Clock, has_state_keys=True)
+    dated = recorded(rollout)
+    with pytest.raises(EnvironmentFault, match="turn 0: got another observation"):
+        rollout.walks([dated])
+    steady, _, _ = made(chat, Saved)
+    original = recorded(steady)
+    lost, walk, again = steady.walks([dated, original, dated], may_differ=True)
+    assert [each.is_repeated for each in (lost, walk, again)] == [False, True, False]
+    prefixes = [lost.prefix(2), walk.prefix(2), again.prefix(99)]
+    groups = steady.continuations(prefixes, size=2, seed=0)
+    assert [len(group.trajectories) for group in groups] == [0, 2, 0]
+    assert [group.task.id for group in groups] == ["t", "t", "t"]
+    assert steady.continuations([lost.prefix(0)], size=2, seed=0)[0].trajectories == ()

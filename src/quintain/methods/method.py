@@ -27,6 +27,7 @@ from quintain.training.job import MAIN, ColdStart, PolicySpec
 from quintain.training.update import Update
 from quintain.types import (
     NOTHING,
+    Action,
     Comparison,
     Credit,
     Example,
@@ -109,12 +110,24 @@ class Collector(Protocol):
         """
         ...
 
+    def answers(self, step: int, contexts: Sequence[Trajectory], *, size: int) -> list[Group]:
+        """Return `size` answers of the policy to the prompt of the one turn of each of `contexts`, in no environment.
+
+        What an answer does is read, and not carried out: outcomes are 0. They are recorded as branches of the step.
+        """
+        ...
+
     def in_hindsight(self, trajectories: Sequence[Trajectory]) -> list[Trajectory | None]:
         """Return each episode under the task that it solved; None where it solved none."""
         ...
 
     def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:
-        """Carry out recorded episodes again, to continue them at any of their turns."""
+        """Carry out recorded episodes again, to continue them at any of their turns.
+
+        One that does not repeat, such as a page with a clock, is no error: nothing goes on from it (its groups in
+        `continue_from` are empty), and the share of such is the metric ``branch/lost``. States are compared by their
+        keys, where the environment has them and the method ``Needs(branches=True)``, else by what is shown.
+        """
         ...
 
     def demonstrations(self, *teachers: NoisyExpert, agent: str = "") -> list[Trajectory]:
@@ -135,10 +148,13 @@ class Collector(Protocol):
         """Return the training tasks of `step` that the expert can show, at most `count`: of a recorded one, its own."""
         ...
 
-    def shown(self, tasks: Sequence[Task]) -> list[Trajectory]:
+    def shown(
+        self, tasks: Sequence[Task], *, by: Mapping[str, Sequence[Action]] | None = None
+    ) -> list[Trajectory]:
         """Return the scored ones of an episode of the expert on each of `tasks`; they are not recorded.
 
-        It is the environment's, or somebody whose episodes `demonstrations` names; see `expert_tasks`.
+        It is the environment's, or somebody whose episodes `demonstrations` names; see `expert_tasks`. Where it is
+        known what is to be done, it is that, `by` the id of the task.
         """
         ...
 
@@ -177,8 +193,11 @@ class Collector(Protocol):
         """Return the answers of the job's preferences one by one, solved where they are good."""
         ...
 
-    def corpus(self) -> list[Trajectory]:
-        """Return the conversations that the job names as its corpus; a resumed run repeats them exactly."""
+    def corpus(self, *, is_apart: bool = False) -> list[Trajectory]:
+        """Return the conversations that the job names as its corpus; a resumed run repeats them exactly.
+
+        If it `is_apart`, they are not written for the environment: they have tools of their own, or none.
+        """
         ...
 
     def starting_groups(self, *, tasks: int, size: int, are_shown: bool = False) -> list[Group]:
@@ -220,6 +239,8 @@ class Needs:
     """rewards before the last turn"""
     answers: bool = False
     """turns that the environment calls answers, by the reward term ``answer``"""
+    branches: bool = False
+    """episodes that are taken up again at their turns: states are recorded where the environment tells them apart"""
     snapshots: bool = False
     """an environment that can be brought back to an earlier state"""
     environment: bool | None = None

@@ -17,7 +17,7 @@ from quintain.environments.protocol import Environment, Factory
 from quintain.errors import EnvironmentFault, InvariantError, UsageError, suggestion
 from quintain.rollout.play import Stage
 from quintain.rollout.pool import Pool
-from quintain.rollout.replay import Walk, walk
+from quintain.rollout.replay import Walk, lost, walk
 from quintain.rollout.request import POLICY, USUAL, Cast, EpisodeRequest, Limits, Options, by_policy
 from quintain.rollout.samplers import (
     Conversant,
@@ -151,13 +151,16 @@ class Rollout:
         requests = self.requests(tasks, 1, seed, options)
         return self._collected(tasks, requests, sampler, options, on_episode, Recorded(()))
 
-    def walks(self, trajectories: Sequence[Trajectory], *, checks_rewards: bool = True) -> list[Walk]:
+    def walks(
+        self, trajectories: Sequence[Trajectory], *, checks_rewards: bool = True, may_differ: bool = False
+    ) -> list[Walk]:
         """Carry out recorded episodes again, to continue them at any of their turns.
 
-        Without `checks_rewards` rewards may differ, as where a method has replaced them.
+        Without `checks_rewards` rewards may differ, as where a method has replaced them. With `may_differ` an episode
+        that does not repeat is a `Walk` that says so, from which nothing goes on.
 
         Raises:
-            EnvironmentFault: one of them does not repeat exactly, or its environment fails.
+            EnvironmentFault: one of them does not repeat, or its environment fails.
         """
         environments = [self._pool.take() for _ in trajectories]
         calls = [
@@ -167,10 +170,12 @@ class Rollout:
         results = self._pool.stepper.run(calls)
         for environment in environments:
             self._pool.reuse(environment)
-        for result in results:
-            if isinstance(result, Failure):
+        found: list[Walk] = []
+        for trajectory, result in zip(trajectories, results, strict=True):
+            if isinstance(result, Failure) and not may_differ:
                 raise EnvironmentFault(result.message)
-        return [result for result in results if isinstance(result, Walk)]
+            found.append(lost(trajectory) if isinstance(result, Failure) else result)
+        return found
 
     def continuations(
         self,
@@ -184,8 +189,17 @@ class Rollout:
         """Sample `size` ways on from each of `prefixes`; the turns of the prefix are the first of each episode.
 
         Where there is a `demonstrator`, it goes on in the place of the policies. Seeds as in `groups`. The outcome is
-        that of the whole episode.
+        that of the whole episode. A prefix that does not repeat has none: its group is empty.
         """
+        if not all(prefix.is_repeated for prefix in prefixes):
+            kept = [prefix for prefix in prefixes if prefix.is_repeated]
+            found = iter(
+                self.continuations(kept, size=size, seed=seed, options=options, demonstrator=demonstrator)
+            )
+            return [
+                next(found) if prefix.is_repeated else Group(task=prefix.task, trajectories=())
+                for prefix in prefixes
+            ]
         tasks = [prefix.task for prefix in prefixes]
         requests = self.requests(tasks, size, seed, options, prefixes)
         sampler = (

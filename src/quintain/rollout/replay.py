@@ -1,17 +1,19 @@
 """Taking up a recorded episode at one of its turns: the environment's state, and the conversation so far.
 
-The recorded actions are carried out once in an environment (`replayed`), and what it answers must be what was
-recorded: an episode that does not repeat exactly is a fault of its environment. An environment with `Snapshot` is saved
-before every turn, so that each continuation costs one restore; another one replays the actions.
+The recorded actions are carried out once in an environment (`replayed`), and it must come to the recorded states: by
+their keys, where these were recorded and the environment has them (`StateKey`), else by what it shows. What is shown
+then is what was recorded, though it be the time of another day. An episode that does not repeat is a fault of its
+environment. One with `Snapshot` is saved before every turn, so that each continuation costs one restore; another one
+replays the actions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from quintain.environments.protocol import Environment, Snapshot, summed
+from quintain.environments.protocol import Environment, Snapshot, StateKey, summed
 from quintain.errors import EnvironmentFault, UsageError
 from quintain.rollout.views import Looks, Prefix, Start, View
 from quintain.types import Action, StepResult, Stop, Trajectory, Turn, as_content
@@ -28,6 +30,8 @@ class Walk:
     """as `views`, what `Snapshot.snapshot` returned there; None without `Snapshot`"""
     steps: tuple[int, ...] | None = None
     """[turn], steps of the environment before it, where several seats act in one; None: every turn is its own"""
+    is_repeated: bool = True
+    """whether the environment came to the same states; else nothing goes on from it"""
 
     def prefix(self, num_turns: int) -> Prefix:
         """Return the first `num_turns` turns, to continue with the turn of that number (from 0).
@@ -35,6 +39,9 @@ class Walk:
         Raises:
             UsageError: that turn was taken at the same time as the one before it, or nothing was seen before it.
         """
+        if not self.is_repeated:
+            turns = self.trajectory.turns[:num_turns]
+            return Prefix(task=self.trajectory.task, turns=turns, views=(), is_repeated=False)
         steps = self.steps
         if num_turns >= len(self.views):
             raise UsageError(
@@ -76,9 +83,10 @@ def replayed(
     Without `checks_rewards` rewards may differ, as where a method has replaced them.
 
     Raises:
-        EnvironmentFault: an observation, a reward or the seat that acts is not the recorded one.
+        EnvironmentFault: a state, a reward or the seat that acts is not the recorded one.
     """
     turns, views = trajectory.turns, looks.start(environment, trajectory.task).views
+    keyed = environment if isinstance(environment, StateKey) else None
     number = num_steps = 0
     while number < len(turns):
         if not views:
@@ -86,11 +94,18 @@ def replayed(
         moves: dict[str, Action] = {}
         begun = number
         for view in views:
+            acting = next_act(turns, number, view.seat)
+            if acting is not None and as_content(view.observation) != turns[acting].observation:
+                if keyed is None or turns[acting].state_key is None:
+                    raise diverged(trajectory, acting, "another observation", "the recorded one")
+                view = replace(view, observation=turns[acting].observation)
+            if acting is not None and keyed is not None and turns[acting].state_key is not None:
+                key = keyed.state_key() if view.state_key is None else view.state_key
+                if key != turns[acting].state_key:
+                    raise diverged(trajectory, acting, "another state", "the recorded one")
             while number < len(turns) and turns[number].speaker == view.seat and view.seat not in moves:
                 turn = turns[number]
                 if not turn.is_internal:
-                    if as_content(view.observation) != turn.observation:
-                        raise diverged(trajectory, number, "another observation", "the recorded one")
                     moves[view.seat] = turn.action
                 yield Moment(number, view, num_steps, len(views) > 1)
                 number += 1
@@ -117,6 +132,20 @@ def check_paid(trajectory: Trajectory, number: int, result: StepResult, turns: S
     paid = summed(turn.rewards for turn in turns)
     if result.rewards and dict(result.rewards) != paid:
         raise diverged(trajectory, number, f"rewards {dict(result.rewards)}", f"{paid}")
+
+
+def next_act(turns: Sequence[Turn], number: int, seat: str) -> int | None:
+    """Return the number of the turn from `number` on in which `seat`, who speaks next, acts; None where it does not."""
+    while number < len(turns) and turns[number].speaker == seat:
+        if not turns[number].is_internal:
+            return number
+        number += 1
+    return None
+
+
+def lost(trajectory: Trajectory) -> Walk:
+    """Return what is left of an episode that does not repeat: nothing goes on from any of its turns."""
+    return Walk(trajectory=trajectory, views=(), states=None, is_repeated=False)
 
 
 def carried_out(looks: Looks, environment: Environment, trajectory: Trajectory) -> StepResult:

@@ -235,20 +235,25 @@ def led_on(
 ) -> tuple[Action, ...] | None:
     """Return what is done from before `turn` of an episode on: `first`, where it is given, then what the expert does.
 
-    None where the expert gives up, or does not solve the task in as many turns as a task has.
+    None where the expert gives up, or does not solve the task in as many turns as a task has, or where the episode does
+    not repeat.
 
     Raises:
         UsageError: the environment has no expert.
-        EnvironmentFault: the episode does not repeat.
     """
     with closing(make()) as environment:
         if not isinstance(environment, Expert):
             raise UsageError(
                 f"a way on in {environment_name(environment)}: got an environment without an expert; define one"
             )
-        for moment in replayed(Looks(has_state_keys=False), environment, trajectory, checks_rewards=False):
-            if moment.number == turn:
-                break
+        try:
+            for moment in replayed(
+                Looks(has_state_keys=False), environment, trajectory, checks_rewards=False
+            ):
+                if moment.number == turn:
+                    break
+        except EnvironmentFault:
+            return None
         done: list[Action] = []
         for _ in range(environment.max_turns):
             try:

@@ -68,6 +68,8 @@ class Prefix:
     """the saved state before the next turn; None: the actions are carried out again"""
     num_steps: int | None = None
     """steps of the environment so far, where several seats act in one; None: one for each turn that acts"""
+    is_repeated: bool = True
+    """whether the environment comes to the same state again; else nothing goes on from here"""
 
 
 class Looks:

@@ -16,20 +16,23 @@ from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream
 from quintain.environments.noisy import NoisyExpert
 from quintain.environments.protocol import Environment, Factory, Privileged, begin
+from quintain.environments.recorded import RecordedFactory, Recordings
 from quintain.errors import UsageError
+from quintain.rollout.answers import answer_contexts
 from quintain.rollout.collect import Rollout
 from quintain.rollout.hindsight import hindsight
 from quintain.rollout.openings import openings
 from quintain.rollout.proposals import Proposer, proposed
 from quintain.rollout.replay import Walk
-from quintain.rollout.request import EpisodeRequest, Options
+from quintain.rollout.request import EpisodeRequest, Limits, Options
 from quintain.rollout.samplers import Conversant
 from quintain.rollout.views import Prefix
 from quintain.store.run import Run
 from quintain.training.ahead import Ahead
 from quintain.training.expert_episodes import ExpertSource
 from quintain.training.progress import Display
-from quintain.types import ALONE, Group, Pair, Task, Trajectory, derive_seed
+from quintain.training.start import expert_action
+from quintain.types import ALONE, Action, Group, Pair, Task, Trajectory, derive_seed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -68,7 +71,7 @@ class Collector:
         teach: Callable[..., list[Trajectory]],
         prefer: Callable[[], list[Pair]] = list,
         label: Callable[[], list[Trajectory]] = list,
-        corpus: Callable[[], list[Trajectory]] = list,
+        corpus: Callable[[bool], list[Trajectory]] = lambda _: [],
         expert: Callable[[], ExpertSource] | None = None,
         score: Callable[[str, Sequence[Trajectory]], TokenArrays] = lambda _, __: [],
         value: Callable[[str, Sequence[Trajectory]], Sequence[Sequence[float]]] = lambda _, __: [],
@@ -80,6 +83,9 @@ class Collector:
         self.spent = Spent()
         self.recorded: list[Trajectory] = []
         """Episodes of the step so far, as the journal has them: a method may turn them into others to learn from."""
+        self.num_repeated = self.num_lost = 0
+        """episodes that were carried out again in this step to be taken up: those that came to the same states, and
+        those that did not"""
         self._tokenizer, self._seed, self._teach, self._prefer = tokenizer, seed, teach, prefer
         self._expert, self._score, self._value, self._corpus = expert, score, value, corpus
         self._ahead, self._is_lockstep, self._label = ahead, is_lockstep, label
@@ -167,14 +173,35 @@ class Collector:
         known = [len(prefix.turns) for prefix in prefixes]
         return self._record(_apart(groups, again) if again else groups, step, phase, known, is_answered)
 
+    def answers(self, step: int, contexts: Sequence[Trajectory], *, size: int) -> list[Group]:
+        """Return `size` answers of the policy to the prompt of the one turn of each of `contexts`, in no environment.
+
+        What an answer does is read as `Transcriber` reads conversations, and not carried out: outcomes are 0.
+        """
+        groups = answer_contexts(self.rollout, contexts, size=size, seed=self.seed("step", step))
+        return self._record(groups, step, "branch", [0] * len(groups), is_answered=False)
+
     def in_hindsight(self, trajectories: Sequence[Trajectory]) -> list[Trajectory | None]:
         """Return each episode under the task that it solved; None where it solved none."""
         relabel = hindsight(self.rollout.make_environment, self.rollout.agent)
         return [relabel(trajectory) for trajectory in trajectories]
 
     def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:
-        """Carry out recorded episodes again, to continue them at any of their turns."""
-        return self.rollout.walks(trajectories)
+        """Carry out recorded episodes again, to continue them at any of their turns; what differs then is counted."""
+        found = self.rollout.walks(trajectories, may_differ=True)
+        self.num_repeated += sum(walk.is_repeated for walk in found)
+        self.num_lost += sum(not walk.is_repeated for walk in found)
+        return found
+
+    def branch_metrics(self) -> dict[str, float]:
+        """Return the share of episodes that were to be taken up again in this step and did not repeat; {} of none."""
+        total = self.num_repeated + self.num_lost
+        return {"branch/lost": self.num_lost / total} if total else {}
+
+    def begin_step(self) -> None:
+        """Forget what is counted by step."""
+        self.recorded.clear()
+        self.num_repeated = self.num_lost = 0
 
     def demonstrations(self, *teachers: NoisyExpert, agent: str = "") -> list[Trajectory]:
         """Return what the job imitates, or as many episodes of each of `teachers`; a resumed run repeats it exactly.
@@ -198,10 +225,21 @@ class Collector:
         """Return at most `count` training tasks of `step` that can be shown: of recorded episodes, theirs."""
         return self.expert.tasks(step, count)
 
-    def shown(self, tasks: Sequence[Task]) -> list[Trajectory]:
-        """Return the scored ones of an episode of the expert on each of `tasks`; they are not recorded."""
+    def shown(
+        self, tasks: Sequence[Task], *, by: Mapping[str, Sequence[Action]] | None = None
+    ) -> list[Trajectory]:
+        """Return the scored ones of an episode of the expert on each of `tasks`; they are not recorded.
+
+        With `by` it is what that has for the id of each task.
+        """
         self.apart.check(tasks)
-        return self.expert.episodes(tasks)
+        if by is None:
+            return self.expert.episodes(tasks)
+        make = RecordedFactory(self.rollout.make_environment, Recordings(by))
+        limits = unbounded(self.rollout.limits)
+        with closing(Rollout(self.rollout.agent, make, None, limits=limits)) as beside:
+            groups = beside.demonstrations(tasks, expert_action, seed=self.seed("shown"))
+        return [trajectory for group in groups for trajectory in group.scored]
 
     def proposed(self, step: int, tasks: Sequence[Task], by: Proposer | None = None) -> list[Task | None]:
         """Return what is proposed in the place of each of `tasks`, by its beginning; None where that is no task.
@@ -240,9 +278,12 @@ class Collector:
         """Return the answers of the job's preferences one by one, solved where they are good."""
         return self._label()
 
-    def corpus(self) -> list[Trajectory]:
-        """Return the conversations that the job names as its corpus; a resumed run repeats them exactly."""
-        return self._corpus()
+    def corpus(self, *, is_apart: bool = False) -> list[Trajectory]:
+        """Return the conversations that the job names as its corpus; a resumed run repeats them exactly.
+
+        If it `is_apart`, they are not written for the environment: they have tools of their own, or none.
+        """
+        return self._corpus(is_apart)
 
     def starting_groups(self, *, tasks: int, size: int, are_shown: bool = False) -> list[Group]:
         """Return `size` episodes of each of `tasks` tasks by the starting policy; a resumed run reads its journal.
@@ -332,6 +373,11 @@ class Collector:
         return named
 
 
+def unbounded(limits: Limits) -> Limits:
+    """Return `limits` under which any share may fail: where somebody gave up is no fault of the environment."""
+    return replace(limits, max_failure_share=1.0, max_broken_share=1.0, attempts=1)
+
+
 def continued_by_expert(
     rollout: Rollout,
     make_environment: Factory,
@@ -350,7 +396,7 @@ def continued_by_expert(
             [replace(prefix, state=None) for prefix in prefixes],
             size=size,
             seed=seed,
-            options=replace(options, limits=replace(options.limits or rollout.limits, max_failure_share=1.0)),
+            options=replace(options, limits=unbounded(options.limits or rollout.limits)),
             demonstrator=teacher,
         )
 

@@ -110,7 +110,9 @@ class TrainingContext:
         limits: Limits,
         placing: Placing,
         recorded: RecordedExpert | None = None,
+        imitated: Sequence[Trajectory] = (),
     ) -> None:
+        self._imitated = imitated
         self.job, self.run, self.display, self.interruption = job, run, display, interruption
         self.make_environment = find(job.environment)
         self.policies = build_policies(
@@ -167,8 +169,8 @@ class TrainingContext:
             run, self.rollout, TaskStream(tasks_of(self.make_environment), first=job.first_task),
             HeldOutTasks(self.held_out), self.tokenizer, display,
             environment=job.environment, seed=job.seed, teach=lambda *by, agent="": me._teach(*by, agent=agent),
-            prefer=lambda: me._preferences(), label=lambda: me._labelled(), corpus=lambda: me._corpus(),
-            expert=lambda: me.expert,
+            prefer=lambda: me._preferences(), label=lambda: me._labelled(),
+            corpus=lambda apart: me._corpus(apart), expert=lambda: me.expert,
             score=lambda name, episodes: me.policies[name].token_logprobs(episodes),
             value=lambda name, episodes: me.policies[name].turn_values(episodes).before,
             ahead=self.ahead, is_lockstep=not job.plays_apart,
@@ -224,7 +226,7 @@ class TrainingContext:
             self._step_started = time.monotonic()
             self._num_tokens = self._num_computed()
             self.rollout.retries.clear()
-            self.collector.recorded.clear()
+            self.collector.begin_step()
             yield step
         for name, policy in self.policies.trained.items():
             if name in self.policies.acting:
@@ -249,6 +251,7 @@ class TrainingContext:
     ) -> dict[str, float]:
         """Return the metrics of the step's episodes and of its update, with those of the method's own."""
         row = {**rollout_metrics(groups), **(report_metrics(report) if report else {}), **metrics}
+        row |= self.collector.branch_metrics()
         return row | self.monitors.measure(groups, self.rollout.retries)
 
     def serve_weights(self) -> dict[str, float]:
@@ -415,7 +418,8 @@ class TrainingContext:
                 self.display.say(f"demonstrations: {found.summary}")
         if self._expert is None:
             curriculum, seed = self.collector.curriculum, self.seed("shown")
-            self._expert = ActingExpert(self.agent, self.make_environment, curriculum, seed)
+            has_keys = self._limits.has_state_keys
+            self._expert = ActingExpert(self.agent, self.make_environment, curriculum, seed, has_keys)
         return self._expert
 
     def _shown(self, agent: Agent) -> Demonstrations:
@@ -424,7 +428,12 @@ class TrainingContext:
         return show_recorded(self._recorded, agent, self.tokenizer, self.run, self.display, self.model)
 
     def _teach(self, *teachers: NoisyExpert, agent: str = "") -> list[Trajectory]:
-        """Return the demonstrations of the job, or as many of each of `teachers`; as `agent` shows them, if given."""
+        """Return the demonstrations of the job, or as many of each of `teachers`; as `agent` shows them, if given.
+
+        What the warm start imitated is not played again: a page with a clock would not be the same.
+        """
+        if self._imitated and not teachers and not agent:
+            return list(self._imitated)
         return load_demonstrations(
             replace(self.job, agent=agent) if agent else self.job,
             self.make_environment,
@@ -435,6 +444,7 @@ class TrainingContext:
             teachers=teachers,
             is_recorded=not agent,
             expert=None if self._recorded is None or agent else lambda: self._shown(self.agent),
+            has_state_keys=self._limits.has_state_keys,
         )
 
     def _preferences(self) -> list[Pair]:
@@ -453,19 +463,20 @@ class TrainingContext:
             self.run.append(answers, step=0, phase="demonstrations")
         return answers
 
-    def _corpus(self) -> list[Trajectory]:
-        """Return the conversations that the job names as its corpus."""
-        return [each for each in self._load("corpus") if isinstance(each, Trajectory)]
+    def _corpus(self, is_apart: bool) -> list[Trajectory]:
+        """Return the conversations that the job names as its corpus, of the environment unless it `is_apart`."""
+        found = self._load("corpus", is_apart=is_apart)
+        return [each for each in found if isinstance(each, Trajectory)]
 
     def _load(
-        self, option: str, *, form: DataForm = "conversations"
+        self, option: str, *, form: DataForm = "conversations", is_apart: bool = False
     ) -> Sequence[Trajectory] | Sequence[Pair]:
         """Return the data that `option` of the job names; a run that goes on refuses what has changed."""
         found = load_data(
             Path(str(getattr(self.job, option, ""))),
             self.tokenizer,
             self.job,
-            agent=None if self.job.environment == NO_ENVIRONMENT else self.agent,
+            agent=None if is_apart or self.job.environment == NO_ENVIRONMENT else self.agent,
             max_length=longest_stream(self.model),
             form=form,
         )
@@ -562,13 +573,17 @@ def opened(
         display = stack.enter_context(Display(short_name(run.recipe), job.steps, max(run.next_step - 1, 0)))
         placing = stack.enter_context(closing(Placing(job, policies)))
         recorded = recorded_expert(job, find(job.environment)) if asks_expert else None
+        imitated: list[Trajectory] = []
+        limits = limits or Limits()
         if not (run.folder / START / "config.json").exists():
-            prepare_start(
-                job, run, display, has_warm_start=has_warm_start, cold_start=cold_start, recorded=recorded
-            )
+            imitated = prepare_start(
+                job, run, display, has_warm_start=has_warm_start, cold_start=cold_start,
+                recorded=recorded, has_state_keys=limits.has_state_keys,
+            )  # fmt: skip
         context = TrainingContext(
             job, run, display, interruption,
-            has_critic=has_critic, policies=policies, limits=limits or Limits(), placing=placing, recorded=recorded,
+            has_critic=has_critic, policies=policies, limits=limits, placing=placing, recorded=recorded,
+            imitated=imitated,
         )  # fmt: skip
         context.started = started
         tracked = Tracked(folder=run.folder, config=run.config, next_step=run.next_step)
@@ -654,8 +669,9 @@ def prepare_start(
     has_warm_start: bool,
     cold_start: ColdStart | None = None,
     recorded: RecordedExpert | None = None,
-) -> None:
-    """Make the policy that the run starts from and save it in the run.
+    has_state_keys: bool = False,
+) -> list[Trajectory]:
+    """Make the policy that the run starts from, save it in the run, and return the demonstrations that it imitated.
 
     With a `cold_start` it imitates what that chooses of what its teachers show, unless the job shows nothing; where an
     expert was `recorded`, it imitates that.
@@ -681,6 +697,7 @@ def prepare_start(
         checked_evaluation(job, tokenizer)
     if job.eval_untrained:
         evaluate_untrained(model, tokenizer, job, run, display)
+    imitated: list[Trajectory] = []
     if has_warm_start and cold_start is None and is_taught(job):
         teach(model, tokenizer, job, run, display)
     elif has_warm_start and job.demonstrations != 0:
@@ -690,7 +707,9 @@ def prepare_start(
             expert=None if recorded is None else lambda: show_recorded(
                 recorded, harness(job, tokenizer, make_environment), tokenizer, run, display, model
             ),
+            has_state_keys=has_state_keys,
         )  # fmt: skip
+        imitated = shown if cold_start is None else []
         made = shown if cold_start is None else cold_start.choose(shown, Chat(tokenizer).text)
         if isinstance(made, Chosen):
             said = f"{len(made.examples)} of {len(shown)} episodes are imitated"
@@ -698,3 +717,4 @@ def prepare_start(
             display.say(f"{COLD_START}: {said}\n{made.funnel}")
         warm_start(model, made, job, display=display)
     save(model, tokenizer, run.folder / START)
+    return imitated

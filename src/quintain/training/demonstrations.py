@@ -51,7 +51,7 @@ from quintain.text.parse import write_tool_calls
 from quintain.training.custody import looked_after
 from quintain.training.job import Job
 from quintain.training.saved import MODEL, START, find_model, is_of_run, placed, run_of
-from quintain.types import Pair, Score, Trajectory
+from quintain.types import Pair, Score, Trajectory, as_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -289,6 +289,29 @@ def teller(environment: str) -> Callable[[Trajectory], Told]:
         return replace(own, system=system_text(brief))
 
     return told
+
+
+def tell_records(source: Path) -> Callable[[Trajectory], Told]:
+    """Return what the conversations of `source` were begun with: the system text and the tools of each.
+
+    Raises:
+        DataError: it is a run, whose environment tells that; or no conversation lists a tool.
+    """
+    if (source / JOURNAL).is_file():
+        raise DataError(
+            f"tools of the run {source}: got no environment, which lists them; name the run's with --environment"
+        )
+    known: dict[str, Told] = {}
+    for record in read_records(read_objects(source)):
+        first = record.messages[0]
+        system = as_text(first.content) if first.role == "system" else ""
+        known[f"{record.file}:{record.line}"] = Told(system=system, tools=record.tools)
+    if not any(told.tools for told in known.values()):
+        raise DataError(
+            f"tools of {source.name}: got {len(known)} conversations none of which lists a tool; give each its tools, "
+            "or name the environment that has them with --environment"
+        )
+    return lambda trajectory: known.get(trajectory.task.id, Told())
 
 
 def write_run(

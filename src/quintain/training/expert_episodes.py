@@ -88,6 +88,8 @@ class ActingExpert:
     make_environment: Factory
     curriculum: TaskStream
     seed: int
+    has_state_keys: bool = False
+    """whether states are recorded"""
 
     def tasks(self, step: int, count: int) -> list[Task]:
         """See `ExpertSource.tasks`: any."""
@@ -95,7 +97,9 @@ class ActingExpert:
 
     def episodes(self, tasks: Sequence[Task]) -> list[Trajectory]:
         """See `ExpertSource.episodes`."""
-        return demonstrate_on(self.agent, self.make_environment, tasks, seed=self.seed)
+        return demonstrate_on(
+            self.agent, self.make_environment, tasks, seed=self.seed, has_state_keys=self.has_state_keys
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -240,10 +240,12 @@ def demonstrate(
     first_task: int = 0,
     demonstrator: Demonstrator | None = None,
     on_episode: OnEpisode | None = None,
+    has_state_keys: bool = False,
 ) -> list[Trajectory]:
     """Return the scored ones of `count` episodes of the teacher on training tasks, as the policy's tokens.
 
-    `demonstrator` takes the place of the environment's expert, where it is given.
+    `demonstrator` takes the place of the environment's expert, where it is given. States are recorded if
+    `has_state_keys`.
     """
     tasks = TaskStream(tasks_of(make_environment), first=first_task).draw(0, count)
     if isinstance(agent, Outside) and agent.expert:
@@ -256,7 +258,7 @@ def demonstrate(
         return taught_episodes(agent, make_environment, tasks, seed=occasion, on_episode=on_episode)
     return demonstrate_on(
         agent, make_environment, tasks,
-        seed=seed, mistakes=mistakes, demonstrator=demonstrator, on_episode=on_episode,
+        seed=seed, mistakes=mistakes, demonstrator=demonstrator, on_episode=on_episode, has_state_keys=has_state_keys,
     )  # fmt: skip
 
 
@@ -269,10 +271,12 @@ def demonstrate_on(
     mistakes: float = 0.0,
     demonstrator: Demonstrator | None = None,
     on_episode: OnEpisode | None = None,
+    has_state_keys: bool = False,
 ) -> list[Trajectory]:
     """Return the scored ones of an episode of the teacher on each of `tasks`, as the policy's tokens."""
     demonstrator = demonstrator or teacher(make_environment, mistakes=mistakes)
-    rollout = Rollout(agent, make_environment, None, limits=Limits(max_failure_share=0.5))
+    limits = Limits(max_failure_share=0.5, has_state_keys=has_state_keys)
+    rollout = Rollout(agent, make_environment, None, limits=limits)
     try:
         groups = rollout.demonstrations(
             tasks, demonstrator, seed=derive_seed(seed, "demonstrations"), on_episode=on_episode
@@ -293,6 +297,7 @@ def load_demonstrations(
     teachers: Sequence[Demonstrator] = (),
     is_recorded: bool = True,
     expert: Callable[[], Demonstrations] | None = None,
+    has_state_keys: bool = False,
 ) -> list[Trajectory]:
     """Return what the job imitates, recorded in the journal by a new run if it `is_recorded`; a resumed one repeats it.
 
@@ -333,6 +338,7 @@ def load_demonstrations(
             first_task=job.first_task,
             demonstrator=demonstrator,
             on_episode=lambda _: display.advance(),
+            has_state_keys=has_state_keys,
         )
     ]
     if run.next_step == 0 and is_recorded:

@@ -59,6 +59,8 @@ class Thresholds:
     """share of attempts at an episode that broke and were begun anew"""
     cost: float = 3.0
     """factor by which the tokens per solved task grow"""
+    lost_branches: float = 0.2
+    """share of episodes that were to be taken up again and did not repeat"""
     chosen: float = 5.0
     """nats by which the preferred sides of pairs are less likely than under the reference"""
 

@@ -226,8 +226,8 @@ class RolloutCollector:
         return self.rollout.make_environment
 
     def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:
-        """Carry out episodes again, to continue them at any of their turns."""
-        return self.rollout.walks(trajectories)
+        """Carry out episodes again, to continue them at any of their turns; one that does not repeat is left alone."""
+        return self.rollout.walks(trajectories, may_differ=True)
 
     def continue_from(
         self,

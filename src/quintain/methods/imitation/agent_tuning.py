@@ -5,14 +5,14 @@ samples, not a weight of losses and not what the sets happen to hold. Of the age
 outcome reaches the threshold of their environment, and none that shares more than ten words in a row with a test.
 With η = 1 or 0 this is `sft` on one set.
 
-Differences to the paper: general data is what the parts named `general` of a mixture of environments show (or
-conversations that name them), where the paper has chats of users with GPT-4 and GPT-3.5; experts act without thoughts,
+Differences to the paper: general data is what the parts named `general` of a mixture of environments show, or the
+conversations of `corpus`, where the paper has chats of users with GPT-4 and GPT-3.5; experts act without thoughts,
 which the paper has GPT-4 fill in; with `count=tokens` η is a share of tokens, to see what that changes. Measured on
 `collab` and guessing a number as agents' tasks and sums of single digits as general ability.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from quintain.config.ranges import PositiveInt, Share
@@ -26,6 +26,8 @@ from quintain.training.job import ImitationJob
 from quintain.types import Example, Score, Trajectory
 
 AGENT, GENERAL = "agent", "general"
+CORPUS = "corpus"
+"""Environment of the tasks of conversations that are general data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,8 @@ class Config(ImitationJob):
     """What is imitated: N episodes of the experts, or a file, folder, run or data set of conversations."""
     general: tuple[str, ...] = ("sums",)
     """Environments of the mixture, by their short names, whose episodes are the general data."""
+    corpus: str = ""
+    """More general data: a file, folder or run of conversations, with tools of their own or none; empty: none."""
     share: Share = 0.2
     """η: the probability that a sample is of an agent's episode."""
     count: Count = "samples"
@@ -53,9 +57,9 @@ class Config(ImitationJob):
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
         ImitationJob.check(self)
-        if not self.general and self.share < 1:
+        if not (self.general or self.corpus) and self.share < 1:
             raise ConfigError(
-                f"general: got no environment of general data with share {self.share}; name some"
+                f"general: got no environment of general data with share {self.share}; name some, or give a corpus"
             )
         limits(self)
 
@@ -65,15 +69,27 @@ def method(config: Config) -> Offline:
 
     def data(collector: Collector) -> Chosen:
         made = pipeline(config, collector.decode)
-        return chosen_of(collector.demonstrations(), made, "imitating agents among general data")
+        chats = collector.corpus(is_apart=True) if config.corpus else []
+        shown = [*collector.demonstrations(), *map(as_general, chats)]
+        return chosen_of(shown, made, "imitating agents among general data")
 
     return supervised(
         config,
         data,
         batch_size=config.batch_size,
-        odds=lambda examples: mixture(examples, config.general, config.share, config.count),
+        odds=lambda examples: mixture(examples, general_of(config), config.share, config.count),
         metrics=lambda data: shares([e for e in data if isinstance(e, Example)], config),
     )
+
+
+def general_of(config: Config) -> tuple[str, ...]:
+    """Return the names of environments whose episodes are general data; `CORPUS` is that of conversations."""
+    return (*config.general, CORPUS)
+
+
+def as_general(chat: Trajectory) -> Trajectory:
+    """Return a conversation of the corpus as general data."""
+    return replace(chat, task=replace(chat.task, environment=CORPUS))
 
 
 def pipeline(config: Config, decode: Callable[[Sequence[int]], str]) -> Pipeline:
@@ -81,7 +97,7 @@ def pipeline(config: Config, decode: Callable[[Sequence[int]], str]) -> Pipeline
     enough = judged(
         "enough",
         "did not solve its task, or earns less than the threshold of its environment",
-        lambda example: reaches(example.trajectory, limits(config), config.threshold, config.general),
+        lambda example: reaches(example.trajectory, limits(config), config.threshold, general_of(config)),
     )
     if not config.tests:
         return Pipeline(enough)
@@ -129,8 +145,8 @@ def part_of(general: Collection[str]) -> Callable[[Example], str]:
 
 def shares(examples: Sequence[Example], config: Config) -> dict[str, float]:
     """Return the shares of samples and of tokens that are of agents' episodes, as they are drawn."""
-    drawn = mixture(examples, config.general, config.share, config.count)
-    samples, tokens = drawn_shares(examples, part_of(config.general), drawn).get(AGENT, (0.0, 0.0))
+    drawn = mixture(examples, general_of(config), config.share, config.count)
+    samples, tokens = drawn_shares(examples, part_of(general_of(config)), drawn).get(AGENT, (0.0, 0.0))
     return {"agent_tuning/samples": samples, "agent_tuning/tokens": tokens}
 
 

@@ -20,14 +20,15 @@ from quintain.config.ranges import Share
 from quintain.data import stages
 from quintain.data.pipeline import Chosen, Pipeline, Stage
 from quintain.engines.judge import Judge
+from quintain.environments.nothing import NO_ENVIRONMENT, NONE
 from quintain.environments.protocol import Environment, Progressing
 from quintain.errors import ConfigError, UsageError
 from quintain.methods.imitation.supervised import chosen_of, supervised
-from quintain.methods.method import Collector, Offline
+from quintain.methods.method import Collector, Needs, Offline
 from quintain.methods.rl.parts.contexts import ExpertLabels
 from quintain.rollout.verdicts import Verdicts
 from quintain.training.job import ImitationJob
-from quintain.types import Example, Trajectory
+from quintain.types import Action, Example, Trajectory
 
 StepJudge = Callable[[Trajectory], Sequence[float]]
 """episode → how critical each of its turns is; 0 for one that is not"""
@@ -37,6 +38,9 @@ RUBRIC = (
     "mistake that is mended), 0 where it could be left out."
 )
 """What a judge is asked that is given no rubric."""
+
+
+CURES = {"critical": "name the first words of actions that matter (--critical), or give a --judge"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +77,23 @@ def method(config: Config) -> Offline:
     )
 
     def data(collector: Collector) -> Chosen:
-        return chosen_of(collector.demonstrations(), made, "imitating critical turns")
+        return chosen_of(collector.demonstrations(), made, "imitating critical turns", CURES)
 
-    return supervised(config, data, batch_size=config.batch_size, metrics=lambda _: verdicts.measure())
+    return supervised(
+        config,
+        data,
+        batch_size=config.batch_size,
+        needs=needs_of(config),
+        metrics=lambda _: verdicts.measure(),
+    )
+
+
+def needs_of(config: Config) -> Needs:
+    """Return what is asked for: an expert, or recorded episodes; a rule that knows progress carries these out."""
+    is_read = isinstance(config.demonstrations, str) and (
+        bool(config.judge) or config.environment in (NONE, NO_ENVIRONMENT)
+    )
+    return Needs(expert=not is_read)
 
 
 def judge_of(config: Config) -> Judge | None:
@@ -130,13 +148,16 @@ def most_critical(scores: Sequence[float], ratio: float) -> list[int]:
 
 
 def rule(environment: str, words: Sequence[str]) -> StepJudge:
-    """Return a judge by rule: 2 for a turn that changes the progress in `environment`, 1 for one of `words`."""
-    labels = ExpertLabels(environment, ask_progress)
+    """Return a judge by rule: 2 for a turn that changes the progress in `environment`, 1 for one of `words`.
+
+    Without an environment it goes by the words alone.
+    """
+    labels = None if environment in (NONE, NO_ENVIRONMENT) else ExpertLabels(environment, ask_progress)
 
     def judge(trajectory: Trajectory) -> list[float]:
         return scores_of(
-            labels.labels(trajectory),
-            [turn.action.text for turn in trajectory.turns],
+            [None] * len(trajectory.turns) if labels is None else labels.labels(trajectory),
+            [first_word(turn.action) for turn in trajectory.turns],
             words,
             is_success=trajectory.is_success,
         )
@@ -156,6 +177,11 @@ def scores_of(
         2.0 * (None not in (old, new) and old != new) + (text.split(" ")[0].lower() in words)
         for old, new, text in zip(before, after, texts, strict=True)
     ]
+
+
+def first_word(action: Action) -> str:
+    """Return the first word of an action, or the name of the first tool that it calls."""
+    return action.tool_calls[0].name if action.tool_calls else action.text.partition(" ")[0]
 
 
 def ask_progress(environment: Environment) -> float | None:

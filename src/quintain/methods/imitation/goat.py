@@ -30,14 +30,20 @@ from quintain.environments.protocol import Environment, advance, begin, tool_act
 from quintain.environments.splitting import is_eval
 from quintain.errors import ConfigError, DataError
 from quintain.methods.imitation.supervised import chosen_of, supervised
-from quintain.methods.method import Collector, Offline
+from quintain.methods.method import Collector, Needs, Offline
 from quintain.retrieval.dense import Dense, Embedder
 from quintain.training.job import ImitationJob
-from quintain.types import Task, ToolSpec, as_text
+from quintain.types import Action, Task, ToolSpec, as_text
 
 RESULT = re.compile(r"(?:Gives|Returns|Finds) (?:the |a |an )?(\w+)", re.IGNORECASE)
 """What a call finds out, as its document begins."""
 IDLE = frozenset({"a", "an", "and", "for", "gives", "not", "of", "or", "the", "to"})
+ANSWERS = ("answer", "submit", "finish", "final_answer", "respond", "done")
+"""Names of tools that an answer is given by."""
+CURES = {
+    "replayed": "let reset() take Task.data (goal, calls, answer), and end the episode with success where the answer, "
+    "by a tool with one argument or in words, is that of the task",
+}
 MOST_TRIES = 20
 """Chains that are tried for each that is wanted."""
 EPOCHS, BATCH = 20, 64
@@ -141,9 +147,36 @@ def method(config: Config) -> Offline:
             replace(task, id=f"{task.environment}/goat/{number}", data=sample.data)
             for number, (task, sample) in enumerate(zip(tasks, samples, strict=False))
         ]
-        return chosen_of(collector.shown(given), pipeline([*bench.tools]), "imitating chains of calls")
+        answer = answer_tool(bench.environment, bench.tools)
+        done = {task.id: script(sample, answer) for task, sample in zip(given, samples, strict=False)}
+        shown = collector.shown(given, by=done)
+        return chosen_of(shown, pipeline([*bench.tools]), "imitating chains of calls", CURES)
 
-    return supervised(config, data, batch_size=config.batch_size, metrics=lambda _: counts)
+    return supervised(
+        config, data, batch_size=config.batch_size, metrics=lambda _: counts, needs=Needs(environment=True)
+    )
+
+
+def script(sample: Sample, answer: ToolSpec | None) -> tuple[Action, ...]:
+    """Return the calls that reach the goal of `sample`, then its answer: by the tool that takes one, else in words."""
+    result = sample.calls[-1].result
+    if answer is None:
+        last = Action(text=str(result))
+    else:
+        ((name, schema),) = answer.parameters["properties"].items()
+        last = tool_action(answer.name, **{name: str(result) if schema.get("type") == "string" else result})
+    return (*(tool_action(made.tool, **made.arguments) for made in sample.calls), last)
+
+
+def answer_tool(environment: Environment, tools: Mapping[str, ToolSpec]) -> ToolSpec | None:
+    """Return the tool that an answer is given by: none of `tools`, and with one argument; None where there is none.
+
+    Where there are several, it is the one that is called an answer.
+    """
+    others = [spec for spec in environment.tools() if spec.name not in tools]
+    found = [spec for spec in others if len(spec.parameters.get("properties", {})) == 1]
+    named = [spec for spec in found if spec.name in ANSWERS]
+    return next(iter(named or (found if len(found) == 1 else [])), None)
 
 
 def pipeline(names: Sequence[str]) -> Pipeline:

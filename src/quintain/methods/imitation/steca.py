@@ -103,7 +103,7 @@ def method(config: Config) -> Rounds:
         build=pipeline(found, find(config.environment), config.alike),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         steps=OptimizerSteps(count=lambda _: config.updates, batch_size=config.batch_size),
-        needs=Needs(expert=True),
+        needs=Needs(branches=True, expert=True),
     )
 
 

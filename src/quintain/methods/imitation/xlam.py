@@ -9,18 +9,18 @@ Differences to the paper: a step is a turn of its episode's stream, which is the
 own, because nothing that comes later is in its context; the judge of reasoning and planning is left out, and so are
 rephrased instructions and the preference stage; tools and parameters in another order are copies that `quintain data
 --stage shuffled_tools` puts beside conversations, which training itself does not do; the data are demonstrations of one
-environment, or conversations written for it.
+environment, or conversations, written for it or with tools of their own.
 """
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from quintain.data.calls import right_calls
 from quintain.data.pipeline import Chosen
 from quintain.environments.nothing import NO_ENVIRONMENT
-from quintain.errors import ConfigError
 from quintain.methods.imitation import sft
 from quintain.methods.method import Collector, Offline
-from quintain.training.demonstrations import teller
+from quintain.training.demonstrations import tell_records, teller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +35,12 @@ def method(config: Config) -> Offline:
     """Return imitation of checked calls as `config` describes it."""
 
     def checked(collector: Collector) -> Chosen:
-        if collector.environment == NO_ENVIRONMENT:
-            raise ConfigError(
-                "xlam: got no environment, whose tools the calls are checked against; name one with --environment, or "
-                "check the file itself: quintain data FILE --stage right_calls"
-            )
-        checks = right_calls(teller(collector.environment), semantic=config.semantic)
+        told = (
+            tell_records(Path(str(config.demonstrations)))
+            if collector.environment == NO_ENVIRONMENT
+            else teller(collector.environment)
+        )
+        checks = right_calls(told, semantic=config.semantic)
         return sft.imitated(config, collector, checks)
 
     return replace(sft.method(config), data=checked)

@@ -35,7 +35,7 @@ def begun(
         ConfigError: the environment has not what `needs` names.
     """
     refuse_environment(job, needs)
-    limits = Limits(has_state_keys=needs.state_keys)
+    limits = Limits(has_state_keys=needs.state_keys or needs.branches)
     return opened(
         job,
         run,

@@ -27,7 +27,7 @@ from quintain.data.pairs import siblings
 from quintain.engines.judge import Judge
 from quintain.errors import ConfigError, UsageError
 from quintain.losses.preference import logged
-from quintain.methods.method import Folds, Rounds, Update
+from quintain.methods.method import Folds, Needs, Rounds, Update
 from quintain.methods.preference.searching import Critic, Search
 from quintain.methods.preference.updating import dpo_or_rpo
 from quintain.methods.selftraining.rest_mcts import TextValue
@@ -92,6 +92,7 @@ def method(config: Config) -> Rounds:
         update=Update(
             loss=logged(dpo_or_rpo(config.beta, config.imitation_weight)), is_on_policy=False, lr_warmup=0
         ),
+        needs=Needs(branches=True),
         state=Folds(None if config.judge else model),
         measure=lambda groups, decode: {**search.measure(groups, decode), **verdicts.measure()},
     )

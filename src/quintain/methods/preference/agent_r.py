@@ -30,6 +30,7 @@ from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFlo
 from quintain.data.pipeline import Chosen, Pipeline, Stage, chosen, name_of, weigh_turns
 from quintain.data.stages import outcome
 from quintain.environments.catalog import find
+from quintain.errors import DataError, EnvironmentFault
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Needs, Rounds, Update
 from quintain.methods.rl.parts.measures import Decode
@@ -103,7 +104,9 @@ def method(config: Config) -> Rounds:
         collect=revisions.collect,
         build=revisions.build,
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
-        needs=Needs(snapshots=has_way_back, state_keys=has_way_back, legal_actions=has_way_back),
+        needs=Needs(
+            branches=True, snapshots=has_way_back, state_keys=has_way_back, legal_actions=has_way_back
+        ),
         measure=revisions.measure,
     )
 
@@ -181,7 +184,10 @@ class Revisions:
                     continue
                 back: tuple[Action, ...] | None = ()
                 if config.undo_turns:
-                    back = way_back(make, failed, until, states(good)[begin], most=config.undo_turns)
+                    try:
+                        back = way_back(make, failed, until, states(good)[begin], most=config.undo_turns)
+                    except (DataError, EnvironmentFault):  # an episode that does not repeat
+                        back = None
                 if back is None:
                     self.num_lost += 1
                     continue

@@ -98,7 +98,7 @@ def method(config: Config) -> Rounds:
         build=lambda _: siblings(search.families, margin=config.margin),
         choose=selection.choose,
         update=update_on_pairs(dpo_or_rpo(config.beta, config.imitation_weight)),
-        needs=Needs(reference=True),
+        needs=Needs(branches=True, reference=True),
         measure=selection.measure,
     )
 

@@ -28,7 +28,7 @@ from quintain.agents.protocol import Brief
 from quintain.config.ranges import NonNegativeInt, PositiveInt
 from quintain.data.pipeline import Chosen, Pipeline, Stage, name_of, weigh_turns
 from quintain.environments.protocol import Environment
-from quintain.errors import ConfigError
+from quintain.errors import ConfigError, EnvironmentFault
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Needs, OptimizerSteps, Rounds, Update
 from quintain.methods.rl.parts.measures import Decode
@@ -99,7 +99,7 @@ def method(config: Config) -> Rounds:
         base=lambda collector: collector.demonstrations(),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         steps=OptimizerSteps(count=lambda _: config.updates, batch_size=config.batch_size, falls=True),
-        needs=Needs(expert=True, snapshots=True),
+        needs=Needs(branches=True, expert=True, snapshots=True),
         measure=explored.measure,
     )
 
@@ -220,10 +220,12 @@ class Told:
 def lessons_of(
     make: Callable[[], Environment], episode: Trajectory, drafts: Mapping[int, Action]
 ) -> list[Lesson]:
-    """Return what `drafts`, by the turns of an episode that they stand for, teach."""
-    found = (
-        lesson_of(episode, turn, drafts[turn], each) for turn, each in tried(make, episode, drafts).items()
-    )
+    """Return what `drafts`, by the turns of an episode that they stand for, teach; nothing where it does not repeat."""
+    try:
+        outcomes = tried(make, episode, drafts)
+    except EnvironmentFault:
+        return []
+    found = (lesson_of(episode, turn, drafts[turn], each) for turn, each in outcomes.items())
     return [lesson for lesson in found if lesson is not None]
 
 

@@ -59,7 +59,7 @@ def method(config: Config) -> Rounds:
             step_pairs(steps.deviations, margin=config.margin, is_action_only=config.is_action_only),
         ),
         update=update_on_pairs(loss_of(config)),
-        needs=Needs(expert=True, reference=True, reference_acts=True),
+        needs=Needs(branches=True, expert=True, reference=True, reference_acts=True),
         measure=lambda _groups, _decode: steps.metrics(),
     )
 

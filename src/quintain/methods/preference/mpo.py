@@ -91,7 +91,7 @@ def method(config: Config) -> Rounds:
         collect=collect,
         build=lambda _: extremes(judged.plans, margin=config.margin),
         update=update_on_pairs(dpo(config.beta)),
-        needs=Needs(reference=True),
+        needs=Needs(branches=True, reference=True),
         measure=lambda _groups, _decode: judged.metrics(),
     )
 

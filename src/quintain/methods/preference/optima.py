@@ -109,7 +109,7 @@ def rounds_of(config: Config, dialogues: Dialogues) -> Rounds:
         collect=dialogues.collect,
         build=dialogues.build,
         update=Update(loss=loss, has_reference=True, is_own_reference=True, is_on_policy=False, lr_warmup=0),
-        needs=Needs(reference=True),
+        needs=Needs(branches=True, reference=True),
         measure=lambda _groups, _decode: dialogues.metrics(),
     )
 

@@ -79,7 +79,7 @@ def method(config: Config) -> Rounds:
         collect=explore(steps, config.tasks, config.tries),
         build=lambda _: step_pairs(steps.deviations, margin=config.margin),
         update=update_on_pairs(loss),
-        needs=Needs(expert=True, reference=True, reference_acts=True),
+        needs=Needs(branches=True, expert=True, reference=True, reference_acts=True),
         measure=lambda groups, _: {**measured(groups), **steps.metrics("pgpo")},
     )
 

@@ -72,7 +72,7 @@ def method(config: Config) -> Rounds:
         collect=rising.collect,
         build=lambda _: rising.pairs,
         update=update_on_pairs(dpo_or_rpo(config.beta, config.imitation_weight)),
-        needs=Needs(reference=True),
+        needs=Needs(branches=True, reference=True),
         measure=rising.measure,
     )
 

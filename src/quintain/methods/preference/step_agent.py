@@ -70,7 +70,7 @@ class Config(RoundsJob):
 def method(config: Config) -> Rounds | OnPolicy:
     """Return StepAgent as `config` describes it."""
     inspection = Inspection()
-    needs = Needs(expert=True)
+    needs = Needs(environment=False, branches=True, expert=True)
     if config.reward == "implicit":
         return Rounds(
             collect=lambda collector, step: inspection.collect(

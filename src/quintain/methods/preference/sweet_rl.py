@@ -99,6 +99,7 @@ def method(config: Config) -> Rounds:
         update=update_on_pairs(dpo_or_rpo(config.beta, config.imitation_weight)),
         later=(Improve(policy=CRITIC, build=turns.episodes, update=critic, rate=config.critic_rate),),
         needs=Needs(
+            branches=True,
             reference=True,
             renews_reference=config.reference == "previous",
             privileged=config.is_told,

@@ -47,5 +47,5 @@ def method(config: Config) -> OnPolicy:
         reward=partial(apply_all, terms=(Term(name="step", measure=contexts.measure(agreement)),)),
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=reinforce(), aggregation="sequence_mean"),
-        needs=Needs(expert=True),
+        needs=Needs(environment=False, branches=True, expert=True),
     )

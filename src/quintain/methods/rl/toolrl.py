@@ -68,7 +68,12 @@ def method(config: Config) -> OnPolicy:
         reward=partial(apply_all, terms=(Term(name="calls", measure=measure),)),
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=clipped()),
-        needs=Needs(expert=True, expert_anywhere=not config.contexts),
+        needs=Needs(
+            environment=not config.contexts,
+            branches=config.contexts,
+            expert=True,
+            expert_anywhere=not config.contexts,
+        ),
     )
 
 

@@ -42,7 +42,7 @@ def method(config: Config) -> OnPolicy:
         branch=continue_turns(config.rollouts),
         credit=lambda groups, estimates: step_value(groups, state_values(groups, estimates.branches)),
         update=Update(loss=clipped()),
-        needs=Needs(snapshots=True),
+        needs=Needs(branches=True, snapshots=True),
     )
 
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from quintain.config.ranges import PositiveFloat, PositiveInt, Share
 from quintain.data.pipeline import Pipeline, chosen
 from quintain.losses.imitation import imitation
-from quintain.methods.method import Collector, Folds, Rounds, Update
+from quintain.methods.method import Collector, Folds, Needs, Rounds, Update
 from quintain.methods.selftraining.rft import accepted
 from quintain.rollout.tree import Seen, Tree, Value, process_values
 from quintain.training.job import OnPolicyJob
@@ -81,6 +81,7 @@ def method(config: Config) -> Rounds:
             )
         ),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
+        needs=Needs(branches=True),
         state=Folds(model if config.has_values else None),
         measure=lambda groups, _: measured(groups, model.before),
     )

@@ -21,7 +21,7 @@ from quintain.data.pipeline import Pipeline, Stage
 from quintain.data.stages import recorded_perplexity
 from quintain.errors import ConfigError, DataError, UsageError
 from quintain.losses.imitation import imitation
-from quintain.methods.method import Collector, Rounds, Update
+from quintain.methods.method import Collector, Needs, Rounds, Update
 from quintain.methods.rl.parts.contexts import single
 from quintain.rollout.replay import every_turn
 from quintain.training.job import OnPolicyJob
@@ -88,6 +88,7 @@ def method(config: Config) -> Rounds:
         build=Pipeline(ranked_first(rank)),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         starts_over=config.starts_over,
+        needs=Needs(branches=True),
     )
 
 

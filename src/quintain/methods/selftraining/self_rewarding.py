@@ -74,7 +74,7 @@ def method(config: Config) -> Rounds:
             is_on_policy=False,
             lr_warmup=0,
         ),
-        needs=Needs(answers=True),
+        needs=Needs(branches=True, answers=True),
         measure=measured,
     )
 

@@ -65,10 +65,14 @@ def alarms(rows: Sequence[Row], bounds: Thresholds) -> list[Alarm]:
     """Return the alarms that hold after the last of `rows`."""
     window = int(bounds.window)
     training = [row for row in rows if "monitor/failures" in row]
-    unlikely = list(chosen(rows, bounds))
+    unlikely = [*chosen(rows, bounds), *lost_branches(rows, bounds)]
     if not rows or "monitor/failures" not in rows[-1]:
         return unlikely
-    drifted = [*unlikely, *judge(training, bounds), *overoptimised(training, bounds)]
+    drifted = [
+        *unlikely,
+        *judge(training, bounds),
+        *overoptimised(training, bounds),
+    ]
     if len(training) < window:
         return drifted
     spans = Spans(training[:window], training[-window:])
@@ -348,6 +352,16 @@ def judge(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
                 name="judge",
                 message=f"the agreement of {whose} with the truth fell from {known[0]:.2f} to {known[-1]:.2f}",
             )
+
+
+def lost_branches(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
+    """Episodes that do not repeat when they are to be taken up at one of their turns."""
+    lost = (rows[-1].get("branch/lost") if rows else None) or 0.0
+    if lost > bounds.lost_branches:
+        yield Alarm(
+            name="lost_branches",
+            message=f"{lost:.0%} of the episodes that were to be taken up again did not repeat and are left out",
+        )
 
 
 def overoptimised(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:

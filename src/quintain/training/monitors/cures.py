@@ -55,6 +55,11 @@ CURES: Mapping[str, Sequence[str]] = {
     "stop_failures": (LOOK,),
     "retries": ("mend what breaks: what is left of the episodes may be the easy ones",),
     "cost": ("price tokens or turns by --rewards", SHORTER),
+    "lost_branches": (
+        "draw all chance of the environment from task.rng",
+        "give it a state_key() without what changes by itself, such as a clock",
+        "take a method that plays whole episodes (eto, rft, grpo)",
+    ),
     "chosen": ("raise --imitation-weight", "raise --beta", LOWER_RATE, FROM_BEST),
 }
 """What to do, by the name of an alarm, and by name and subject where that is a case of its own."""

@@ -50,7 +50,7 @@ class Monitors:
     def judge(self, row: Row) -> dict[str, float]:
         """Take in the next `row` of the curve and return ``alarm/NAME`` for the alarms that hold now."""
         self._rows.append(row)
-        if "monitor/failures" not in row and "preference/chosen_log_ratio" not in row:
+        if not {"monitor/failures", "preference/chosen_log_ratio", "branch/lost"} & set(row):
             self.new = []
             return {}
         found = alarms(self._rows, self.bounds)

@@ -118,7 +118,7 @@ IDEAS: Mapping[str, Idea] = {
     "gae_decoupled": Idea(make=valued(decoupled_gae), needs=CRITIC, reads=frozenset({"adaptive"})),
     "vine": Idea(
         make=lambda *_: lambda groups, estimates: step_value(groups, state_values(groups, estimates.branches)),
-        needs=Needs(snapshots=True), branch=continue_turns(NUM_CONTINUED),
+        needs=Needs(branches=True, snapshots=True), branch=continue_turns(NUM_CONTINUED),
     ),
     "spa_rl": Idea(
         make=lambda options, fitted: lambda groups, _: attributed(groups, options, fitted),

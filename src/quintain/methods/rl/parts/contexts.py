@@ -15,6 +15,7 @@ import numpy as np
 
 from quintain.data.samples import since_segment
 from quintain.environments.catalog import find
+from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Environment, Expert
 from quintain.errors import DataError, EnvironmentFault
 from quintain.methods.method import Collector
@@ -34,32 +35,64 @@ class Contexts:
     def __init__(self, keep: Keep) -> None:
         self.keep: Keep = keep
         self.prefixes: list[Prefix] = []
+        self.alone: list[Trajectory] = []
+        """the same of conversations without an environment: each a turn, with all before it as its prompt"""
         self.wanted: dict[str, Action] = {}
         """context id → what the expert does there"""
 
     def prepare(self, collector: Collector) -> None:
         """Take the demonstrations of `collector` apart; steps at which the expert gives up are left out.
 
+        Without an environment every step of a conversation is what an expert did there.
+
         Raises:
             DataError: none of their steps is kept.
         """
+        if collector.environment == NO_ENVIRONMENT:
+            self._prepare_alone(collector.demonstrations())
+            return
         labels = ExpertLabels(collector.expert_environment, ask_expert)
         episodes = [t for t in collector.demonstrations() if t.turns]
-        prefixes = every_turn(collector.walks(episodes))
+        walks = collector.walks(episodes)
+        prefixes = every_turn(walks)
         steps = [(t, number, right) for t in episodes for number, right in enumerate(labels.labels(t))]
         for (episode, number, right), prefix in zip(steps, prefixes, strict=True):
-            if right is not None and is_kept(episode, number, right, self.keep):
+            if right is not None and prefix.is_repeated and is_kept(episode, number, right, self.keep):
                 name = f"{episode.task.id}@{number}"
                 self.prefixes.append(replace(prefix, task=replace(episode.task, id=name)))
                 self.wanted[name] = right
+        if walks and not any(walk.is_repeated for walk in walks):
+            raise DataError(
+                f"contexts from {len(episodes)} demonstrations: got {len(walks)} that do not repeat when they are "
+                "carried out again; draw all chance from task.rng, or give the environment a state_key()"
+            )
         if not self.prefixes:
             raise DataError(
                 f"contexts from {len(episodes)} demonstrations: got none; raise demonstrations, or keep all steps"
             )
 
+    def _prepare_alone(self, conversations: Sequence[Trajectory]) -> None:
+        """Take `conversations` apart, in which nothing can be carried out again."""
+        for episode in conversations:
+            for number, turn in enumerate(episode.turns):
+                if turn.action.error is None and is_kept(episode, number, turn.action, self.keep):
+                    name = f"{episode.task.id}@{number}"
+                    own = single(episode, number)
+                    self.alone.append(replace(own, task=replace(episode.task, id=name)))
+                    self.wanted[name] = turn.action
+        if not self.alone:
+            raise DataError(
+                f"contexts from {len(conversations)} conversations: got none with an answer that can be read; check "
+                "the file, or keep all steps"
+            )
+
     def collect(self, collector: Collector, step: int, *, tasks: int, size: int) -> list[Group]:
         """Return `size` actions on each of the `tasks` contexts of `step`; the journal has them as branches."""
-        order = np.random.default_rng(collector.seed("contexts", step)).permutation(len(self.prefixes))
+        rng = np.random.default_rng(collector.seed("contexts", step))
+        if self.alone:
+            chosen_places = rng.permutation(len(self.alone))[:tasks].tolist()
+            return collector.answers(step, [self.alone[place] for place in chosen_places], size=size)
+        order = rng.permutation(len(self.prefixes))
         chosen = [self.prefixes[place] for place in order[:tasks]]
         groups: dict[str, Group] = {}
         for length in sorted({len(prefix.turns) for prefix in chosen}):
