@@ -73,12 +73,12 @@ class Unanswered:
     def seed(self, *names: object) -> int:
         return 0
 
-    def shown(self, tasks: Sequence[Task]) -> list[Trajectory]:
+    def shown(self, tasks: Sequence[Task], *, by: object) -> list[Trajectory]:
         return [replace(self.failed, task=task) for task in tasks]
 
 
 def test_chains_of_calls_that_never_come_to_their_answers(trajectory: Callable[..., Trajectory]) -> None:
     made: Any = goat.method(goat.Config(demonstrations=3))
-    told = f"imitating chains of calls: {SOLVED.replace('into solved', 'into replayed')}; loosen replayed"
+    told = f"imitating chains of calls: {SOLVED.replace('into solved', 'into replayed')}; let reset() take Task.data"
     with pytest.raises(DataError, match=re.escape(told)):
         made.data(Unanswered(trajectory([((1,), (10, 2))], value=0.0)))

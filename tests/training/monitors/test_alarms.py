@@ -97,6 +97,7 @@ LEVELS: dict[str, Bend] = {
     "length_advantage": lambda since: {"monitor/length_advantage": 0.95},
     "reward_share": lambda since: {"monitor/share/goal": 0.99, "monitor/share/format": 0.01},
     "unread": lambda since: {"verdicts/unread": 0.03},
+    "lost_branches": lambda since: {"branch/lost": 0.5},
     "failures": lambda since: {"monitor/failures": 0.04, "monitor/failures/environment": 0.04},
     "stop_failures": lambda since: {"monitor/failures": 0.1, "monitor/failures/judge": 0.1},
     "retries": lambda since: {"monitor/retries": 0.2, "monitor/retries/tool": 0.2, "monitor/retry_bias": 0.5},

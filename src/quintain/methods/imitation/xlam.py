@@ -18,6 +18,7 @@ from pathlib import Path
 from quintain.data.calls import right_calls
 from quintain.data.pipeline import Chosen
 from quintain.environments.nothing import NO_ENVIRONMENT
+from quintain.errors import ConfigError
 from quintain.methods.imitation import sft
 from quintain.methods.method import Collector, Offline
 from quintain.training.demonstrations import tell_records, teller
@@ -35,6 +36,11 @@ def method(config: Config) -> Offline:
     """Return imitation of checked calls as `config` describes it."""
 
     def checked(collector: Collector) -> Chosen:
+        if collector.environment == NO_ENVIRONMENT and not isinstance(config.demonstrations, str):
+            raise ConfigError(
+                "xlam: got no environment, whose tools the calls are checked against; name one with --environment, or "
+                "give conversations with tools of their own (--demonstrations FILE)"
+            )
         told = (
             tell_records(Path(str(config.demonstrations)))
             if collector.environment == NO_ENVIRONMENT
