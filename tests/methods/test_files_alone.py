@@ -21,11 +21,12 @@ WORDS = ("oak", "elm", "ash", "fir", "yew", "box", "bay", "fig")
 SMALL: dict[str, Any] = {
     "model": "micro",
     "environment": "none",
-    "imitation_epochs": 2,
     "eval_every": 1,
     "steps": 2,
     "max_turn_tokens": 8,
 }
+
+WARM = {"imitation_epochs": 2}
 
 
 @pytest.fixture(autouse=True)
@@ -75,10 +76,14 @@ def train(recipe: str, folder: Path, **fields: Any) -> Path:
     [
         ("atlas", {"ratio": 0.5, "critical": ("lookup",)}, {"data/critical": 8.0, "data/kept": 8.0}),
         ("xlam", {"held_out": 0.0}, {"data/right_calls": 8.0}),
-        ("swirl", {"tasks": 4, "group_size": 2}, {}),
-        ("toolrl", {"contexts": True, "tasks": 4, "group_size": 3}, {}),
-        ("step_agent", {"tasks": 6, "group_size": 2}, {"step_agent/other": None}),
-        ("step_agent", {"tasks": 6, "group_size": 2, "reward": "inverse"}, {"step_agent/other": None}),
+        ("swirl", {"tasks": 4, "group_size": 2, **WARM}, {}),
+        ("toolrl", {"contexts": True, "tasks": 4, "group_size": 3, **WARM}, {}),
+        ("step_agent", {"tasks": 6, "group_size": 2, **WARM}, {"step_agent/other": None}),
+        (
+            "step_agent",
+            {"tasks": 6, "group_size": 2, "reward": "inverse", **WARM},
+            {"step_agent/other": None},
+        ),
     ],
 )
 def test_a_file_is_enough(
