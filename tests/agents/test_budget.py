@@ -48,7 +48,7 @@ def test_a_thought_is_closed_at_its_budget(thinking: Chat, brief_of: Briefs) -> 
     assert more is not None
     assert (more.token_ids, more.shows, more.starts_segment) == ((end,), "</think>", False)
     assert (more.sampling.max_tokens, more.sampling.stop_ids) == (9, thinking.stop_ids)
-    assert session.read(said(thinking.write("right"))) == Action(text="<think>left</think>right")
+    assert session.read(said(thinking.write("right"))) == Action(text="right")
     assert session.more() is None
     assert thinking.encoder.decode(session.observe("A door.").token_ids) == "<|user|>A door.<|assistant|>"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quintain.agents.harness import JsonTools, call_format
+from quintain.agents.harness import JsonTools
 from quintain.agents.protocol import Brief
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
@@ -47,8 +47,7 @@ def test_golden_ids_of_other_formats(chat: Chat, calls: str) -> None:
     assert session.write(Action(text="left")) == chat.write("left")
 
 
-def test_the_format_of_the_template_unless_another_is_named(chat: Chat) -> None:
-    assert call_format(chat) == (FORMATS["hermes"], "")
-    assert call_format(chat, "llama") == (FORMATS["llama"], "")
+def test_a_format_that_nobody_knows_is_refused(chat: Chat) -> None:
+    task = Task(id="t/train/0", environment="t", seed=0)
     with pytest.raises(UsageError, match="format of tool calls: got 'qwen'"):
-        call_format(chat, "qwen")
+        JsonTools(chat, calls="qwen").open(Brief(task=task, instructions="Go.", tools=(GUESS,)))

@@ -99,23 +99,21 @@ def test_what_is_written_is_what_is_allowed(chat: Chat, calls: str) -> None:
     assert accepted(chat, constraint, chat.write("I leave.")) == 0
 
 
-def test_the_shape_of_calls_in_every_format() -> None:
-    assert shape(FORMATS["hermes"], "\n", "a") == (
-        "", '<tool_call>\n{"name": "a", "arguments": ', "\n", "}\n</tool_call>", ""
-    )  # fmt: skip
-    assert shape(FORMATS["llama"], "", "a") == ("", '{"name": "a", "parameters": ', "; ", "}", "")
-    assert shape(FORMATS["mistral"], "", "a") == (
+def test_the_shape_of_calls_in_every_format(chat: Chat) -> None:
+    assert shape(chat, "auto", "a") == ("", '<tool_call>{"name": "a", "arguments": ', "", "}</tool_call>", "")
+    assert shape(chat, "llama", "a") == ("", '{"name": "a", "parameters": ', "; ", "}", "")
+    assert shape(chat, "mistral", "a") == (
         "[TOOL_CALLS][",
         '{"name": "a", "arguments": ',
         ", ",
         "}",
         "]",
     )
-    assert shape(FORMATS["mistral-named"], "", "a") == ("", "[TOOL_CALLS]a[ARGS]", "", "", "")
+    assert shape(chat, "mistral-named", "a") == ("", "[TOOL_CALLS]a[ARGS]", "", "", "")
 
 
 def test_markup_of_the_tokenizer_is_its_token(chat: Chat) -> None:
-    text = calls_grammar(SPECS, FORMATS["hermes"], "", chat.encoder, 1)
+    text = calls_grammar(SPECS, chat, 1)
     opens, closes = chat.encoder.markup_id("<tool_call>"), chat.encoder.markup_id("</tool_call>")
     assert (
         f'tool_0: <[{opens}]> "{{\\"name\\": \\"buy\\", \\"arguments\\": " args_0 "}}" <[{closes}]>' in text

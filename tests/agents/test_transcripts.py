@@ -159,7 +159,7 @@ def test_a_conversation_that_is_too_long_is_named_or_left_out(chat: Chat) -> Non
     assert (pair.chosen.index, pair.rejected.index) == (0, 1)
 
 
-def test_several_results_are_one_message_in_an_environment_that_joins_them(chat: Chat) -> None:
+def test_several_results_are_a_message_each(chat: Chat) -> None:
     calls = [{"name": "guess", "arguments": {"number": n}} for n in (1, 2)]
     said = (by("user", "go"), by("assistant", "", tool_calls=calls), by("tool", "lower"), by("tool", "higher"),
             by("assistant", "done"))  # fmt: skip
@@ -167,7 +167,7 @@ def test_several_results_are_one_message_in_an_environment_that_joins_them(chat:
     assert alone[1][0] == "<|tool|>lower<|tool|>higher<|assistant|>"
     harness = build_agent(chat.tokenizer, find("guess"), temperature=1.0)
     inside = Transcriber(chat, Rules(), place=place_of("guess", harness))
-    assert pieces(inside.trajectory(record(*said)), chat)[1][0] == "<|tool|>lower\nhigher<|assistant|>"
+    assert pieces(inside.trajectory(record(*said)), chat)[1] == alone[1]
     assert "Find the hidden number" in pieces(inside.trajectory(record(*said)), chat)[0][0]
 
 

@@ -403,6 +403,6 @@ def test_identity() -> None:
     assert split_thinking("<think>a</think>\n\nb") == ("a", "\n\nb")
     assert split_thinking("ab") == ("", "ab")
     thought = Spoken(role="assistant", text="b", thinking="a", opaque="x").message()
-    assert as_text(thought.content) == "<think>a</think>b"
+    assert (as_text(thought.content), thought.reasoning) == ("b", "a")
     refused = Refused(400, "no")
     assert [module.error(refused)["error"]["message"] for module in PATHS.values()] == ["no"] * 3

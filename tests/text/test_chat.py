@@ -44,7 +44,9 @@ ChatOf = Callable[[str], Chat]
 def full_render(chat: Chat, messages: list[Message], tools: tuple[ToolSpec, ...] = ()) -> tuple[int, ...]:
     """Return the ids of the whole chat rendered at once, the slow way."""
     template = chat.template
-    text = template.render(template.opening_entries([template.as_entry(m) for m in messages], tools), tools)
+    text = template.render(
+        template.opening_entries([template.entries.entry(m) for m in messages], tools), tools
+    )
     return chat.encoder.encode_marked(text, continues=False)
 
 
@@ -144,10 +146,8 @@ def test_the_fast_path_is_the_full_rendering(chat_of: ChatOf, say: Say, name: st
         assert tuple(stream) == full_render(chat, messages, tools)
         for _ in range(4):
             said = words_of(rng).replace("<|im_end|>", "").strip()
-            if name == "mistral":  # its blank before an answer is not sampled here, so streams differ by it
-                said = " " + said
             stream += answered(chat, conversation, said)
-            messages.append(say("assistant", said.removeprefix(" ")))
+            messages.append(say("assistant", said))
             role = rng.choice(["user", "tool"]) if name in ("tiny", "chatml", "llama3") else "user"
             new = [say(role, words_of(rng)) for _ in range(rng.choice([1, 1, 2]) if role == "tool" else 1)]
             messages += new
@@ -270,7 +270,6 @@ def test_refused_tool_messages_and_tools_become_text(chat_of: ChatOf, say: Say) 
         text = chat.encoder.decode(prompt.token_ids)
         assert text.startswith(f"<bos><start_of_turn>user\n{begin}")
         assert "Look <|im_end|> around." in text
-        assert not chat.template.is_appending(("tool",), has_system=False, has_tools=True)
         answered(chat, conversation, "left")
         added = conversation.prompt([say("tool", "A door."), say("system", "Hurry."), say("user", "Go.")])
         assert chat.encoder.decode(added.token_ids) == (
@@ -408,7 +407,7 @@ def test_a_marker_that_begins_a_message_ends_an_answer_that_nothing_closes(
 def test_tools_go_into_the_system_text_where_the_template_has_another_call_format(
     make_tokenizer: Family, say: Say
 ) -> None:
-    calls = "{% for c in m.tool_calls or [] %}[TOOL_CALLS]{{ c.function | tojson }}{% endfor %}"
+    calls = "{% for c in m.tool_calls or [] %}@@{{ c.function.name }}!{{ c.function.arguments }}{% endfor %}"
     template = (
         "{{ tools[0].function.description if tools }}"
         "{% for m in messages %}{{ m.content }}" + calls + "<|im_end|>{% endfor %}"
@@ -474,7 +473,7 @@ def test_an_empty_thought_rewrites_nothing_and_a_thought_does(
         text = chat.encoder.decode(prompt.token_ids)
         assert f"user\n{new}" in text
         assert text.endswith(f"<|im_start|>assistant\n{opening}" if opening else "<|im_start|>assistant")
-    answered(chat, conversation, THOUGHT)
+    conversation.record((*chat.encoder.encode_marked(THOUGHT, continues=True), chat.end_id))
     assert conversation.prompt([say("user", "A hall.")]).starts_segment
 
 
@@ -486,7 +485,7 @@ def test_openings_are_what_the_template_renders(chat_of: ChatOf, name: str) -> N
             for roles in (("user",), ("system", "user")):
                 messages = [Message(role=role, content=f"{role} {said}") for role in roles]  # pyright: ignore[reportArgumentType]
                 entries = template.opening_entries(
-                    [template.as_entry(message) for message in messages], tools
+                    [template.entries.entry(message) for message in messages], tools
                 )
                 expected = template.render(entries, tools if template.takes_tools else ())
                 assert template.render_opening(entries, tools) == expected

@@ -119,7 +119,7 @@ def test_an_answer_may_use_markup_but_no_special_token(family: Family) -> None:
     ],
 )
 def test_what_counts_as_markup(token: AddedToken, expected: bool) -> None:
-    assert is_markup(token) is expected
+    assert is_markup(token, "{{ '[INST]' }}") is expected
 
 
 def test_added_words_stay_usable_in_text(make_tokenizer: Family) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from quintain.text.pieces import PAD, Pieces, after_answer, pieces_of
+from quintain.text.pieces import PAD, Pieces, pieces_of, shared_start
 
 
 def test_pieces_are_filled_with_trimmed_contents() -> None:
@@ -29,18 +29,11 @@ def test_no_pieces_where_contents_are_edited_lost_or_repeated() -> None:
     assert pieces_of("<u>", "<u>", []) == Pieces(("<u>",), ())
 
 
-@pytest.mark.parametrize(
-    ("said", "after", "expected"),
-    [
-        ("left", "<u>left<end><u>", "<end><u>"),
-        ("left", "<u> left<end>", "<end>"),
-        (" left ", "<u>left<end>", "<end>"),
-        (" left ", "<u> left <end>", "<end>"),
-        ("left ", "<u> left <end>", "<end>"),
-        ("", "<u><end>", "<end>"),
-        ("left", "<u>right<end>", None),
-        ("left", "<x>left<end>", None),
-    ],
-)
-def test_what_follows_an_answer(said: str, after: str, expected: str | None) -> None:
-    assert after_answer("<u>", said, after) == expected
+def test_what_two_texts_begin_with() -> None:
+    assert [shared_start("abc", each) for each in ("abd", "abc", "abcd", "x", "")] == [
+        "ab",
+        "abc",
+        "abc",
+        "",
+        "",
+    ]

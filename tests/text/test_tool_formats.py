@@ -314,8 +314,10 @@ def test_the_template_says_which_format_it_is(
     make_tokenizer: Family, template: str, names: dict[str, str], form: str, padding: str
 ) -> None:
     chat = Chat(make_tokenizer(template, **names))
-    assert chat.template.call_format is FORMATS[form]
-    assert chat.template.call_padding == padding
+    assert chat.template.takes_tools and chat.format is not None
+    written = chat.write_marked(ChatMessage(role="assistant", content=(), tool_calls=(LOOK,))).body
+    assert FORMATS[form].opening in written and padding in written
+    assert [(call.name, call.arguments) for call in chat.read(written).calls] == [(LOOK.name, LOOK.arguments)]
     prompt = chat.conversation((TOOL,)).prompt([ChatMessage(role="user", content=as_content("A wall."))])
     assert "Look around." in chat.encoder.decode(prompt.token_ids)
 

@@ -13,27 +13,24 @@ state, so it adds nothing to a policy gradient with centred advantages, and vani
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from quintain.agents.deliberation import Deliberation
-from quintain.agents.harness import JsonTools, call_format
+from quintain.agents.harness import JsonTools
 from quintain.agents.protocol import Brief, Prompt
 from quintain.engines.grammar import check_grammar
 from quintain.engines.protocol import Capability, Grammar
-from quintain.errors import UsageError
+from quintain.errors import DataError, ModelError, UsageError
 from quintain.text.chat import Chat
 from quintain.text.encoder import TextEncoder
 from quintain.text.parse import json_text
-from quintain.text.tool_formats import ARGS, PYTHON_TAG, TOOL_CALLS, CallFormat
-from quintain.types import Observation, ToolCall, ToolSpec
+from quintain.text.pieces import shared_start
+from quintain.text.tool_formats import FORMATS, format_named
+from quintain.types import Message, Observation, ToolCall, ToolSpec
 
 SLOT: Mapping[str, Any] = {"quintainslot": 0}
-_MARKUP = re.compile(
-    "(" + "|".join(map(re.escape, ("<tool_call>", "</tool_call>", TOOL_CALLS, ARGS, PYTHON_TAG))) + ")"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +64,7 @@ class Constrained:
             )
         key = tuple(json_text([tool.name, tool.parameters]) for tool in brief.tools)
         if key not in self._known:
-            form, padding = call_format(self.chat, self.calls)
-            text = calls_grammar(brief.tools, form, padding, self.chat.encoder, self.most_calls)
+            text = calls_grammar(brief.tools, self.chat, self.most_calls, calls=self.calls)
             grammar = Grammar(text=text)
             check_grammar(grammar)
             self._known[key] = grammar
@@ -92,21 +88,23 @@ class ConstrainedSession(Deliberation):
 
 def calls_grammar(
     tools: Sequence[ToolSpec],
-    form: CallFormat,
-    padding: str,
-    encoder: TextEncoder,
+    chat: Chat,
     most_calls: int,
     *,
+    calls: str = "auto",
     instead: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the grammar of 1 to `most_calls` calls of `tools`, written as `form` writes them.
+    """Return the grammar of 1 to `most_calls` calls of `tools`, written as the model's template or `calls` has them.
 
     Where a JSON schema is given as `instead`, a value of it may be said instead of any call.
+
+    Raises:
+        UsageError: the template does not write arguments as JSON.
     """
-    shapes = [shape(form, padding, tool.name) for tool in tools]
-    opening, _, between, _, closing = (_literal(part, encoder) for part in shapes[0])
+    shapes = [shape(chat, calls, tool.name) for tool in tools]
+    opening, _, between, _, closing = (_literal(part, chat.encoder) for part in shapes[0])
     rules = [
-        f"tool_{n}: {_literal(s[1], encoder)} args_{n} {_literal(s[3], encoder)}"
+        f"tool_{n}: {_literal(s[1], chat.encoder)} args_{n} {_literal(s[3], chat.encoder)}"
         for n, s in enumerate(shapes)
     ]
     schemas = [f"args_{n}: %json {_schema(tool)}" for n, tool in enumerate(tools)]
@@ -118,23 +116,39 @@ def calls_grammar(
     return "\n".join(["%llguidance {}", f"start: {start}", f"call: {names}", *rules, *schemas, ""])
 
 
-def shape(form: CallFormat, padding: str, name: str) -> tuple[str, str, str, str, str]:
-    """Return how `form` writes calls: what opens them, what is before the arguments of one, between two, after
+def shape(chat: Chat, calls: str, name: str) -> tuple[str, str, str, str, str]:
+    """Return how calls are written: what opens them, what is before the arguments of one, between two, after
     the arguments of one, and what closes them; found by writing one call and two.
+
+    Raises:
+        UsageError: arguments are not written as JSON.
     """
     call, slot = ToolCall(name=name, arguments=SLOT), json_text(SLOT)
-    before, after = form.write((call,), padding).split(slot)
-    middle = form.write((call, call), padding).split(slot)[1]
-    ends = _common_start(after, middle)
-    starts = _common_start(before[::-1], middle[::-1])[::-1]
+    one = written_calls(chat, calls, (call,)).split(slot)
+    if len(one) != 2:
+        raise UsageError(
+            f"constrained tool calls with {chat.name}: got arguments that are not written as JSON, which no schema "
+            "holds; take the agent tools without constraints"
+        )
+    before, after = one
+    try:
+        two = written_calls(chat, calls, (call, call)).split(slot)
+    except (DataError, ModelError):  # a template that writes one call in each answer
+        two = ()
+    if len(two) != 3:
+        return "", before, "", after, ""
+    middle = two[1]
+    ends = shared_start(after, middle)
+    starts = shared_start(before[::-1], middle[::-1])[::-1]
     opening, closing = before[: len(before) - len(starts)], after[len(ends) :]
     return opening, starts, middle[len(ends) : len(middle) - len(starts)], ends, closing
 
 
-def _common_start(left: str, right: str) -> str:
-    """Return what `left` and `right` both begin with."""
-    same = next((n for n, pair in enumerate(zip(left, right, strict=False)) if len(set(pair)) > 1), len(left))
-    return left[:same]
+def written_calls(chat: Chat, calls: str, made: Sequence[ToolCall]) -> str:
+    """Return `made` as the chat's template writes them, or as the format `calls` does."""
+    if calls == "auto" and chat.template.entries.takes_calls:
+        return chat.write_marked(Message(role="assistant", content=(), tool_calls=tuple(made))).body
+    return (FORMATS["hermes"] if calls == "auto" else format_named(calls)).write(made, "")
 
 
 def _schema(tool: ToolSpec) -> str:
@@ -149,10 +163,8 @@ def compact(schema: Mapping[str, Any]) -> str:
 
 
 def _literal(text: str, encoder: TextEncoder) -> str:
-    """Return `text` in a grammar: markup by its token, the rest as a string."""
+    """Return text of a template in a grammar: markup by its token, the rest as a string."""
     parts: list[str] = []
-    for part in _MARKUP.split(text):
-        token = encoder.markup_id(part)
-        if part:
-            parts.append(json.dumps(part) if token is None else f"<[{token}]>")
+    for part, token in encoder.parts(text):
+        parts.append(json.dumps(part) if token is None else f"<[{token}]>")
     return " ".join(parts)

@@ -42,7 +42,7 @@ class Words:
 
     def read(self, completion: Completion) -> str:
         """Return what was said."""
-        return self.chat.text(completion.token_ids).strip()
+        return self.chat.words(completion.token_ids).strip()
 
     def write(self, text: str) -> tuple[int, ...]:
         """Return the ids that say `text`; where that is too long, its first words are left out."""

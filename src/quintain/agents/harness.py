@@ -14,12 +14,11 @@ from functools import partial
 from random import Random
 
 from quintain.agents.protocol import Agent, Brief, Prompt
-from quintain.data.thoughts import whole_text
 from quintain.engines.protocol import Sampling
 from quintain.environments.mixture import MixedEnvironment
 from quintain.environments.protocol import Environment, Legal
 from quintain.errors import DataError, UsageError
-from quintain.text.chat import Chat
+from quintain.text.chat import Chat, WrittenIds
 from quintain.text.parse import (
     parse_choice,
     parse_react,
@@ -28,12 +27,15 @@ from quintain.text.parse import (
     write_react,
     write_text,
 )
-from quintain.text.tool_formats import FORMATS, CallFormat, format_named
+from quintain.text.reading import Answer
+from quintain.text.tool_formats import FORMATS, format_named
 from quintain.types import (
     Action,
+    CallResult,
     Completion,
     Message,
     Observation,
+    ToolCall,
     ToolSpec,
     as_content,
     as_text,
@@ -46,7 +48,7 @@ REACT_INSTRUCTIONS = "Answer with one thought and one action:\nThought: why\nAct
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """How a harness reads an action out of text and writes one: ``parse(write(action)) == action``."""
+    """How a harness reads an action out of an answer's words and writes one: ``parse(write(action)) == action``."""
 
     parse: Callable[[str], Action]
     write: Callable[[Action], str]
@@ -54,6 +56,12 @@ class Wording:
     """(words in front of it, an action that calls tools) → text, for answers that others wrote; None: the words go"""
     has_tool_role: bool = False
     """whether the results of calls are tool messages, not those of the user"""
+    has_own_thoughts: bool = False
+    """whether ``<think>`` is markup of the harness itself, and `parse` reads it"""
+    has_calls: bool = False
+    """whether calls are the model's own: its template writes them, and they are read as its format has them"""
+    has_words: bool = True
+    """whether the words of an action are written before its calls, where `has_calls`"""
 
 
 class ChatSession:
@@ -80,11 +88,20 @@ class ChatSession:
         self._unsent = [Message(role="system", content=as_content(system))] if system else []
         self._has_tools = has_tools or bool(tools)
         self._awaits_tool = False
+        self._said: tuple[tuple[int, ...], Message] | None = None
+        """an answer that others wrote, as ids, until it is read"""
 
     def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
-        """See `Session.observe`; `legal_actions` are not shown."""
-        role = "tool" if self._awaits_tool else "user"
-        return self._show([Message(role=role, content=as_content(observation))])
+        """See `Session.observe`; `legal_actions` are not shown. Results of several calls are a message each."""
+        if not self._awaits_tool:
+            return self._show([Message(role="user", content=as_content(observation))])
+        parts = as_content(observation)
+        results = [part for part in parts if isinstance(part, CallResult)]
+        if not results or not self._wording.has_calls:
+            return self._show([Message(role="tool", content=parts)])
+        rest = tuple(part for part in parts if not isinstance(part, CallResult))
+        shown = [Message(role="tool", content=(part,)) for part in results]
+        return self._show([*shown, *([Message(role="user", content=rest)] if rest else [])])
 
     @property
     def has_unsent(self) -> bool:
@@ -94,23 +111,24 @@ class ChatSession:
     def show(self, messages: Sequence[Message]) -> Prompt:
         """Return the prompt after `messages` that others wrote, in the roles that this harness gives them."""
         has_role = self._wording.has_tool_role
-        given = [replace(m, role="user") if m.role == "tool" and not has_role else m for m in messages]
         return self._show(
-            [replace(m, content=as_content(whole_text(m)), reasoning="") if m.reasoning else m for m in given]
+            [replace(m, role="user") if m.role == "tool" and not has_role else m for m in messages]
         )
 
-    def say(self, message: Message) -> tuple[int, ...]:
+    def say(self, message: Message) -> WrittenIds:
         """Return the ids of an assistant's `message` that others wrote, as the policy would have sampled it.
 
         Raises:
-            DataError: it calls tools, for which the harness has no form.
+            DataError: it calls tools, for which the harness or the model's template has no form.
         """
-        words = whole_text(message)
-        if not message.tool_calls:
-            return self._chat.write(words)
-        action = Action(text=words, tool_calls=message.tool_calls)
-        say = self._wording.say
-        return self._chat.write(self._wording.write(action) if say is None else say(words.strip(), action))
+        wording, words = self._wording, as_text(message.content)
+        if message.tool_calls and not wording.has_calls:
+            action = Action(text=words, tool_calls=message.tool_calls)
+            text = wording.write(action) if wording.say is None else wording.say(words.strip(), action)
+            message = Message(role="assistant", content=as_content(text), reasoning=message.reasoning)
+        written = self._conversation.write(message)
+        self._said = written.token_ids, written.message
+        return written
 
     def _show(self, messages: Sequence[Message]) -> Prompt:
         """Append `messages` and return the prompt after them."""
@@ -119,15 +137,43 @@ class ChatSession:
         return Prompt(token_ids=ids.token_ids, starts_segment=ids.starts_segment, sampling=self._sampling)
 
     def read(self, completion: Completion) -> Action:
-        """See `Session.read`."""
-        self._conversation.record(completion.token_ids)
-        action = self._wording.parse(self._conversation.text(completion.token_ids))
+        """See `Session.read`; thoughts end before an action is looked for."""
+        ids = tuple(completion.token_ids)
+        said, self._said = self._said, None
+        self._conversation.record(ids, said[1] if said is not None and said[0] == ids else None)
+        action = self._read(ids)
         self._awaits_tool = self._has_tools and bool(action.tool_calls)
         return action
 
+    def _read(self, ids: tuple[int, ...]) -> Action:
+        """Return the action that the completion `ids` is."""
+        wording, conversation = self._wording, self._conversation
+        if wording.has_calls and not self._chat.reads_plainly:
+            return action_of(conversation.read(ids))
+        words = conversation.text_with_thoughts(ids) if wording.has_own_thoughts else conversation.words(ids)
+        return wording.parse(words)
+
     def write(self, action: Action) -> tuple[int, ...]:
         """See `Session.write`."""
-        return self._chat.write(self._wording.write(action))
+        wording = self._wording
+        if wording.has_calls and action.tool_calls:
+            words = action.text if wording.has_words else ""
+            message = Message(role="assistant", content=as_content(words), tool_calls=action.tool_calls)
+        else:
+            message = Message(role="assistant", content=as_content(wording.write(action)))
+        return self._conversation.write(message).token_ids
+
+
+def action_of(answer: Answer) -> Action:
+    """Return the action that an answer is: its calls, if all of them can be carried out, else its words."""
+    broken = next((call for call in answer.calls if call.arguments is None or not call.name), None)
+    text = "".join(dict.fromkeys(call.raw for call in answer.calls)) or answer.content.strip()
+    if broken is not None:
+        return Action(text=text, error=broken.problem)
+    calls = tuple(
+        ToolCall(name=call.name, arguments=call.arguments or {}, id=call.id) for call in answer.calls
+    )
+    return Action(text=text, tool_calls=calls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +234,9 @@ class ReAct:
 class JsonTools:
     """Tool calls as JSON, several in one turn if the model likes; text around them is ignored where it can be.
 
-    `calls` names how they are written (`quintain.text.tool_formats`: hermes, llama, mistral); by default as
-    the chat template writes them, else Hermes style. The tools go where the template puts them; into the
-    system message where it knows none or writes calls in another way.
+    By default calls are written and read as the chat template has them, and the tools go where it puts them; where it
+    knows none, or writes calls in a way that nobody can read, they are in Hermes style and the tools in the system
+    message. `calls` names another way (`quintain.text.tool_formats`: hermes, llama, mistral).
     """
 
     chat: Chat
@@ -203,10 +249,11 @@ class JsonTools:
     def open(self, brief: Brief) -> ChatSession:
         """See `Agent.open`."""
         sampling = sampling_of(self.chat, self.temperature, self.max_tokens)
-        form, padding = call_format(self.chat, self.calls)
+        form = FORMATS["hermes"] if self.calls == "auto" else format_named(self.calls)
+        template = self.chat.template
 
         def say(words: str, action: Action) -> str:
-            return words + "\n" * bool(words) + form.write(action.tool_calls, padding)
+            return words + "\n" * bool(words) + form.write(action.tool_calls, "")
 
         def write(action: Action) -> str:
             return say(action.text if self.thoughts else "", action) if action.tool_calls else action.text
@@ -216,24 +263,17 @@ class JsonTools:
             write=write,
             say=say,
             has_tool_role=True,
+            has_calls=self.calls == "auto" and template.entries.takes_calls,
+            has_words=self.thoughts,
         )
-        if self.chat.template.call_format is form:
-            return ChatSession(self.chat, sampling, wording, system_text(brief), brief.tools)
+        if wording.has_calls:
+            return ChatSession(
+                self.chat, sampling, wording, system_text(brief), brief.tools, has_tools=bool(brief.tools)
+            )
         told = tools_text(brief.tools, form.form) if brief.tools else ""
         return ChatSession(
             self.chat, sampling, wording, system_text(brief, told), has_tools=bool(brief.tools)
         )
-
-
-def call_format(chat: Chat, name: str = "auto") -> tuple[CallFormat, str]:
-    """Return the format of tool calls called `name` (that of the chat template if auto), and its padding.
-
-    Raises:
-        UsageError: there is no such format.
-    """
-    own = chat.template.call_format
-    form = own or FORMATS["hermes"] if name == "auto" else format_named(name)
-    return form, chat.template.call_padding if form is own else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ class RefinedSession(Deliberation):
             self._next = replace(told, token_ids=self._chain, starts_segment=True, shows=text)
             return Action(text=text)
         self._chain += completion.token_ids
-        self._said.append(self._words.read(completion))
+        self._said.append(self._settings.chat.text(completion.token_ids).strip())
         action = self._inner_read(completion)
         calls = [call for call in action.tool_calls if call.name != self._settings.answer]
         if self._next is not None or not calls or action.error is not None:

@@ -37,7 +37,11 @@ class Roles:
         sampling = sampling_of(self.chat, self.temperature, self.max_tokens)
         has_tools = bool(brief.tools)
         told = f"{INSTRUCTIONS}\n{tools_text(brief.tools)}" if has_tools else INSTRUCTIONS
-        wording = Wording(parse=lambda text: parse_roles(text, has_tools=has_tools), write=write_action)
+        wording = Wording(
+            parse=lambda text: parse_roles(text, has_tools=has_tools),
+            write=write_action,
+            has_own_thoughts=True,
+        )
         return ChatSession(self.chat, sampling, wording, system_text(brief, told), has_tools=has_tools)
 
 

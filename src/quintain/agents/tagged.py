@@ -47,6 +47,7 @@ class Tagged:
             parse=partial(parse_tags, tools=brief.tools),
             write=write_tags,
             say=lambda words, action: write_tags(action, words),
+            has_own_thoughts=True,
         )
         sampling = sampling_of(self.chat, self.temperature, self.max_tokens)
         return TaggedSession(self, sampling, wording, system_text(brief, tags_text(brief.tools)))

@@ -85,6 +85,8 @@ class Notes:
     """left out, because they are longer than the limit"""
     num_untrained: int = 0
     """left out, because none of their answers is to be trained"""
+    lost: Counter[str] = field(default_factory=Counter[str])
+    """reasoning and words of answers that the model's template cannot write where they stand"""
     other_tools: Counter[str] = field(default_factory=Counter[str])
     """places of records whose tools are not those of the environment"""
     unread: Counter[str] = field(default_factory=Counter[str])
@@ -244,9 +246,10 @@ class Transcriber:
             if message.role != "assistant" or is_opening:
                 unseen.append(message)
                 continue
-            shown = self._shown(unseen)
-            prompt = session.show(shown)
-            completion = Completion(token_ids=session.say(message), logprobs=(), stop="stop")
+            prompt = session.show(unseen)
+            written = session.say(message)
+            self.notes.lost.update(written.lost)
+            completion = Completion(token_ids=written.token_ids, logprobs=(), stop="stop")
             action = session.read(completion)
             if message.tool_calls and action.error is None:
                 action = Action(text=action.text, tool_calls=message.tool_calls)
@@ -260,14 +263,6 @@ class Transcriber:
             turns.append((turn, is_on))
             unseen = []
         return turns, unseen
-
-    def _shown(self, messages: Sequence[Message]) -> list[Message]:
-        """Return `messages` as a rollout shows them: an environment answers several calls in one message."""
-        if self.place is None or sum(m.role == "tool" for m in messages) < 2:
-            return list(messages)
-        results = "\n".join(as_text(m.content) for m in messages if m.role == "tool")
-        joined = Message(role="tool", content=(Text(text=results),))
-        return [joined, *(m for m in messages if m.role != "tool")]
 
     def _fits(self, trajectory: Trajectory, record: Record) -> bool:
         """Whether the streams of `trajectory` are no longer than the limit.

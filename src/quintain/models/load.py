@@ -27,6 +27,8 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
 WEIGHTS, WEIGHTS_INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+END_IDS = "end_token_ids"
+"""Key of ``tokenizer_config.json`` under which the ends of answers are kept."""
 DOWNLOADED = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
 
 
@@ -209,11 +211,40 @@ def _read_json(file: Path, asked: str) -> dict[str, Any]:
 
 def _read_tokenizer(folder: Path, asked: str) -> "PreTrainedTokenizerBase":
     try:
-        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # transformers raises whatever a broken file leads it to
         raise _refusal(
             asked, f"a tokenizer that cannot be read ({_first_line(error)})", "save the tokenizer again"
         ) from error
+    if ends := read_end_ids(folder, asked, len(tokenizer)):
+        # they belong to the chat format: see quintain.text.settings
+        cast("dict[str, Any]", tokenizer.init_kwargs).setdefault(END_IDS, ends)
+    return tokenizer
+
+
+def read_end_ids(folder: Path, asked: str, num_tokens: int) -> list[int]:
+    """Return the tokens that end an answer by ``generation_config.json`` and ``config.json``: the union of their lists.
+
+    Raises:
+        ModelError: one of them is no token of the vocabulary.
+    """
+    found: set[int] = set()
+    for name in ("generation_config.json", "config.json"):
+        if not (folder / name).is_file():
+            continue
+        value: object = _read_json(folder / name, asked).get("eos_token_id")
+        ids = cast("list[object]", value) if isinstance(value, list) else [value]
+        for each in ids:
+            if each is None:
+                continue
+            if type(each) is not int or not 0 <= each < num_tokens:
+                raise _refusal(
+                    asked,
+                    f"eos_token_id {each!r:.40} in {name}, and the tokenizer has {num_tokens} tokens",
+                    "name tokens of this tokenizer, or take the entry out",
+                )
+            found.add(each)
+    return sorted(found)
 
 
 def _read_model(folder: Path, asked: str, dtype: torch.dtype) -> "PreTrainedModel":

@@ -35,7 +35,6 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from quintain.agents.constrained import calls_grammar, compact
-from quintain.agents.harness import call_format
 from quintain.engines.grammar import check_grammar
 from quintain.engines.protocol import Grammar, Request, Sampling
 from quintain.errors import ModelError, QuintainError
@@ -411,9 +410,7 @@ class Endpoint:
         schema = None if asked.must_call else asked.schema
         try:
             if tools:
-                form, padding = call_format(self.chat)
-                text = calls_grammar(tools, form, padding, self.chat.encoder, 1, instead=schema)
-                grammar = Grammar(text=text)
+                grammar = Grammar(text=calls_grammar(tools, self.chat, 1, instead=schema))
             else:
                 grammar = Grammar(kind="json_schema", text=compact(schema or {}))
             check_grammar(grammar)

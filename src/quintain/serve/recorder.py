@@ -17,8 +17,7 @@ from typing import Any, Literal
 from quintain.data.used import refuse_newer
 from quintain.serve.spoken import Asked, Spoken, canonical, digest_of, split_thinking, tools_key
 from quintain.text.chat import Chat, Conversation
-from quintain.text.tool_formats import FORMATS
-from quintain.types import Action, Completion, Turn, as_content
+from quintain.types import Action, Completion, ToolCall, Turn, as_content
 
 Fork = Literal["", "root", "repeat", "branch", "sub-agent", "compaction", "rewrite"]
 """Why a call is not at the end of the stream that the call before it ended:
@@ -156,7 +155,7 @@ class Recorder:
         asked, text = plan.asked, self.chat.text(completion.token_ids)
         text, stopped_by, completion = self._cut(text, asked.stop, completion)
         number = len(self.nodes)
-        spoken, error = self._read(text, number, asked)
+        spoken, error = self._read(text, number, asked, plan.conversation.prefix)
         assert plan.parent is None or plan.whole[: len(plan.parent.whole)] == plan.parent.whole, (
             "a parent is a prefix"
         )
@@ -322,19 +321,20 @@ class Recorder:
         )
         return text[:at], stop, cut
 
-    def _read(self, text: str, number: int, asked: Asked) -> tuple[Spoken, str | None]:
+    def _read(self, text: str, number: int, asked: Asked, prefix: str) -> tuple[Spoken, str | None]:
         """Return the answer that `text` is, and why calls in it could not be read."""
-        form = (
-            self.chat.template.call_format or FORMATS["hermes"]
-        )  # as the system text says where there is none
         if not asked.tools:
             return Spoken(role="assistant", text=text), None
-        action = form.parse(text)
-        if not action.tool_calls:
-            return Spoken(role="assistant", text=text), action.error
-        before = text[: text.find(form.opening)] if form.opening in text else ""
-        names = tuple(f"call_{number}_{place}" for place in range(len(action.tool_calls)))
-        return Spoken(role="assistant", text=before.rstrip(), calls=action.tool_calls, names=names), None
+        answer = self.chat.read(text, prefix=prefix, tools=asked.tools)
+        broken = next((call for call in answer.calls if call.arguments is None or not call.name), None)
+        if not answer.calls or broken is not None:
+            return Spoken(role="assistant", text=text), broken.problem if broken is not None else None
+        before = text[: max(0, answer.calls[0].span[0])]
+        calls = tuple(
+            ToolCall(name=call.name, arguments=call.arguments or {}, id=call.id) for call in answer.calls
+        )
+        names = tuple(call.id or f"call_{number}_{place}" for place, call in enumerate(calls))
+        return Spoken(role="assistant", text=before.rstrip(), calls=calls, names=names), None
 
 
 def with_thoughts_apart(spoken: Spoken, seal: str) -> Spoken:

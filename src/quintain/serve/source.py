@@ -15,7 +15,6 @@ from functools import partial
 from itertools import count, islice
 from queue import Empty, SimpleQueue
 
-from quintain.agents.harness import call_format
 from quintain.agents.outside import AgentFault, Expert, Outside, spoken_by
 from quintain.data.messages import write_call
 from quintain.errors import FailureRateError, UsageError
@@ -30,7 +29,7 @@ from quintain.serve.endpoint import Endpoint, Session, Terms
 from quintain.serve.listener import Listener
 from quintain.serve.pump import Pump
 from quintain.serve.spoken import Asked, Row, Spoken
-from quintain.types import Failure, Outcome, Score, Stop, Task, Trajectory, Turn, as_content
+from quintain.types import Failure, Message, Outcome, Score, Stop, Task, Trajectory, Turn, as_content
 
 IDLE = 0.2
 """Seconds between two looks at deadlines while nothing happens."""
@@ -242,8 +241,9 @@ def told(outside: Outside, expert: Expert, task: Task, asked: Asked) -> tuple[in
         AgentFault: it says nothing that can be written, or more than the model may.
     """
     said = spoken_by(expert, task, [written(each) for each in asked.messages], outside.expert)
-    form, padding = call_format(outside.chat)
-    ids = outside.chat.write(form.write(said.tool_calls, padding) if said.tool_calls else said.text)
+    words = "" if said.tool_calls else said.text
+    message = Message(role="assistant", content=as_content(words), tool_calls=said.tool_calls)
+    ids = outside.chat.write_message(message).token_ids
     if len(ids) > outside.max_tokens:
         raise AgentFault(
             f"expert {outside.expert}: got an answer of {len(ids)} tokens, and the model may say {outside.max_tokens}; "

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from quintain.errors import DataError
@@ -51,9 +51,19 @@ class Spoken:
         return json.dumps([self.role, self.text, calls, self.thinking, self.opaque], ensure_ascii=True)
 
     def message(self) -> Message:
-        """Return it for a chat template, thoughts in front of the text."""
-        text = f"{OPENING}{self.thinking}{CLOSING}{self.text}" if self.thinking else self.text
-        return Message(role=self.role, content=as_content(text), tool_calls=self.calls)
+        """Return it for a chat template."""
+        is_result = self.role == "tool"
+        calls = tuple(
+            replace(call, id=call.id or (self.names[number] if number < len(self.names) else ""))
+            for number, call in enumerate(self.calls)
+        )
+        return Message(
+            role=self.role,
+            content=as_content(self.text),
+            tool_calls=calls,
+            reasoning=self.thinking,
+            tool_call_id=self.names[0] if is_result and self.names else "",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,10 @@
 """Encode text so that only a chat template can write special tokens.
 
-Markup is every special token and every added token that looks like one (`<tool_call>`, `[INST]`). Before untrusted
-text meets a template it is *defused*: a private mark is put inside each markup string in it. After rendering, the
-markup that is still whole was written by the template and becomes its id; everything else loses its marks and is
-encoded by a private tokenizer that knows no markup. `plain` never returns a markup id, whatever the text.
+Markup is every special token and every added token that looks like one and that the chat template writes
+(`<tool_call>`, `[INST]`). Before untrusted text meets a template it is *defused*: a private mark is put inside each
+markup string in it. After rendering, the markup that is still whole was written by the template and becomes its id;
+everything else loses its marks and is encoded by a private tokenizer that knows no markup. `plain` never returns a
+markup id, whatever the text.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ ANCHOR = "\ufdd0anchor\ufdd1"
 CALL_MARKERS = frozenset({"[TOOL_CALLS]", "[ARGS]", "<|python_tag|>"})
 """Special tokens that an assistant may write, because tool calls of its family begin with them."""
 MARKUP_SHAPE = re.compile(r"<.*>|\[.*\]|\{.*\}", re.DOTALL)
+TAGS = ("think", "tool_call", "tool_response")
+WELL_KNOWN = frozenset(
+    [*(f"<{tag}>" for tag in TAGS), *(f"</{tag}>" for tag in TAGS), "[TOOL_CALLS]", "[ARGS]"]
+)
+"""Added tokens that are markup whatever the template writes: models write them by themselves."""
 CACHED_TEXTS, CACHED_LENGTH = 16_384, 2_000
 
 
@@ -84,7 +90,11 @@ class TextEncoder:
             )
         backend = cast(Tokenizer, tokenizer.backend_tokenizer)
         added = cast("dict[int, AddedToken]", tokenizer.added_tokens_decoder)
-        markup = {number: token for number, token in added.items() if is_markup(token)}
+        self.template = cast("str | dict[str, str] | None", tokenizer.chat_template)
+        """The chat template that the encoder was made for; what it spells out is markup."""
+        named = self.template.values() if isinstance(self.template, dict) else [self.template or ""]
+        written = "\n".join(named)
+        markup = {number: token for number, token in added.items() if is_markup(token, written)}
         self.num_tokens = len(tokenizer)
         self._ids = {token.content: number for number, token in markup.items()}
         self._pattern = markup_pattern(markup.values())
@@ -93,7 +103,7 @@ class TextEncoder:
         self._cache: dict[tuple[str, bool], tuple[int, ...]] = {}
         self.defuse = Defuser(self._ids)
         """Defuse untrusted text."""
-        special = {token.content for token in markup.values() if token.special}
+        special = self._special = {token.content for token in markup.values() if token.special}
         self.defuse_answer = Defuser(special - CALL_MARKERS)
         """Defuse what an assistant wrote: it may use the markup of tool calls, but no other special token."""
 
@@ -131,18 +141,43 @@ class TextEncoder:
         match = self._pattern.search(text)
         return None if match is None else (match.end(), self._id_of(match[0]))
 
+    def parts(self, text: str) -> list[tuple[str, int | None]]:
+        """Return rendered `text` in parts: (markup, its id) and (other text, None); defused markup is other text."""
+        found: list[tuple[str, int | None]] = []
+        for index, piece in enumerate(self._pattern.split(text)):
+            if index % 2:
+                found.append((piece, self._id_of(piece)))
+            elif piece:
+                found.append((piece.replace(BREAK, "").replace(LITERAL_MARK, MARK), None))
+        return found
+
+    def marks_in(self, text: str) -> list[str]:
+        """Return the markup in rendered `text`, in order."""
+        return [found.strip() for found in self._pattern.findall(text)]
+
+    def marks_at(self, text: str) -> list[int]:
+        """Return where the markup in rendered `text` begins, in order."""
+        return [found.start() for found in self._pattern.finditer(text)]
+
+    def last_mark_end(self, text: str) -> int:
+        """Return where the last markup in rendered `text` ends, 0 where there is none."""
+        return max((found.end() for found in self._pattern.finditer(text)), default=0)
+
+    def is_special(self, mark: str) -> bool:
+        """Whether `mark` is a special token of the tokenizer."""
+        return mark in self._special
+
     def decode(self, token_ids: Sequence[int]) -> str:
         """Return the text of `token_ids`, special tokens included."""
         return self._backend.decode(list(token_ids), skip_special_tokens=False)
 
     def _encode_marked(self, text: str, continues: bool) -> list[int]:
         ids: list[int] = []
-        for index, piece in enumerate(self._pattern.split(text)):
-            if index % 2:
-                ids.append(self._id_of(piece))
-            elif piece:
-                unmarked = piece.replace(BREAK, "").replace(LITERAL_MARK, MARK)
-                ids.extend(self.plain(unmarked, continues=continues or index > 0))
+        for place, (part, token) in enumerate(self.parts(text)):
+            if token is None:
+                ids.extend(self.plain(part, continues=continues or place > 0))
+            else:
+                ids.append(token)
         return ids
 
     def _id_of(self, piece: str) -> int:
@@ -159,12 +194,15 @@ class TextEncoder:
         return tuple(ids[1:] if continues else ids)
 
 
-def is_markup(token: AddedToken) -> bool:
-    """Whether untrusted text must not produce `token`: special, or shaped like `<...>`, `[...]` or `{...}`.
+def is_markup(token: AddedToken, template: str) -> bool:
+    """Whether untrusted text must not produce `token`: it is special, or the chat `template` writes it.
 
-    A special token of one character (some checkpoints pad with ``!``) is ordinary text that cannot be broken.
+    The tags of thoughts and calls always count. Other added tokens are text: of Gemma's, six thousand are HTML. A
+    special token of one character (some checkpoints pad with ``!``) is ordinary text that cannot be broken.
     """
-    return len(token.content) > 1 and (token.special or MARKUP_SHAPE.fullmatch(token.content) is not None)
+    text = token.content
+    is_written = MARKUP_SHAPE.fullmatch(text) is not None and (text in WELL_KNOWN or text in template)
+    return len(text) > 1 and (token.special or is_written)
 
 
 def markup_pattern(tokens: Iterable[AddedToken]) -> re.Pattern[str]:

@@ -6,11 +6,9 @@ the edges that lost their blanks are its pieces. Pieces are only made where fill
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-EMPTY_THOUGHT = re.compile(r"\n?<think>\s*</think>\s*")
 PAD = " \n "
 """Blanks that show whether a template trims contents."""
 
@@ -31,36 +29,10 @@ class Pieces:
         return "".join(parts)
 
 
-def after_answer(before: str, said: str, after: str) -> str | None:
-    """Return what follows `before` and the answer `said` in `after`; None where it begins otherwise.
-
-    Blanks that a template puts or trims around answers are not a rewriting: the stream keeps what was
-    sampled.
-    """
-    if not after.startswith(before):
-        return None
-    tail = after[len(before) :]
-    for text, spoken in ((tail, said), (tail.lstrip(), said.lstrip()), (tail.lstrip(), said.strip())):
-        if text.startswith(spoken):
-            return text[len(spoken) :]
-    return None
-
-
-def after_unthinking(before: str, said: str, after: str) -> str | None:
-    """Return the same as `after_answer` where templates differ from themselves by empty thoughts only.
-
-    Qwen3 without thinking puts an empty ``<think>`` block before each answer and takes it out of history, GLM puts
-    one into history: where nothing was thought, nothing is rewritten, and the stream keeps what it has.
-    """
-    bare = EMPTY_THOUGHT.sub("", after)
-    delta = after_answer(EMPTY_THOUGHT.sub("", before), said, bare)
-    if delta is None or "<think>" in said:
-        return None
-    # The delta keeps the blocks of its own, such as the one that opens the next answer.
-    blocks = [found.group() for found in EMPTY_THOUGHT.finditer(after)]
-    sizes = (len(delta) + sum(map(len, blocks[count:])) for count in range(len(blocks), -1, -1))
-    tails = (after[len(after) - size :] for size in sizes)
-    return next((tail for tail in tails if EMPTY_THOUGHT.sub("", tail) == delta), None)
+def shared_start(left: str, right: str) -> str:
+    """Return what `left` and `right` both begin with."""
+    same = next((n for n, pair in enumerate(zip(left, right, strict=False)) if len(set(pair)) > 1), None)
+    return left[: min(len(left), len(right)) if same is None else same]
 
 
 def pieces_of(bare: str, padded: str, names: Sequence[str]) -> Pieces | None:

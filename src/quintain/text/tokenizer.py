@@ -107,9 +107,10 @@ def encode_text(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 
 
 def encoder_of(tokenizer: PreTrainedTokenizerBase) -> TextEncoder:
-    """Return the encoder of `tokenizer`, made once and again after tokens were added."""
+    """Return the encoder of `tokenizer`, made once, and again after tokens or another template were given to it."""
     encoder = _ENCODERS.get(tokenizer)
-    if encoder is None or encoder.num_tokens != len(tokenizer):
+    is_known = encoder is not None and encoder.num_tokens == len(tokenizer)
+    if encoder is None or not is_known or encoder.template != tokenizer.chat_template:
         encoder = _ENCODERS[tokenizer] = TextEncoder(tokenizer)
     return encoder
 

@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import fields, replace
+from datetime import date
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -44,6 +45,7 @@ from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.training.ahead import Ahead
 from quintain.training.canary import Canary
+from quintain.training.chat_format import describe_template, settle_chat_format
 from quintain.training.collector import Collector
 from quintain.training.demonstrations import (
     DataForm,
@@ -73,6 +75,7 @@ from quintain.training.start import (
     held_out_tasks,
     load_demonstrations,
     make_start,
+    new_model,
     warm_start,
 )
 from quintain.training.teaching import is_taught, teach
@@ -691,6 +694,9 @@ def prepare_start(
         () if cold_start is None else cold_start.texts,
     )
     model, tokenizer = make_start(job.model, make_environment, seed=job.seed, texts=texts)
+    report = settle_chat_format(job, tokenizer, date.today(), is_new=new_model(job.model) is not None)
+    if report is not None:
+        display.say(describe_template(report, tokenizer))
     for note in before_teaching(job, make_environment):
         display.say(f"note: {note}")
     if job.eval_environment:

@@ -142,6 +142,12 @@ class Job:
     model: str = "auto"
     """A new one (micro, mini, tiny, small; mini?tokens=words; auto is tiny, or mini where a tool takes a text of the
     agent's own), smollm2, a run or a step of one (RUN@best, RUN@75), or a folder, GGUF file or hub id."""
+    chat_template: str = ""
+    """File with a chat template that takes the place of the model's own, for good: it is saved with the model."""
+    template_options: str = ""
+    """What the chat template is given: enable_thinking=false,reasoning_effort=low."""
+    template_differs: Literal["refuse", "allow"] = "refuse"
+    """Whether to train where the stream differs from what the model's template writes: refuse or allow."""
     agent: str = "auto"
     """Harness the model acts through: tools, choice, react, text..., with wrappers in front: window+react; or an agent
     of your own that talks to a base_url: mine.py:run_agent?grade=grade (docs/your-agent.md)."""
