@@ -247,7 +247,8 @@ class Chat:
         )
         for messages in PROBES.values():
             first = next(at for at, message in enumerate(messages) if message.role == "assistant")
-            if messages[first].reasoning and not knows_thoughts:
+            is_ours = bool(messages[first].tool_calls) and not self.template.entries.takes_calls
+            if is_ours or (messages[first].reasoning and not knows_thoughts):
                 continue
             history = self.template.opening_entries(
                 [self.template.entries.entry(message) for message in messages[:first]], PROBE_TOOLS

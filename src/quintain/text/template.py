@@ -9,6 +9,7 @@ refuses is folded into what it takes. A template that came with a model is first
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any, cast
@@ -53,6 +54,9 @@ LONGEST_TEXT = 1 << 26
 NEW = "quintainnew"
 SYSTEM: Entry = {"role": "system", "content": "quintainsystem"}
 OTHER_USER: Entry = {"role": "user", "content": "quintainother"}
+DATE_FORMAT = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1""")
+DATE_MACRO = "{%- macro strftime_now(format) -%}{{ quintain_dates[format] }}{%- endmacro %}{{ '' }}"
+"""Takes the place of the function that gives templates the date of the clock."""
 MOST_OPENINGS = 256
 """Kinds of opening whose pieces are kept."""
 PLAIN_TEMPLATE = (
@@ -81,13 +85,14 @@ class Template:
         self._tokenizer = tokenizer
         self._encoder = encoder
         self._options = dict(options)
-        if today is not None:
-            self._options["strftime_now"] = today.strftime
         self._source = template_of(tokenizer)
+        own = cast("str | dict[str, str] | None", tokenizer.chat_template)
         self._openings: dict[tuple[tuple[str, ...], str], Pieces | None] = {}
         self._has_parts, self._no_tools = False, cast("list[dict[str, Any]] | None", None)
         self._always_opens, self.header = False, ""
         self._check()
+        if today is not None and isinstance(own, str):
+            self._source, self._options["quintain_dates"] = dated(own, today)
         if self.attempt([USER]) is None:  # templates that are for tools only want a list of them, be it empty
             self._no_tools = []
         shown = self.render([USER])
@@ -170,8 +175,7 @@ class Template:
             return
         said, called = with_reasoning(answer(ANSWER), THOUGHT, "inline"), probe_call(MessageShape())
         long = [{**entry, "content": entry["content"] * 99} for entry in [USER, said] * 50]
-        options = {key: value for key, value in self._options.items() if not callable(value)}
-        given = {**self._tokenizer.special_tokens_map, **options}
+        given = {**self._tokenizer.special_tokens_map, **self._options}
         chats = [
             {**given, "messages": messages, "tools": tools, "add_generation_prompt": opens}
             for messages in (
@@ -285,6 +289,12 @@ class Template:
     def _shows(self, entries: Sequence[Entry], text: str, tools: Sequence[ToolSpec] = ()) -> bool:
         shown = self.attempt(entries, tools)
         return shown is not None and text in shown
+
+
+def dated(source: str, today: date) -> tuple[str, dict[str, str]]:
+    """Return the template `source` with `today` as the date that it asks for, and what its formats give."""
+    formats = {found[2] for found in DATE_FORMAT.finditer(source)}
+    return DATE_MACRO + source, {each: today.strftime(each) for each in formats}
 
 
 def as_parts(entry: Entry) -> Entry:
