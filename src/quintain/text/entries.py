@@ -24,7 +24,7 @@ Attempt = Callable[..., str | None]
 """(entries, tools, opens=…) → rendering; None where the template refuses."""
 ReasoningKey = Literal["reasoning_content", "reasoning", "thinking", "parts", "inline"]
 """Where a template looks for a thought: a key beside the content, a part of it, or nowhere (it stands in the text)."""
-REASONING_KEYS: tuple[ReasoningKey, ...] = ("reasoning_content", "reasoning", "thinking", "parts", "inline")
+REASONING_KEYS: tuple[ReasoningKey, ...] = ("reasoning_content", "reasoning", "thinking", "parts")
 INLINE = "<think>\n{}\n</think>\n\n"
 """How a thought stands in the content, for templates that know of none."""
 THOUGHT, ANSWER, RESULT, NAME, VALUE = (
@@ -67,16 +67,12 @@ class MessageShape:
 
 def find_shape(attempt: Attempt) -> MessageShape:
     """Return the first shape in which the template shows all that it is given."""
-    reasoning: ReasoningKey = next(
-        (
-            key
-            for key in REASONING_KEYS[:-1]
-            if (shown := attempt([USER, with_reasoning(answer(ANSWER), THOUGHT, key)], opens=False))
-            and all(text in shown for text in (THOUGHT, ANSWER))
-            and not re.search("""["']type["']""", shown)
-        ),
-        "inline",
-    )
+    reasoning: ReasoningKey = "inline"
+    for key in REASONING_KEYS:
+        shown = attempt([USER, with_reasoning(answer(ANSWER), THOUGHT, key)], opens=False) or ""
+        if THOUGHT in shown and ANSWER in shown and not re.search("""["']type["']""", shown):
+            reasoning = key
+            break
     plain = MessageShape(reasoning=reasoning)
     shapes = [
         MessageShape(reasoning=reasoning, arguments=arguments, empty_content=empty, writes_calls=True)
