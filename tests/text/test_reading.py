@@ -755,6 +755,10 @@ def test_the_format_that_reads_the_samples_is_chosen() -> None:
     assert dropped.format is FORMATS["plain"] and dropped.is_read == (True, False)
     framed = choose_format([sample("A<|END_RESPONSE|>", text="A", prompt="<|START_RESPONSE|>")])
     assert framed.format is FORMATS["command"]
+    listed = ANSWERS["mistral-v3"][2].partition("A[")[2]
+    assert choose_format([sample(f"[{listed}", FIND, prompt="[/INST]")]).format is FORMATS["mistral-v3"]
+    section = ANSWERS["minimax-m1"][2].partition("A<")[2]
+    assert choose_format([sample(f"<{section}", FIND)]).format is FORMATS["minimax-m1"]
     unknown = choose_format([plain, sample("!find_train Rome", FIND)])
     assert unknown.format is None and unknown.is_read == (False, False)
     own = choose_format([sample('<call>find_train{"city": "Rome"}</call>', FIND, prompt="<go>")], OWN)

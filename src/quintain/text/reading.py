@@ -25,8 +25,8 @@ from quintain.text.answers import Delta as Delta
 from quintain.text.answers import ReadCall as ReadCall
 from quintain.types import NOTHING, Message, ToolCall, ToolSpec, as_text
 
-PLAIN = "plain"
-"""The format of models that write no calls."""
+PLAIN, OWN = "plain", "own"
+"""The format of models that write no calls, and that of a model's own table."""
 FOLDER = Path(__file__).parent / "formats"
 NAMES: Mapping[str, Place] = {
     "content": "content",
@@ -167,8 +167,8 @@ class FormatChoice:
 def choose_format(samples: Sequence[FormatSample], own: Mapping[str, Any] | None = None) -> FormatChoice:
     """Return the format that reads back most of `samples`, those with calls first; `own` is the model folder's table.
 
-    A format that reads an answer without calls wrongly is never taken. Of formats that read as many, the first counts:
-    the folder's own, then those for calls by their names.
+    A format that reads an answer without calls wrongly is never taken. Of formats that read as many, that counts
+    whose marks stand there, and then the first: the folder's own, those of ours by their names.
 
     Raises:
         DataError: `own` is no table that can be read.
@@ -177,17 +177,33 @@ def choose_format(samples: Sequence[FormatSample], own: Mapping[str, Any] | None
     if own is not None:
         formats.insert(0, own_format(own))
     best = FormatChoice(None, (False,) * len(samples))
-    best_key = (-1, -1)
+    best_key: tuple[int, ...] = ()
     writes_calls = any(_are_said(sample.message.tool_calls, sample.written) for sample in samples)
     for form in formats:
         if not all(is_read_back(form, sample) for sample in samples if not sample.message.tool_calls):
             continue
         read = tuple(not sample.message.tool_calls or is_read_back(form, sample) for sample in samples)
         num_calls = sum(good for good, sample in zip(read, samples, strict=True) if sample.message.tool_calls)
-        key = (num_calls, form.name == PLAIN)
+        key = (num_calls, form.name in (PLAIN, OWN), form.name == OWN, *_num_marks(form, samples))
         if key > best_key and (num_calls or not writes_calls):
             best, best_key = FormatChoice(form, read), key
     return best
+
+
+def _num_marks(form: AnswerFormat, samples: Sequence[FormatSample]) -> tuple[int, int, bool]:
+    """Return in how many samples the marks of calls stand, and those of thoughts, and whether these are the usual."""
+    specs = {NAMES[name]: spec for name, spec in form.table["fields"].items() if name in NAMES}
+    calls, _ = _mark(specs.get("tool_calls", NOTHING), "open")
+    thoughts, _ = _mark(specs.get("thinking", NOTHING), "open")
+    with_calls = [sample.written for sample in samples if sample.message.tool_calls]
+    return (
+        sum(calls is not None and calls.search(written) is not None for written in with_calls),
+        sum(
+            thoughts is not None and thoughts.search(f"{one.prompt}{one.written}") is not None
+            for one in samples
+        ),
+        thoughts is not None and thoughts.search("<think>") is not None,
+    )
 
 
 def is_read_back(form: AnswerFormat, sample: FormatSample) -> bool:
@@ -232,7 +248,7 @@ def own_format(table: Mapping[str, Any]) -> AnswerFormat:
     try:
         fields = cast("Mapping[str, Mapping[str, Any]]", table["fields"])
         calls = next((spec for name, spec in fields.items() if NAMES.get(name) == "tool_calls"), None)
-        form = AnswerFormat(name="own", table=table, reader=_table_reader(calls or {}), families="this model")
+        form = AnswerFormat(name=OWN, table=table, reader=_table_reader(calls or {}), families="this model")
         assert form.grammar.anchor is not None and form.grammar.regions, (
             "an answer begins somewhere and has a part"
         )
