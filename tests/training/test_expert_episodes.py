@@ -11,7 +11,7 @@ import pytest
 from quintain.environments.baselines import foreseen
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, Expert, Snapshot, StateKey, advance, begin
-from quintain.environments.recorded import RecordedAction, RecordedFactory, Recordings, is_same
+from quintain.environments.recorded import RecordedAction, Recordings, WithRecordedExpert, is_same
 from quintain.errors import DataError, EnvironmentFault
 from quintain.models.families import NO_LIMIT
 from quintain.text.chat import Chat
@@ -250,7 +250,7 @@ class Play:
 
 def test_the_recorded_expert_goes_on_where_it_is() -> None:
     actions = [Action(text="up"), Action(text="wait"), Action(text="jump"), Action(text="up")]
-    factory = RecordedFactory(find(NAMED), Recordings({"cellar": actions}))
+    factory = WithRecordedExpert(find(NAMED), Recordings({"cellar": actions}))
     environment = factory()
     assert isinstance(environment, Expert) and isinstance(environment, Snapshot)
     assert isinstance(environment, StateKey) and type(environment).__name__ == "Named"
@@ -275,7 +275,7 @@ def test_the_recorded_expert_goes_on_where_it_is() -> None:
 
 
 def test_without_states_it_does_what_it_has_not_done() -> None:
-    environment = RecordedFactory(find(STAIRS), Recordings({"stairs/train/0": [Action(text="up")] * 2}))()
+    environment = WithRecordedExpert(find(STAIRS), Recordings({"stairs/train/0": [Action(text="up")] * 2}))()
     assert not isinstance(environment, Snapshot)
     begin(environment, environment.task("train", 0))
     play = Play(environment)

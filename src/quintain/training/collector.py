@@ -16,7 +16,7 @@ from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream
 from quintain.environments.noisy import NoisyExpert
 from quintain.environments.protocol import Environment, Factory, Privileged, begin
-from quintain.environments.recorded import RecordedFactory, Recordings
+from quintain.environments.recorded import Recordings, WithRecordedExpert
 from quintain.errors import UsageError
 from quintain.rollout.answers import answer_contexts
 from quintain.rollout.collect import Rollout
@@ -235,7 +235,7 @@ class Collector:
         self.apart.check(tasks)
         if by is None:
             return self.expert.episodes(tasks)
-        make = RecordedFactory(self.rollout.make_environment, Recordings(by))
+        make = WithRecordedExpert(self.rollout.make_environment, Recordings(by))
         limits = unbounded(self.rollout.limits)
         with closing(Rollout(self.rollout.agent, make, None, limits=limits)) as beside:
             groups = beside.demonstrations(tasks, expert_action, seed=self.seed("shown"))

@@ -26,7 +26,7 @@ from quintain.data.records import Record, read_records
 from quintain.environments.boundary import ask, has_expert, tasks_of
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Factory
-from quintain.environments.recorded import RecordedAction, RecordedFactory, Recordings
+from quintain.environments.recorded import RecordedAction, Recordings, WithRecordedExpert
 from quintain.errors import DataError, UsageError
 from quintain.rollout.collect import OnEpisode, Rollout
 from quintain.rollout.request import Limits
@@ -173,7 +173,7 @@ class RecordedExpert:
     @property
     def make_environment(self) -> Factory:
         """See `ExpertSource.make_environment`."""
-        return RecordedFactory(self._make, self._recordings)
+        return WithRecordedExpert(self._make, self._recordings)
 
     def load(
         self,
