@@ -1,7 +1,7 @@
 """A recorded expert: what was done on some tasks is what `expert_action` of their environment says.
 
-``WithRecordedExpert(find("craft"), Recordings({"craft/train/3": actions}))`` builds the environment with every capability
-that it has, and with an expert who repeats `actions` on the task of that id. Where somebody left the recorded way, the
+``WithRecordedExpert(find("craft"), Recordings({"craft/train/3": actions}))`` builds the environment with all that it
+can do, and with an expert who repeats `actions` on the task of that id. Where somebody left the recorded way, the
 expert goes on with what was done in that state, where the environment can tell (`StateKey`), else with the first
 action that is not done yet, which is no advice: whoever asks there looks at what comes of it.
 """
