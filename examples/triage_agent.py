@@ -33,7 +33,7 @@ def assign(queue: str) -> str:
 async def run_agent(base_url, api_key, task):
     """Let the model send the ticket on, and return the queue that it chose."""
     model = OpenAIChatCompletionsModel(
-        model="policy", openai_client=CLIENT.with_options(base_url=base_url, api_key=api_key, max_retries=0)
+        model="policy", openai_client=CLIENT.with_options(base_url=base_url, api_key=api_key)
     )
     agent = Agent(
         name="triage",

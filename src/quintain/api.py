@@ -274,6 +274,11 @@ def evaluate(
     It acts through the harness `agent`; empty: the one that a run was trained with, or that fits.
     """
     spec = environment if environment is not None else environment_of(target)
+    if spec == NO_ENVIRONMENT:
+        raise UsageError(
+            f"evaluating {target}: got a run without an environment, in which nothing is played"
+            f"{held_out_loss(target)}; name one with --environment"
+        )
     if isinstance(spec, str):
         require_grader(spec, agent or harness_of(target))
     make_environment = find_ready(spec, for_model=True)
@@ -440,6 +445,13 @@ def environment_of(target: str | Path) -> str:
         raise UsageError(f"evaluating {target}: got no environment; name one with --environment")
     with Run.open(folder, writable=False) as run:
         return str(run.config.get("eval_environment") or run.config["environment"])
+
+
+def held_out_loss(target: str | Path) -> str:
+    """Return what the run `target` measured of data that it held out, in words; empty where it measured nothing."""
+    with Run.open(Path(target), writable=False) as run:
+        found = [(row["step"], row["eval/loss"]) for row in run.metrics() if row.get("eval/loss") is not None]
+    return f" (its held-out loss was {found[-1][1]:.3f} at step {found[-1][0]})" if found else ""
 
 
 def class_name(environment: type[Environment]) -> str:

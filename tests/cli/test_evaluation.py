@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from transformers import PreTrainedTokenizerFast
 
+from quintain import api
 from quintain.cli.evaluation import arms_of
+from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import begin, tool_action
+from quintain.errors import UsageError
 from quintain.eval.evaluate import evaluate
 from quintain.store import Run
 from quintain.text.tokenizer import train_tokenizer
@@ -301,3 +304,12 @@ def test_collect_refuses_what_is_wrong(cli: Cli, launcher: Launcher, argv: list[
     found = cli("collect", "guess", *argv)
     assert (found.status, found.line) == (2, line)
     assert launcher.calls == []
+
+
+def test_a_run_without_an_environment_is_not_measured_by_one(tmp_path: Path) -> None:
+    with Run.create(tmp_path / "one", recipe="sft", config={"environment": NO_ENVIRONMENT}) as run:
+        run.log(3, {"eval/loss": 1.25})
+    with pytest.raises(
+        UsageError, match=r"a run without an environment, .* held-out loss was 1\.250 at step 3"
+    ):
+        api.evaluate(tmp_path / "one")

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import torch
 
-from quintain.engines.sampling import sample, uniforms
+from quintain.engines.sampling import guided, likeliest, sample, uniforms
 
 
 def splitmix64(seed: int, counter: int) -> float:
@@ -62,3 +62,21 @@ def test_a_row_that_is_not_finite_has_a_log_prob_that_is_not_finite() -> None:
         torch.tensor([[float("nan"), 0.0]]), torch.ones(1), torch.zeros(1, dtype=torch.float64)
     )
     assert not logprobs.isfinite().any()
+
+
+def test_the_likeliest_are_the_fewest_that_have_so_much_of_the_odds() -> None:
+    logits = torch.tensor([0.2, 0.5, 0.3]).log()
+    assert likeliest(logits, 0.6).tolist() == [False, True, True]
+    assert likeliest(logits, 0.4).tolist() == [False, True, False]
+    assert likeliest(logits, 1.0).tolist() == [True, True, True]
+
+
+def test_a_row_with_top_p_is_drawn_among_its_likeliest_and_has_the_log_prob_of_all() -> None:
+    odds = torch.tensor([[0.2, 0.5, 0.3]] * 100)
+    numbers = (torch.arange(100).double() * 37 % 100) / 100
+    free = sample(odds.log(), torch.ones(100), numbers)
+    chosen, logprobs = guided(
+        [None] * 100, odds.log(), torch.ones(100), numbers, free, [0.6] * 50 + [1.0] * 50
+    )
+    assert set(chosen[:50].tolist()) == {1, 2} and chosen[50:].tolist() == free[0][50:].tolist()
+    assert torch.allclose(logprobs[:50].exp(), odds[0][chosen[:50]])

@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import anthropic
 import httpx2
@@ -185,8 +185,8 @@ def test_messages(served: Served, is_streamed: bool) -> None:
             ("text", "right"),
         ]
         assert found.content[0].signature == session.recorder.nodes[2].digest
-    assert parents(session) == [None, 0, 1]
-    assert [node.added[0].role for node in session.recorder.nodes] == ["system", "tool", "user"]
+    assert parents(session) == [None, 0, 0]  # the second was cut: its rest is in no later prompt
+    assert [node.added[0].role for node in session.recorder.nodes] == ["system", "tool", "tool"]
 
 
 class TestKeys:
@@ -406,3 +406,74 @@ def test_identity() -> None:
     assert (as_text(thought.content), thought.reasoning) == ("b", "a")
     refused = Refused(400, "no")
     assert [module.error(refused)["error"]["message"] for module in PATHS.values()] == ["no"] * 3
+
+
+HEEDS = Terms(temperature=0.7, max_turn_tokens=64, usual_turn_tokens=9, heeds_clients=True)
+HELLO = {"messages": [{"role": "user", "content": "A wall."}]}
+
+
+def asked_with(
+    served: Served, terms: Terms, path: str = "/v1/chat/completions", **more: Any
+) -> tuple[int, Any, Any, Any]:
+    """Return status, body, the header and what the engine was asked for."""
+    _, url, key = served.open(f"a{len(served.requests)}", terms=terms)
+    served.says.append("done")
+    body = {**HELLO, **more} if "messages" in path or "chat" in path else {"input": "A wall.", **more}
+    with httpx2.Client(timeout=20) as client:
+        answer = client.post(url + path, headers={"Authorization": f"Bearer {key}"}, json=body)
+    sampling = served.requests[-1].sampling if served.requests else None
+    return answer.status_code, answer.json(), answer.headers.get("x-quintain-sampling"), sampling
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+def test_a_served_model_samples_as_its_clients_ask(served: Served, path: str) -> None:
+    status, _, said, sampling = asked_with(served, HEEDS, path, temperature=0, top_p=0.5)
+    assert (status, sampling.temperature, sampling.top_p) == (200, 0.0, 0.5)
+    assert said == "temperature=0, top_p=0.5"
+    limit = "max_output_tokens" if "responses" in path else "max_tokens"
+    status, _, said, sampling = asked_with(served, HEEDS, path, **cast(Any, {limit: 30}))
+    assert (sampling.temperature, sampling.top_p, sampling.max_tokens) == (0.7, 1.0, 30)
+    assert asked_with(served, HEEDS, path)[3].max_tokens == 9
+    assert asked_with(served, HEEDS, path, **cast(Any, {limit: 3000}))[3].max_tokens == 64
+
+
+def test_the_same_seed_gives_the_same_numbers(served: Served) -> None:
+    seeds: list[int] = []
+    for seed in (5, 5, 6, None):
+        asked_with(served, HEEDS, **cast(Any, {} if seed is None else {"seed": seed}))
+        seeds.append(served.requests[-1].seed)
+    assert seeds[0] == seeds[1] and len(set(seeds)) == 3
+
+
+def test_what_is_recorded_to_be_learned_from_is_sampled_by_the_run_and_says_so(served: Served) -> None:
+    terms = Terms(temperature=0.7)
+    status, _, said, sampling = asked_with(
+        served, terms, temperature=0, top_p=0.5, logit_bias={"5": 1}, top_k=0
+    )
+    assert (status, sampling.temperature, sampling.top_p) == (200, 0.7, 1.0)
+    assert said == "temperature=0.7, top_p=1; not done: temperature, top_p, logit_bias"
+    assert asked_with(served, terms, stream=False)[2] == "temperature=0.7, top_p=1"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"temperature": "hot"}, "temperature: got 'hot'; give a number from 0 to 100"),
+        ({"temperature": -1}, "temperature: got -1"),
+        ({"top_p": 2}, "top_p: got 2; give a number from 0 to 1"),
+        ({"seed": 0.5}, "seed: got 0.5; give a whole number"),
+        (
+            {"logit_bias": {"5": 100}},
+            "logit_bias: got a value, and this server samples by temperature, top_p and seed",
+        ),
+        ({"presence_penalty": 1}, "presence_penalty: got a value"),
+    ],
+)
+def test_sampling_that_cannot_be_done_is_refused(served: Served, more: Any, said: str) -> None:
+    status, body, _, _ = asked_with(served, HEEDS, **more)
+    assert status == 400 and said in body["error"]["message"]
+
+
+def test_values_that_change_nothing_are_taken(served: Served) -> None:
+    more: Any = {"logit_bias": {}, "presence_penalty": 0, "frequency_penalty": 0.0, "top_k": -1, "min_p": 0}
+    assert asked_with(served, HEEDS, **more)[0] == 200

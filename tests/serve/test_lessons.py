@@ -207,7 +207,7 @@ class TestForest:
         assert parents(session) == [None, None, None]
 
     def test_a_stop_text_cuts_what_was_sampled(self, served: Served) -> None:
-        """2: what is recorded ends with the token that completes the stop; the client goes on from it."""
+        """2: what is recorded ends with the token that completes the stop; what comes next is written without it."""
         session, url, key = served.open()
         served.says += ["left Observation: I see", "done"]
         _, answer = post(url, key, body_of(USER, stop=["Observation:"], return_token_ids=True))
@@ -218,8 +218,34 @@ class TestForest:
         assert served.endpoint.chat.text(node.completion.token_ids) == "left Observation:"
         assert len(node.completion.logprobs) == len(node.completion.token_ids)
         post(url, key, body_of(USER, said("left "), USER))
-        assert parents(session) == [None, 0]
-        assert served.streams[1][: len(node.whole)] == node.whole
+        assert parents(session) == [None, None]
+        chat = served.endpoint.chat
+        shown = chat.conversation().prompt(
+            [each.message() for each in read(body_of(USER, said("left "), USER)).messages]
+        )
+        assert served.streams[1] == shown.token_ids and "Observation" not in chat.text(served.streams[1])
+        first, second = session.recorder.turns()
+        assert (second.facts["fork"], first.facts["carried"]) == ("stop", True)
+        assert first.completion.token_ids == node.completion.token_ids
+
+    def test_one_call_is_one_call(self, served: Served) -> None:
+        """Where a client wants no calls side by side, it is handed the first, and goes on from that."""
+        call = '<tool_call>{"name": "%s", "arguments": {}}</tool_call>'
+        tools = [
+            {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
+            for name in "ab"
+        ]
+        for wanted, count in ((None, 2), (True, 2), (False, 1)):
+            session, url, key = served.open(f"e{wanted}")
+            served.says += [call % "a" + call % "b", "done"]
+            more = {} if wanted is None else {"parallel_tool_calls": wanted}
+            _, answer = post(url, key, body_of(USER, tools=tools, **more))
+            calls = answer["choices"][0]["message"]["tool_calls"]
+            assert [each["function"]["name"] for each in calls] == ["a", "b"][:count]
+            results = [{"role": "tool", "tool_call_id": each["id"], "content": "x"} for each in calls]
+            post(url, key, body_of(USER, answer["choices"][0]["message"], *results, tools=tools, **more))
+            assert parents(session) == ([None, 0] if count == 2 else [None, None])
+            assert session.recorder.turns()[1].facts.get("fork", "") == ("" if count == 2 else "stop")
 
     def test_custody_of_a_node(self, served: Served) -> None:
         """17: a digest names parent, tokens, log-probs and versions; any other number gives another one."""

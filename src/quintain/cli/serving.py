@@ -11,6 +11,8 @@ from contextlib import ExitStack, suppress
 from quintain.cli.arguments import Parser, named_model, new_folder, one_of, positive, whole_number
 
 MODEL_PORT = 8100
+USUAL_TOKENS = 1024
+"""Tokens of an answer where neither the client nor --max-tokens says how many."""
 
 PORTS = {"openenv": 8000, "agentgym": 36001}
 """The protocols, each with the port that its own servers use."""
@@ -78,13 +80,22 @@ def serve_model(argv: Sequence[str]) -> int:
         "--token-file", "a file whose first word is the api_key; without one a key is made", "FILE", ""
     )
     parser.flag("--allow-host", "further names by which clients reach this machine, with commas", "HOSTS", "")
-    parser.flag("--temperature", "of sampling, whatever clients ask for (default 1)", "X", "1")
-    parser.flag("--max-tokens", "most tokens of an answer (default 1024)", "N", "1024")
+    parser.flag(
+        "--temperature",
+        "of sampling where a client asks for none; with --record whatever clients ask for (default 1)",
+        "X",
+        "1",
+    )
+    parser.flag(
+        "--max-tokens", "most tokens of an answer (default: what the client asks for, else 1024)", "N"
+    )
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
     arguments = parser.read(argv)
     port = whole_number(arguments.port, "--port")
     temperature = positive(arguments.temperature, "--temperature")
-    max_tokens = whole_number(arguments.max_tokens, "--max-tokens", least=1)
+    max_tokens = (
+        None if arguments.max_tokens is None else whole_number(arguments.max_tokens, "--max-tokens", least=1)
+    )
     out = None if arguments.record is None else new_folder(arguments.record, "--record")
 
     import secrets
@@ -114,12 +125,17 @@ def serve_model(argv: Sequence[str]) -> int:
     name = named_model(arguments.model, arguments.runs)
     loaded = launch.policy_of(name)
     key = token or secrets.token_hex(24)
-    settings = {"model": name, "temperature": temperature, "max_tokens": max_tokens}
+    settings = {"model": name, "temperature": temperature, "max_tokens": max_tokens or USUAL_TOKENS}
     with ExitStack() as stack:
         engine = build_engine(EngineSettings(), loaded.model, loaded.tokenizer)
         stack.callback(engine.close)
         keep = None if out is None else stack.enter_context(recorded_run(loaded.tokenizer, out, settings))
-        terms = Terms(temperature=temperature, max_turn_tokens=max_tokens)
+        terms = Terms(
+            temperature=temperature,
+            max_turn_tokens=max_tokens or (engine.max_length if out is None else USUAL_TOKENS),
+            usual_turn_tokens=USUAL_TOKENS if max_tokens is None else None,
+            heeds_clients=out is None,
+        )
         recording = Recording(
             engine, Chat(loaded.tokenizer), key, keep=keep, terms=terms,
             host=arguments.host, port=port, also=arguments.allow_host,
@@ -131,6 +147,12 @@ def serve_model(argv: Sequence[str]) -> int:
         print(
             f"api_key: {'the word in ' + arguments.token_file if token else key}; Ctrl-C stops it", flush=True
         )
+        how = (
+            f"as clients ask, temperature {temperature:g} where they do not"
+            if out is None
+            else f"temperature {temperature:g}, whatever clients ask for, so that log-probs are of one distribution"
+        )
+        print(f"sampling: {how}", flush=True)
         with suppress(KeyboardInterrupt):
             recording.run()
     if out is not None:

@@ -300,7 +300,7 @@ class Local:
             job = self._open(request)
             job.guide = guide
             self._jobs.append(job)
-            self._has_guides = self._has_guides or guide is not None
+            self._has_guides = self._has_guides or guide is not None or request.sampling.top_p < 1
         if not self._jobs:
             return chosen_whole
         logits = self._forward(self._jobs)
@@ -383,9 +383,9 @@ class Local:
         temperatures = torch.from_numpy(heats).to(logits.device)
         chosen, logprobs = sample(logits, temperatures, numbers)
         if self._has_guides:
-            guides = [job.guide for job in jobs]
-            self._has_guides = any(guide is not None for guide in guides)
-            chosen, logprobs = guided(guides, logits, temperatures, numbers, (chosen, logprobs))
+            guides, top_ps = [job.guide for job in jobs], [job.request.sampling.top_p for job in jobs]
+            self._has_guides = any(guide is not None for guide in guides) or min(top_ps) < 1
+            chosen, logprobs = guided(guides, logits, temperatures, numbers, (chosen, logprobs), top_ps)
         return chosen.tolist(), logprobs.tolist()
 
     def _collect(self, chosen: list[int], logprobs: list[float]) -> list[Reply]:

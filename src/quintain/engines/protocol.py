@@ -25,6 +25,7 @@ Capability = Literal[
     "fingerprint",
     "grammar",
     "load_weights",
+    "nucleus",
     "pause",
     "score",
     "seeds",
@@ -38,6 +39,7 @@ Capability = Literal[
 - ``fingerprint``: name the weights that it serves by their bytes;
 - ``grammar``: keep to a grammar, a JSON schema, a regular expression or a choice of texts (needs a tokenizer);
 - ``load_weights``: take new weights from a folder of safetensors files;
+- ``nucleus``: sample from the likeliest tokens only (`Sampling.top_p`);
 - ``pause``: stop sampling between two tokens and go on later;
 - ``score``: give the log-prob of every token of given streams;
 - ``seeds``: sample the same tokens from the same seed, whatever else it works on;
@@ -90,6 +92,8 @@ class Sampling:
 
     temperature: float = 1.0
     """0 is greedy. Log-probs are those of the distribution sampled from (of temperature 1 when greedy)."""
+    top_p: float = 1.0
+    """Sample from the likeliest tokens that have this much of the odds together; log-probs are still those of all."""
     max_tokens: int = 64
     stop_ids: frozenset[int] = frozenset()
     """A completion ends with the first of these that is sampled."""
@@ -286,6 +290,8 @@ def require(
 def needs_of(sampling: Sampling) -> frozenset[Capability]:
     """Return what an engine must be able to do for `sampling`."""
     needed: set[Capability] = {"candidates"} if sampling.candidates is not None else set()
+    if sampling.top_p < 1:
+        needed.add("nucleus")
     if sampling.constraint is not None:
         needed.add("tokens" if sampling.constraint.kind == "tokens" else "grammar")
     return frozenset(needed)

@@ -62,21 +62,27 @@ def guided(
     temperatures: Tensor,
     numbers: Tensor,
     free: tuple[Tensor, Tensor],
+    top_ps: Sequence[float] = (),
 ) -> tuple[Tensor, Tensor]:
-    """Return what `sample` gave (`free`), with the rows [R] that have a guide sampled from its allowed tokens.
+    """Return what `sample` gave (`free`), with the rows [R] that have a guide sampled from its allowed tokens, and of
+    those the likeliest that have a share `top_ps` [R] of the odds together (none: of every row all).
 
     A token is drawn by its odds among the allowed ones, from the same uniform number, but its log-prob is the
     one under the whole vocabulary: that is what a learner computes for it, which knows no constraint.
     """
     chosen, logprobs = free[0].clone(), free[1].clone()
     for row, guide in enumerate(guides):
-        if guide is None or not torch.isfinite(logprobs[row]):
+        top_p = top_ps[row] if top_ps else 1.0
+        if (guide is None and top_p >= 1) or not torch.isfinite(logprobs[row]):
             continue
-        allowed = torch.zeros(logits.shape[-1], dtype=torch.bool)
-        mask = torch.from_numpy(guide.allowed())[: len(allowed)]
-        allowed[: len(mask)] = mask
+        allowed = torch.full((logits.shape[-1],), guide is None)
+        if guide is not None:
+            mask = torch.from_numpy(guide.allowed())[: len(allowed)]
+            allowed[: len(mask)] = mask
         heat = temperatures[row]
         scaled = logits[row].float() / (heat if heat > 0 else 1.0)
+        if top_p < 1:
+            allowed &= likeliest(scaled.masked_fill(~allowed.to(scaled.device), float("-inf")), top_p)
         masked = scaled.masked_fill(~allowed.to(scaled.device), float("-inf"))
         cumulative = masked.softmax(dim=-1).double().cumsum(dim=-1)
         drawn = torch.searchsorted(cumulative, numbers[row : row + 1] * cumulative[-1], right=True)
@@ -85,8 +91,21 @@ def guided(
             token = int(masked.argmax())
         chosen[row] = token
         logprobs[row] = torch.log_softmax(scaled, dim=-1)[token]
-        guide.take(token)
+        if guide is not None:
+            guide.take(token)
     return chosen, logprobs
+
+
+def likeliest(logits: Tensor, top_p: float) -> Tensor:
+    """Return which of the tokens of `logits` [V] are the fewest that have `top_p` of the odds together, as booleans.
+
+    Example: odds .5, .3, .2 and `top_p` .6 → the first two.
+    """
+    odds, order = logits.double().softmax(dim=-1).sort(descending=True)
+    before = odds.cumsum(dim=-1) - odds
+    kept = torch.zeros(len(logits), dtype=torch.bool)
+    kept[order[before < top_p].cpu()] = True
+    return kept
 
 
 def _sampled(logits: Tensor, temperatures: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:

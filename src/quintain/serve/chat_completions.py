@@ -18,8 +18,9 @@ from quintain.serve.spoken import (
     must_call_in,
     number_in,
     object_in,
-    pinned_in,
     refuse_many,
+    refuses_several,
+    sampling_in,
     schema_in,
     stops_in,
     text_in,
@@ -60,7 +61,8 @@ def read(body: Row) -> Asked:
         has_logprobs=body.get("logprobs") is True,
         has_token_ids=body.get("return_token_ids") is True,
         has_usage=options.get("include_usage") is True,
-        pinned=pinned_in(body),
+        one_call=refuses_several(body.get("parallel_tool_calls"), "parallel_tool_calls"),
+        **sampling_in(body),
     )
 
 

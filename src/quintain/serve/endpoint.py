@@ -2,7 +2,8 @@
 
 It speaks OpenAI's chat completions and responses and Anthropic's messages. An episode is told apart by the path of its
 URL (``/e/NAME/v1``) or by its key alone; every request needs the key of its episode, and a key opens no other. Keys are
-kept as digests. Sampling is the server's: what clients ask of it is counted and not done.
+kept as digests. Sampling is the server's where answers are recorded to be learned from: what clients ask of it is then
+counted and not done, and a header says so (`Terms.heeds_clients`).
 
 A request is planned and dispatched in the server's thread, answered by the engine's owner (`quintain.serve.pump`), and
 committed there under the one lock, whether or not the client still waits: one that hangs up leaves a finished node that
@@ -42,7 +43,7 @@ from quintain.rollout.stepper import guarded
 from quintain.serve import chat_completions, messages_api, responses_api
 from quintain.serve.pump import Answered, Pump
 from quintain.serve.recorder import Node, Plan, Recorder
-from quintain.serve.spoken import Answer, Asked, Refused, Row, Spoken, digest_of
+from quintain.serve.spoken import NEUTRAL, Answer, Asked, Refused, Row, Spoken, digest_of
 from quintain.text.chat import Chat
 from quintain.types import Completion, Failure, Stop, derive_seed
 
@@ -72,6 +73,10 @@ class Terms:
     temperature: float = 1.0
     max_turn_tokens: int = 1024
     """Tokens of an answer; a client may ask for fewer."""
+    usual_turn_tokens: int | None = None
+    """Tokens of an answer whose client names no limit; none: `max_turn_tokens`."""
+    heeds_clients: bool = False
+    """Whether temperature, top_p and seed are as clients ask; what is recorded to be learned from has its own."""
     max_calls: int | None = None
     """Calls of the episode; further ones are refused."""
     max_tokens: int | None = None
@@ -235,7 +240,8 @@ class Endpoint:
         pending = self._dispatched(
             session, asked, Headers(scope=scope), digest_of(what, hashlib.sha256(raw).hexdigest())
         )
-        await Writer(receive, send, pending, asked, dialect, partial(self._sending, session)).run()
+        head = sampling_header(asked, session.terms)
+        await Writer(receive, send, pending, asked, dialect, partial(self._sending, session), head).run()
 
     @contextmanager
     def _sending(self, session: Session, pending: Pending) -> Generator[Callable[[], None]]:
@@ -310,6 +316,7 @@ class Endpoint:
                 if found.done.done() and (node := found.done.result(0)[1]) is not None:
                     node.num_retries += 1
                 return found
+            self._refuse_unheeded(session.terms, asked)
             grammar = None if session.terms.answers else self._grammar(asked)
             plan = self._planned(session, asked, headers)
             grammar = self._told(session, plan.asked) or grammar
@@ -379,17 +386,41 @@ class Endpoint:
             name, given = f"{session.name}/{session.num_dispatched}", plan.whole
         pending.stream = name
         most = min(terms.max_turn_tokens, self.pump.max_length - len(plan.whole))
-        pending.most = most if terms.answers else min(most, pending.asked.max_tokens or most)
+        asked = pending.asked
+        pending.most = (
+            most if terms.answers else min(most, asked.max_tokens or terms.usual_turn_tokens or most)
+        )
+        temperature, top_p = sampled_as(asked, terms)
         sampling = Sampling(
-            temperature=terms.temperature,
+            temperature=temperature,
+            top_p=top_p,
             max_tokens=pending.most,
             stop_ids=self.chat.stop_ids,
             constraint=pending.grammar,
         )
         prompt = hashlib.blake2b(repr(plan.whole).encode(), digest_size=16).hexdigest()
         seed = derive_seed(session.seed, prompt, plan.repeat)
+        if terms.heeds_clients and asked.seed is not None:
+            seed = derive_seed("client", asked.seed, prompt)
         answer = self.pump.ask(Request(session=name, prompt_ids=given, seed=seed, sampling=sampling))
         answer.add_done_callback(partial(self._take, session, pending, name))
+
+    def _refuse_unheeded(self, terms: Terms, asked: Asked) -> None:
+        """Refuse parameters of sampling that are to be heeded, and that nobody here can do.
+
+        Raises:
+            Refused: there is one.
+        """
+        if not terms.heeds_clients:
+            return
+        unknown = [name for name in asked.pinned if name in NEUTRAL]
+        if (asked.top_p or 1.0) < 1 and "nucleus" not in self.pump.capabilities:
+            unknown.append("top_p")
+        if unknown:
+            raise Refused(
+                400,
+                f"{unknown[0]}: got a value, and this server samples by temperature, top_p and seed; leave it out",
+            )
 
     def _grammar(self, asked: Asked) -> Grammar | None:
         """Return what the answer to a request keeps to: a call that must be made, or the schema of the answer.
@@ -490,7 +521,7 @@ class Endpoint:
         """Return what is told to the client."""
         ended = completion.stop == "stop"
         stopped_by = ""
-        if node is not None and node.is_cut_by_text:
+        if node is not None and node.is_cut:
             text = self.chat.text(completion.token_ids)
             stopped_by = next((stop for stop in pending.asked.stop if stop in text), "")
         finish = "text" if stopped_by else "calls" if spoken.calls else "stop" if ended else "length"
@@ -536,9 +567,11 @@ class Writer:
         asked: Asked,
         dialect: ModuleType,
         sending: Callable[[Pending], AbstractContextManager[Callable[[], None]]],
+        head: tuple[bytes, bytes],
     ) -> None:
         self._receive, self._send, self._sending = receive, send, sending
         self._pending, self._asked, self._dialect = pending, asked, dialect
+        self._head = head
 
     async def run(self) -> None:
         """Send the answer when it is there, and say whether the client stayed until all of it was sent.
@@ -557,7 +590,7 @@ class Writer:
                 return
             answer, _ = await done
             with self._sending(self._pending) as was_read:
-                await send_json(self._send, 200, self._dialect.whole(answer, self._asked))
+                await send_json(self._send, 200, self._dialect.whole(answer, self._asked), self._head)
                 if not gone.done():
                     was_read()
         finally:
@@ -571,7 +604,7 @@ class Writer:
         await asyncio.wait({done, gone}, timeout=PING_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if done.done() and (failed := done.exception()) is not None:
             raise failed
-        head = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
+        head = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache"), self._head]
         await self._send({"type": "http.response.start", "status": 200, "headers": head})
         while not done.done() and not gone.done():
             await self._send({"type": "http.response.body", "body": b": wait\n\n", "more_body": True})
@@ -653,10 +686,29 @@ def json_in(raw: bytes) -> Row:
     return cast(Row, found)
 
 
-async def send_json(send: Callable[[Message], Awaitable[None]], status: int, row: Row) -> None:
-    """Send `row` as the whole response."""
+def sampled_as(asked: Asked, terms: Terms) -> tuple[float, float]:
+    """Return the temperature and the top_p by which a request is answered; a top_p of 0 takes the likeliest token."""
+    if not terms.heeds_clients:
+        return terms.temperature, 1.0
+    temperature = terms.temperature if asked.temperature is None else asked.temperature
+    return (0.0, 1.0) if asked.top_p == 0 else (temperature, 1.0 if asked.top_p is None else asked.top_p)
+
+
+def sampling_header(asked: Asked, terms: Terms) -> tuple[bytes, bytes]:
+    """Return the header that says how an answer was sampled, and what of the request was not done."""
+    temperature, top_p = sampled_as(asked, terms)
+    said = f"temperature={temperature:g}, top_p={top_p:g}"
+    ignored = () if terms.heeds_clients else asked.pinned
+    said += f"; not done: {', '.join(ignored)}" if ignored else ""
+    return b"x-quintain-sampling", said.encode()
+
+
+async def send_json(
+    send: Callable[[Message], Awaitable[None]], status: int, row: Row, *more: tuple[bytes, bytes]
+) -> None:
+    """Send `row` as the whole response, with `more` headers."""
     body = json.dumps(row).encode()
-    head = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    head = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body, "more_body": False})
 

@@ -18,8 +18,9 @@ from quintain.serve.spoken import (
     must_call_in,
     number_in,
     object_in,
-    pinned_in,
     refuse_many,
+    refuses_several,
+    sampling_in,
     schema_in,
     stops_in,
     text_in,
@@ -71,7 +72,10 @@ def read(body: Row) -> Asked:
         is_streamed=body.get("stream") is True,
         has_token_ids=body.get("return_token_ids") is True,
         keeps_thoughts=True,
-        pinned=pinned_in(body),
+        one_call=refuses_several(
+            chosen.get("disable_parallel_tool_use"), "disable_parallel_tool_use", if_true=True
+        ),
+        **sampling_in(body),
     )
 
 

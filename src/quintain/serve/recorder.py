@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from quintain.data.used import refuse_newer
@@ -19,7 +19,7 @@ from quintain.serve.spoken import Asked, Spoken, canonical, digest_of, split_thi
 from quintain.text.chat import Chat, Conversation
 from quintain.types import Action, Completion, ToolCall, Turn, as_content
 
-Fork = Literal["", "root", "repeat", "branch", "sub-agent", "compaction", "rewrite"]
+Fork = Literal["", "root", "repeat", "branch", "sub-agent", "compaction", "stop", "rewrite"]
 """Why a call is not at the end of the stream that the call before it ended:
 
 - ``""``: it is;
@@ -28,6 +28,8 @@ Fork = Literal["", "root", "repeat", "branch", "sub-agent", "compaction", "rewri
 - ``branch``: it goes on from an earlier answer, beside others that do;
 - ``sub-agent``: system text or tools are new;
 - ``compaction``: its history was rewritten, and holds what an earlier answer says;
+- ``stop``: it goes on from an answer of which the client was handed the beginning alone: up to a text of `stop`, or its
+  first call where several are not wanted. The chat is written anew without the rest, as it will be where it is served;
 - ``rewrite``: its history was rewritten.
 """
 REWRITTEN = frozenset({"compaction", "rewrite"})
@@ -71,7 +73,8 @@ class Node:
     """which agent of several asked, where the client says so"""
     kind: str = ""
     """``auxiliary`` where the client says so"""
-    is_cut_by_text: bool = False
+    is_cut: bool = False
+    """whether more was sampled than the client was handed: behind a text of `stop`, or a second call"""
     num_deliveries: int = 0
     """times that a client read the whole answer"""
     num_retries: int = 0
@@ -83,9 +86,10 @@ class Node:
 
     @property
     def is_open(self) -> bool:
-        """Whether a call may go on from it: an answer that was cut off or is empty closes its path."""
-        has_ended = self.completion.stop == "stop" or self.is_cut_by_text
-        return has_ended and bool(self.spoken.text or self.spoken.calls)
+        """Whether a call may go on from it: an answer that was cut, or is empty, closes its path."""
+        return (
+            self.completion.stop == "stop" and not self.is_cut and bool(self.spoken.text or self.spoken.calls)
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -156,6 +160,9 @@ class Recorder:
         text, stopped_by, completion = self._cut(text, asked.stop, completion)
         number = len(self.nodes)
         spoken, error = self._read(text, number, asked, plan.conversation.prefix)
+        is_cut = bool(stopped_by)
+        if asked.one_call and len(spoken.calls) > 1:
+            spoken, is_cut = replace(spoken, calls=spoken.calls[:1], names=spoken.names[:1]), True
         assert plan.parent is None or plan.whole[: len(plan.parent.whole)] == plan.parent.whole, (
             "a parent is a prefix"
         )
@@ -181,8 +188,8 @@ class Recorder:
             digest=digest,
             lineage=plan.lineage,
             kind=plan.kind,
-            is_cut_by_text=bool(stopped_by),
-            session="" if stopped_by else session,
+            is_cut=is_cut,
+            session="" if is_cut else session,
         )
         plan.conversation.record(completion.token_ids)
         self.nodes.append(node)
@@ -277,6 +284,8 @@ class Recorder:
             return "root"
         if identity not in self._identities:
             return "sub-agent"
+        if any(goes_on_from_cut(asked.messages, node) for node in self.nodes):
+            return "stop"
         texts = [each.text for each in asked.messages if each.role != "assistant"]
         return "compaction" if any(says(texts, node) for node in self.nodes) else "rewrite"
 
@@ -294,7 +303,7 @@ class Recorder:
         """Note which answers the chat `messages` holds in what others say."""
         texts = [each.text for each in messages if each.role != "assistant"]
         for node in self.nodes:
-            node.is_carried = node.is_carried or says(texts, node)
+            node.is_carried = node.is_carried or says(texts, node) or goes_on_from_cut(messages, node)
 
     def _cut(self, text: str, stops: Sequence[str], completion: Completion) -> tuple[str, str, Completion]:
         """Return text and completion up to the first of `stops`, and which that is.
@@ -359,6 +368,14 @@ def shared_length(first: Sequence[int], second: Sequence[int]) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if first[:middle] == second[:middle] else (low, middle - 1)
     return low
+
+
+def goes_on_from_cut(messages: Sequence[Spoken], node: Node) -> bool:
+    """Whether `messages` hold the part of the answer of `node` that its client was handed, where that was not all."""
+    if not node.is_cut:
+        return False
+    own = node.spoken.key()
+    return any(each.role == "assistant" and each.key() == own for each in messages)
 
 
 def says(texts: Sequence[str], node: Node) -> bool:

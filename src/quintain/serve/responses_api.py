@@ -18,8 +18,9 @@ from quintain.serve.spoken import (
     list_in,
     number_in,
     object_in,
-    pinned_in,
     refuse_many,
+    refuses_several,
+    sampling_in,
     schema_in,
     text_in,
     texts_in,
@@ -68,7 +69,8 @@ def read(body: Row) -> Asked:
         has_token_ids=body.get("return_token_ids") is True,
         before=text_in(body.get("previous_response_id"), "previous_response_id").removeprefix("resp_"),
         keeps_thoughts=True,
-        pinned=pinned_in(body),
+        one_call=refuses_several(body.get("parallel_tool_calls"), "parallel_tool_calls"),
+        **sampling_in(body),
     )
 
 
@@ -158,7 +160,7 @@ def _head(answer: Answer, asked: Asked, status: str) -> Row:
         "incomplete_details": None,
         "instructions": None,
         "metadata": {"policy": f"{answer.policy}@{answer.version}"},
-        "parallel_tool_calls": True,
+        "parallel_tool_calls": not asked.one_call,
         "temperature": None,
         "top_p": None,
         "tool_choice": "auto",

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypedDict, cast
 
 from quintain.errors import DataError
 from quintain.text.parse import UnreadableError, json_text, read_json
@@ -87,11 +87,16 @@ class Asked:
     keeps_thoughts: bool = False
     """Whether the dialect has thoughts apart from text, and clients give them back."""
     pinned: tuple[str, ...] = ()
-    """Parameters of sampling that were asked for, and that the server sets itself."""
+    """Parameters of sampling that were asked for; where the server sets them itself, they are not done."""
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
     schema: Mapping[str, Any] | None = None
     """JSON schema that an answer keeps to, if it calls no tool."""
     must_call: tuple[ToolSpec, ...] = ()
     """Tools of which one is to be called, whatever the model would rather say."""
+    one_call: bool = False
+    """Whether an answer may hold one call at most: what comes behind its first is cut off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,9 +313,56 @@ PINNED = (
 """What the server sets itself, so that log-probs are those of one distribution."""
 
 
-def pinned_in(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the parameters of sampling that `row` asks for."""
-    return tuple(name for name in PINNED if row.get(name) is not None)
+NEUTRAL: Mapping[str, tuple[object, ...]] = {
+    "top_k": (0, -1),
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "logit_bias": ({},),
+    "min_p": (0,),
+}
+"""Parameters that no engine here knows, and the values of them that change nothing."""
+
+
+def refuses_several(value: object, name: str, *, if_true: bool = False) -> bool:
+    """Whether ``parallel_tool_calls`` (or, `if_true`, ``disable_parallel_tool_use``) asks for one call at most.
+
+    Raises:
+        Refused: it is no truth value.
+    """
+    if value is not None and not isinstance(value, bool):
+        raise Refused(400, f"{name}: got {value!r:.40}; give true or false")
+    return value is if_true
+
+
+class Sampled(TypedDict):
+    """What a request says of sampling, as fields of `Asked`."""
+
+    pinned: tuple[str, ...]
+    temperature: float | None
+    top_p: float | None
+    seed: int | None
+
+
+def sampling_in(row: Mapping[str, Any]) -> Sampled:
+    """Return what `row` says of sampling.
+
+    Raises:
+        Refused: a temperature, top_p or seed that is none.
+    """
+    seed = row.get("seed")
+    if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
+        raise Refused(400, f"seed: got {seed!r:.40}; give a whole number")
+    found: dict[str, float | None] = {}
+    for name, low, high in (("temperature", 0.0, 100.0), ("top_p", 0.0, 1.0)):
+        value = row.get(name)
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if value is not None and not (is_number and low <= value <= high):
+            raise Refused(400, f"{name}: got {value!r:.40}; give a number from {low:g} to {high:g}")
+        found[name] = None if value is None else float(value)
+    changed = [
+        name for name in PINNED if row.get(name) is not None and row[name] not in NEUTRAL.get(name, ())
+    ]
+    return Sampled(pinned=tuple(changed), temperature=found["temperature"], top_p=found["top_p"], seed=seed)
 
 
 def refuse_many(row: Mapping[str, Any]) -> None:
