@@ -308,8 +308,8 @@ def test_collect_refuses_what_is_wrong(cli: Cli, launcher: Launcher, argv: list[
 
 def test_a_run_without_an_environment_is_not_measured_by_one(tmp_path: Path) -> None:
     with Run.create(tmp_path / "one", recipe="sft", config={"environment": NO_ENVIRONMENT}) as run:
-        run.log(3, {"eval/loss": 1.25})
+        run.commit(0, {"eval/loss": 1.25})
     with pytest.raises(
-        UsageError, match=r"a run without an environment, .* held-out loss was 1\.250 at step 3"
+        UsageError, match=r"a run without an environment, .* held-out loss was 1\.250 at step 0"
     ):
         api.evaluate(tmp_path / "one")
