@@ -270,6 +270,36 @@ def test_without_data_it_is_said_what_to_give(cli: Cli) -> None:
 
 
 @pytest.mark.slow
+def test_a_run_gives_back_what_it_learned_from(cli: Cli) -> None:
+    row = {
+        **PARALLEL["openai"],
+        "messages": [{"role": "system", "content": "Help."}, *OPENAI],
+        "topic": "sky",
+    }
+    file = write([row, {**row, "messages": [*row["messages"], ASKED, GOOD]}])
+    flags = ("--model", "micro", "--steps", "1", "--held-out", "0")
+    trained = cli("train", "sft", "--demonstrations", file, *flags, "--run", "a")
+    assert trained.status == 0, trained.error
+    assert cli("export", "a", "--to", "messages", "--out", "out.jsonl").status == 0
+    made = json.loads(Path("out.jsonl").read_text().splitlines()[0])
+    assert [m["content"] or None for m in made["messages"]] == [
+        "Help.",
+        ASK,
+        None,
+        "sun",
+        "snow",
+        SAID["content"],
+    ]
+    assert [m.get("tool_call_id") for m in made["messages"][3:5]] == ["1", "2"]
+    assert [call["id"] for call in made["messages"][2]["tool_calls"]] == ["1", "2"]
+    assert (made["tools"], made["topic"]) == ([TOOL], "sky")
+    before, after = (cli("check", name, "--show", "0").out.splitlines()[1:-1] for name in (file, "out.jsonl"))
+    assert before == after
+    again = cli("train", "sft", "--demonstrations", "a", *flags, "--agent", "react", "--run", "b")
+    assert again.status == 0, again.error
+
+
+@pytest.mark.slow
 def test_labelled_answers_are_learned_from_one_by_one(cli: Cli) -> None:
     rows = [
         {"prompt": f"{k}?", "completion": "yes" if k % 2 else "no", "label": bool(k % 2)} for k in range(12)
@@ -279,8 +309,8 @@ def test_labelled_answers_are_learned_from_one_by_one(cli: Cli) -> None:
     assert found.status == 0, found.error
     with Run.open(Path("runs/kto"), writable=False) as run:
         first, last = run.metrics()[0], run.metrics()[-1]
-    assert last["preference/accuracy"] == 1.0 and last["dpo/answers"] == 11.0
-    assert first["eval/loss"] == 0.5
+    assert last["preference/accuracy"] == pytest.approx(1.0, abs=1e-5) and last["dpo/answers"] == 11.0
+    assert first["eval/loss"] == pytest.approx(0.5, abs=1e-5)
     alike = [{**row, "label": True} for row in rows]
     one = cli("train", "dpo", "--loss", "kto", "--preferences", write(alike), *flags, "--run", "one")
     assert "got 12 answers that are all good; give some of the other kind" in one.error

@@ -17,7 +17,7 @@ from typing import Any, cast
 from quintain.agents.deliberation import with_words
 from quintain.agents.harness import ChatSession, JsonTools
 from quintain.agents.protocol import Agent, Brief
-from quintain.data.messages import Told
+from quintain.data.messages import FIELDS, Told, conversation_data
 from quintain.data.records import Overlong, Preference, Record, Said, TrainOn, Unusable
 from quintain.errors import DataError, UsageError
 from quintain.text.chat import Chat
@@ -172,7 +172,6 @@ class Transcriber:
         """
         brief, said = self._begun(record)
         said = with_opening(said, self.rules.opening(record))
-        task = brief.task
         trained = chosen(said, self.rules.train_on)
         if not self.rules.takes_unlisted:
             own = [each for each, is_on in zip(said, trained, strict=True) if is_on]
@@ -181,6 +180,10 @@ class Transcriber:
         turns = without(turns, {number for number, (_, is_on) in enumerate(turns) if not is_on})
         if not turns:
             return None
+        first = len(record.said) - len(said)
+        answers = [first + place for place, is_on in enumerate(trained) if is_on][-len(turns) :]
+        own = conversation_data(record.messages, record.tools, [s.is_trained for s in record.said], answers)
+        task = replace(brief.task, data={**brief.task.data, **own, FIELDS: plain_fields(record)})
         reward = record.fields.get("reward")
         is_success = record.fields.get("is_success", True)
         value = float(reward) if isinstance(reward, int | float) else float(is_success is not False)
@@ -397,6 +400,11 @@ def longest_stream(trajectory: Trajectory) -> int:
         )
         longest = max(longest, length)
     return longest
+
+
+def plain_fields(record: Record) -> dict[str, Any]:
+    """Return the texts, numbers and truth values that stand beside the messages of `record`."""
+    return {key: value for key, value in record.fields.items() if isinstance(value, str | int | float)}
 
 
 def known_fields(record: Record) -> dict[str, str]:

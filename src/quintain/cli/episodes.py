@@ -53,7 +53,7 @@ def recorded_run(
 def write_messages(
     trajectories: Iterable[Trajectory], tokenizer: PreTrainedTokenizerBase, file: Path, environment: str
 ) -> int:
-    """Write the scored of `trajectories` to `file`, one a line, and return how many there are.
+    """Write those of `trajectories` that did not fail to `file`, one a line, and return how many there are.
 
     The system message is the instruction of `environment` with the task's prompt, and its tools stand beside the
     messages. The file appears under its name when it is complete.
@@ -61,9 +61,9 @@ def write_messages(
     Raises:
         DataError: there is none.
     """
-    scored = (t for t in trajectories if isinstance(t.outcome, Score))
-    lines = messages.write_messages(scored, Chat(tokenizer).text, told=teller(environment))
-    return write_lines(lines, file, nothing=f"messages for {file}: got no scored episode")
+    kept = (t for t in trajectories if isinstance(t.outcome, Score) or t.outcome.kind == messages.NOT_SCORED)
+    lines = messages.write_messages(kept, Chat(tokenizer).text, told=teller(environment))
+    return write_lines(lines, file, nothing=f"messages for {file}: got no episode that ended")
 
 
 def write_atif(
@@ -136,6 +136,9 @@ def chat_writer(run: Run, *, is_compared: bool = False) -> Callable[[Trajectory]
     def written(trajectory: Trajectory) -> Mapping[str, Any]:
         if len(speakers(trajectory)) != 1:
             return {}
+        found = None if is_compared else messages.recorded(trajectory)
+        if found is not None:
+            return found[0]
         return messages.to_record(trajectory, decode, told=told(trajectory), is_compared=is_compared)
 
     return written

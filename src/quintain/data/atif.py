@@ -7,10 +7,11 @@ refused.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from quintain.data.messages import UNTOLD, Told, answer_of, observed, was_unusable, write_tool
+from quintain.data.messages import UNTOLD, Told, answer_of, observed, recorded, was_unusable, write_tool
 from quintain.errors import DataError
 from quintain.types import Score, ToolCall, Trajectory, Turn, as_text
 from quintain.types.forest import find_parents
@@ -34,6 +35,29 @@ def to_atif(trajectory: Trajectory, decode: Callable[[Sequence[int]], str], *, t
     forest stands in ``extra`` of each step of the agent: the call that it goes on from, and what a recording endpoint
     saw of it. A failure has no reward.
     """
+    found = recorded(trajectory)
+    steps, tools = _played(trajectory, decode, told) if found is None else _spoken(trajectory, decode, *found)
+    sampled = trajectory.num_sampled
+    extra: Row = {"task": trajectory.task.id, "group": trajectory.group, "index": trajectory.index}
+    if isinstance(trajectory.outcome, Score):
+        extra |= {"reward": trajectory.outcome.value, "is_success": trajectory.outcome.is_success}
+    else:
+        failure = trajectory.outcome
+        extra["failure"] = {"owner": failure.owner, "kind": failure.kind, "message": failure.message}
+    return {
+        "schema_version": VERSION,
+        "session_id": trajectory.id or f"{trajectory.group}/{trajectory.index}",
+        "agent": {"name": "quintain", "version": "0", **({"tool_definitions": tools} if tools else {})},
+        "steps": steps,
+        "final_metrics": {"total_completion_tokens": sampled, "total_steps": len(steps)},
+        "extra": extra,
+    }
+
+
+def _played(
+    trajectory: Trajectory, decode: Callable[[Sequence[int]], str], told: Told
+) -> tuple[list[Row], list[Row]]:
+    """Return the steps of an episode that was played, and its tools."""
     steps: list[Row] = []
     if told.system and not (trajectory.turns and "given" in trajectory.turns[0].facts):
         steps.append({"step_id": 1, "source": "system", "message": told.system})
@@ -51,22 +75,50 @@ def to_atif(trajectory: Trajectory, decode: Callable[[Sequence[int]], str], *, t
             else:
                 steps.append({"step_id": len(steps) + 1, "source": role, "message": text})
         steps.append(_agent_step(turn, len(steps) + 1, prompt, parent, decode))
-    sampled = trajectory.num_sampled
-    extra: Row = {"task": trajectory.task.id, "group": trajectory.group, "index": trajectory.index}
-    if isinstance(trajectory.outcome, Score):
-        extra |= {"reward": trajectory.outcome.value, "is_success": trajectory.outcome.is_success}
-    else:
-        failure = trajectory.outcome
-        extra["failure"] = {"owner": failure.owner, "kind": failure.kind, "message": failure.message}
-    tools = {"tool_definitions": [write_tool(tool) for tool in told.tools]} if told.tools else {}
-    return {
-        "schema_version": VERSION,
-        "session_id": trajectory.id or f"{trajectory.group}/{trajectory.index}",
-        "agent": {"name": "quintain", "version": "0", **tools},
-        "steps": steps,
-        "final_metrics": {"total_completion_tokens": sampled, "total_steps": len(steps)},
-        "extra": extra,
-    }
+    return steps, [write_tool(tool) for tool in told.tools]
+
+
+def _spoken(
+    trajectory: Trajectory, decode: Callable[[Sequence[int]], str], conversation: Row, answers: Sequence[int]
+) -> tuple[list[Row], list[Row]]:
+    """Return the steps of an episode that was made of a `conversation`, whose turns are `answers`, and its tools."""
+    parents = [parent for parent, _ in find_parents(trajectory.turns)]
+    numbers = {place: number for number, place in enumerate(answers)}
+    whole: list[tuple[int, ...]] = []
+    steps: list[Row] = []
+    for place, message in enumerate(conversation["messages"]):
+        number, role, text = len(steps) + 1, message["role"], message["content"]
+        if role == "tool" and steps and steps[-1].get("tool_calls"):
+            results = steps[-1].setdefault("observation", {"results": []})["results"]
+            source = message.get("tool_call_id")
+            results.append(({"source_call_id": source} if source else {}) | {"content": text})
+            continue
+        if role != "assistant":
+            steps.append({"step_id": number, "source": "user" if role == "tool" else role, "message": text})
+            continue
+        step: Row = {"step_id": number, "source": "agent", "message": text}
+        if place in numbers:
+            turn, parent = trajectory.turns[numbers[place]], parents[numbers[place]]
+            before = () if turn.starts_segment or parent is None else whole[parent]
+            prompt = (*before, *turn.prompt_ids)
+            whole.append((*prompt, *turn.completion.token_ids))
+            made = _agent_step(turn, number, prompt, parent, decode)
+            step |= {"metrics": made["metrics"], "extra": made["extra"]}
+        if "weight" in message or place not in numbers:
+            step["extra"] = {**step.get("extra", {}), "weight": message.get("weight", 0)}
+        if "reasoning_content" in message:
+            step["reasoning_content"] = message["reasoning_content"]
+        if calls := message.get("tool_calls"):
+            step["tool_calls"] = [
+                {
+                    "tool_call_id": call["id"],
+                    "function_name": call["function"]["name"],
+                    "arguments": json.loads(call["function"]["arguments"]),
+                }
+                for call in calls
+            ]
+        steps.append(step)
+    return steps, list(conversation.get("tools", ()))
 
 
 def as_messages(value: Mapping[str, Any], place: str) -> Row:

@@ -7,12 +7,13 @@ string and an id for each call, which its result names. `data.records` reads it 
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Any
+from typing import Any, cast
 
 from quintain.data.seats import by_seat
+from quintain.data.used import find_unused
 from quintain.types import (
     UNKNOWN_TOOL,
     CallResult,
@@ -27,6 +28,7 @@ from quintain.types import (
     as_content,
     as_text,
 )
+from quintain.types.forest import find_parents
 
 MARKUP = re.compile(
     r"<tool_call>.*?(?:</tool_call>|\Z)|<function=.*?(?:</function>|\Z)|(?:\[TOOL_CALLS\]|<\|python_tag\|>).*",
@@ -44,6 +46,11 @@ class Told:
 
 
 UNTOLD = Told()
+NOT_SCORED = "not_scored"
+"""Kind of the failure that stands for the outcome of traffic which nobody scored."""
+CONVERSATION, FIELDS = "conversation", "fields"
+"""What the data of a task holds of the conversation of a file that its episode was made of: messages, tools and places
+of the answers that are trained; and what stood beside them."""
 
 
 def to_record(
@@ -62,11 +69,16 @@ def to_record(
     is there for what comes after it. Of an episode that `is_compared` with another it has weight 1 and stands as it was
     sampled, for it may be what the other is preferred for. A failure has no reward.
     """
-    messages = [Message(role="system", content=as_content(told.system))] if told.system else []
+    has_own = bool(trajectory.turns) and "given" in trajectory.turns[0].facts
+    messages = (
+        [Message(role="system", content=as_content(told.system))] if told.system and not has_own else []
+    )
     weights: dict[int, int] = {}
     calls: tuple[ToolCall, ...] = ()
-    for turn in trajectory.turns:
-        messages += observed(turn.observation, calls)
+    for number, turn in enumerate(trajectory.turns):
+        given = given_to(turn, calls, is_first=not number)
+        weights |= {len(messages) + at: 0 for at, each in enumerate(given) if each.role == "assistant"}
+        messages += given
         text, calls = answer_of(turn, decode)
         if was_unusable(turn):
             weights[len(messages)] = int(is_compared)
@@ -83,6 +95,87 @@ def to_record(
     if isinstance(trajectory.outcome, Score):
         record |= {"reward": trajectory.outcome.value, "is_success": trajectory.outcome.is_success}
     return record
+
+
+def conversation_data(
+    messages: Sequence[Message],
+    tools: Sequence[ToolSpec],
+    tags: Sequence[bool | None],
+    answers: Sequence[int],
+) -> dict[str, Any]:
+    """Return what the data of a task holds of a conversation, whose turns are the `answers` at these places.
+
+    `tags` say of each message whether it is trained.
+    """
+    rows = message_rows(messages)
+    for row, tag in zip(rows, tags, strict=True):
+        if tag is not None and row["role"] == "assistant":
+            row["weight"] = int(tag)
+    listed = {"tools": [write_tool(tool) for tool in tools]} if tools else {}
+    return {CONVERSATION: {"messages": rows, **listed, "answers": list(answers)}}
+
+
+def recorded(trajectory: Trajectory) -> tuple[dict[str, Any], list[int]] | None:
+    """Return the conversation that an episode was made of, as it stood in a file, and the places of its turns.
+
+    None of an episode that was played, or was cut or put together since.
+    """
+    kept = trajectory.task.data.get(CONVERSATION)
+    if not isinstance(kept, Mapping):
+        return None
+    own = dict(cast("Mapping[str, Any]", kept))
+    answers = [int(place) for place in own.pop("answers")]
+    if len(answers) != len(trajectory.turns):
+        return None
+    return {**own, **trajectory.task.data.get(FIELDS, {})}, answers
+
+
+def given_to(turn: Turn, calls: Sequence[ToolCall], *, is_first: bool) -> list[Message]:
+    """Return what an agent was shown before `turn`, after `calls`: as a recording endpoint got it, or as observed.
+
+    A client may repeat its whole chat; of that only what follows the last answer is new, but for the first turn.
+    """
+    rows = turn.facts.get("given")
+    if rows is None:
+        return observed(turn.observation, calls)
+    begin = (
+        0
+        if is_first
+        else max((at + 1 for at, row in enumerate(rows) if row["role"] == "assistant"), default=0)
+    )
+    return [
+        Message(
+            role="user" if row["role"] == "tool" and not calls else row["role"],
+            content=as_content(str(row["content"])),
+            tool_call_id=str(row.get("tool_call_id", ""))
+            if row["role"] == "tool" and any(c.id for c in calls)
+            else "",
+        )
+        for row in rows[begin:]
+    ]
+
+
+def paths_of(trajectory: Trajectory) -> Iterator[tuple[Trajectory, set[int]]]:
+    """Yield each way through the recorded calls of an episode, and which of its turns are not to be trained.
+
+    These are calls that were not used (`data.used`), and those that an earlier way has, too. An episode that was played
+    is one way.
+    """
+    turns = trajectory.turns
+    if not any(turn.facts for turn in turns):
+        yield trajectory, set()
+        return
+    parents = [parent for parent, _ in find_parents(turns)]
+    seen = set(find_unused(turns))
+    for leaf in sorted(set(range(len(turns))) - set(parents)):
+        path: list[int] = []
+        at: int | None = leaf
+        while at is not None:
+            path.insert(0, at)
+            at = parents[at]
+        made = replace(trajectory, turns=tuple(turns[number] for number in path))
+        yield made, {place for place, number in enumerate(path) if number in seen}
+        seen |= set(path)
 
 
 def observed(observation: Observation, calls: Sequence[ToolCall]) -> list[Message]:
@@ -159,10 +252,23 @@ def write_messages(
     *,
     told: Callable[[Trajectory], Told] = lambda _: UNTOLD,
 ) -> Iterator[str]:
-    """Yield one line of JSON, ending in a newline, for each of `trajectories`; one for each seat where several act."""
+    """Yield one line of JSON, ending in a newline, for each of `trajectories`; one for each seat where several act.
+
+    What was learned from a file comes out as it stood there, of recorded traffic every way through its calls.
+    """
     for trajectory in trajectories:
         for part in by_seat(trajectory):
-            yield json.dumps(to_record(part, decode, told=told(part)), ensure_ascii=False) + "\n"
+            if (found := recorded(part)) is not None:
+                yield json.dumps(found[0], ensure_ascii=False) + "\n"
+                continue
+            for path, untrained in paths_of(part):
+                record = to_record(path, decode, told=told(part))
+                answers = [row for row in record["messages"] if row["role"] == "assistant"][
+                    -len(path.turns) :
+                ]
+                for place in untrained:
+                    answers[place]["weight"] = 0
+                yield json.dumps(record, ensure_ascii=False) + "\n"
 
 
 def was_unusable(turn: Turn) -> bool:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from quintain.data.masks import MASKS, untrained
-from quintain.data.messages import Told, to_record
+from quintain.data.messages import Told, recorded, to_record
 from quintain.errors import DataError
-from quintain.types import Score, ToolSpec, Trajectory
+from quintain.types import Score, Trajectory
 from quintain.types.forest import find_parents
 
 Row = dict[str, Any]
@@ -44,9 +44,10 @@ def to_rollout(
     """
     assert isinstance(trajectory.outcome, Score), "a failure has no reward"
     record = to_record(trajectory, decode, told=told)
+    places = [place for place, each in enumerate(record["messages"]) if each["role"] == "assistant"]
+    record, answers = recorded(trajectory) or (record, places)
     messages = _with_texts(record["messages"])
     first = next((place for place, each in enumerate(messages) if each["role"] == "assistant"), len(messages))
-    answers = [place for place, each in enumerate(messages) if each["role"] == "assistant"]
     steps = _steps(trajectory, messages, answers)
     outcome, task = trajectory.outcome, trajectory.task
     longest = max((len(step["tokens"]["prompt_ids"]) for step in steps), default=0)
@@ -71,7 +72,7 @@ def to_rollout(
         "is_truncated": trajectory.stop.is_truncation,
         "stop_condition": trajectory.stop.value,
         "metrics": {"success": float(outcome.is_success)},
-        "tool_defs": [_tool(tool) for tool in told.tools],
+        "tool_defs": [dict(tool["function"]) for tool in record.get("tools", ())],
         "token_usage": {"input_tokens": float(longest), "output_tokens": float(trajectory.num_sampled)},
         "trajectory": steps,
     }
@@ -143,10 +144,6 @@ def _with_texts(messages: Sequence[Row]) -> list[Row]:
             row["tool_calls"] = [json.dumps({"id": call["id"], **call["function"]}) for call in calls]
         found.append(row)
     return found
-
-
-def _tool(tool: ToolSpec) -> Row:
-    return {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
 
 
 def _rollout_record(value: Mapping[str, Any]) -> Row:

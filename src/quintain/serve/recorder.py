@@ -214,7 +214,9 @@ class Recorder:
                     ),
                     prompt_ids=given,
                     completion=node.completion,
-                    action=Action(text=node.spoken.text, tool_calls=node.spoken.calls, error=node.error),
+                    action=Action(
+                        text=node.spoken.text, tool_calls=named_calls(node.spoken), error=node.error
+                    ),
                     is_valid=node.error is None,
                     starts_segment=not continues,
                     facts=facts_of(node),
@@ -394,6 +396,13 @@ def node_digest(before: str, number: int, prompt_ids: Sequence[int], completion:
     )  # fmt: skip
 
 
+def named_calls(spoken: Spoken) -> tuple[ToolCall, ...]:
+    """Return the calls of an answer with the ids that the client knows them by."""
+    if len(spoken.names) != len(spoken.calls):
+        return spoken.calls
+    return tuple(replace(call, id=name) for call, name in zip(spoken.calls, spoken.names, strict=True))
+
+
 def facts_of(node: Node) -> Mapping[str, Any]:
     """Return what was seen of a call, as JSON data; what is usual is left out."""
     facts: dict[str, Any] = {
@@ -404,7 +413,15 @@ def facts_of(node: Node) -> Mapping[str, Any]:
         "digest": node.digest,
     }
     if len(node.added) > 1:
-        facts["given"] = [{"role": each.role, "content": each.text} for each in node.added]
+        facts["given"] = [
+            {"role": each.role, "content": each.text}
+            | (
+                {"tool_call_id": each.names[0]}
+                if each.role == "tool" and each.names and each.names[0]
+                else {}
+            )
+            for each in node.added
+        ]
     if node.parent is not None:
         facts["parent"] = node.parent.number
     if node.fork:

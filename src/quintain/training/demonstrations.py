@@ -24,7 +24,7 @@ from quintain.agents.protocol import Agent, Brief
 from quintain.agents.transcripts import Notes, Place, Rules, Transcriber, train_only
 from quintain.data.files import Found, data_files, digest, is_data, read_objects
 from quintain.data.forms import form_of
-from quintain.data.messages import Told, to_record
+from quintain.data.messages import Told, recorded, to_record
 from quintain.data.records import (
     Preference,
     Record,
@@ -384,7 +384,8 @@ def rewritten(
     """Return an episode as the policy would have lived through it, in tokens of its own."""
     run, _, episode = name.partition(":")
     found = Found(file=run, line=0, value=None)
-    record = read_record(to_record(trajectory, decode, told=told), found)
+    kept = recorded(trajectory)
+    record = read_record(to_record(trajectory, decode, told=told) if kept is None else kept[0], found)
     record = replace(record, place=f"episode {episode} of the run {run}")
     written = next(iter(transcriber.trajectories([record])), None)
     return None if written is None else replace(written, task=trajectory.task, outcome=trajectory.outcome)
