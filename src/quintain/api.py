@@ -69,7 +69,7 @@ from quintain.training.start import (
     new_tokenizer,
     valid_action,
 )
-from quintain.training.summary import evaluations, summary
+from quintain.training.summary import EXTENDED, evaluations, planned_steps, summary
 from quintain.types import Trajectory, derive_seed
 
 if TYPE_CHECKING:
@@ -215,18 +215,30 @@ def tell(line: str) -> None:
 def resume(
     folder: str | Path,
     *,
+    steps: int | None = None,
     learner_ranks: int | None = None,
     cluster: str | None = None,
     placement: str | None = None,
 ) -> Path:
     """Continue the run in `folder` after its newest checkpoint and return the folder.
 
-    It goes on with the configuration that it has; only where it computes may be another: on which cluster ("" for this
-    process) in which placement, and on how many ranks it learns: a checkpoint of ranks is read by any number of them,
-    and by a learner without any (0). Tokens of a batch are shared where the ranks are a multiple of `context_ranks`.
+    It goes on with the configuration that it has, for as many `steps` in all as it has or as are given, which the run
+    then keeps; schedules that end with the run end with the new number. Else only where it computes may be another: on
+    which cluster ("" for this process) in which placement, and on how many ranks it learns: a checkpoint of ranks is
+    read by any number of them, and by a learner without any (0). Tokens of a batch are shared where the ranks are a
+    multiple of `context_ranks`.
     """
     with Run.open(Path(folder), writable=False) as run:
         device = str(run.config.get("device", "auto"))
+        planned, done = planned_steps(run), run.last_step or 0
+    if steps is not None and steps < done:
+        raise UsageError(
+            f"--steps: got {steps} for {folder}, which has done {done}; give more, or leave it out"
+        )
+    if steps is None and done >= planned:
+        tell(
+            f"{folder} has done its {planned} steps; to go on: quintain resume {folder} --steps {2 * planned}"
+        )
     elsewhere = {
         "learner_ranks": launched_ranks(learner_ranks or 0) or learner_ranks,
         "cluster": cluster,
@@ -239,8 +251,12 @@ def resume(
             found = find_method(run.recipe)
             settings = build(found.config_class, run.config, f"{folder}/config.json", is_stored=True)
             settings = replace(
-                settings, **{key: value for key, value in elsewhere.items() if value is not None}
+                settings,
+                steps=steps or planned,
+                **{key: value for key, value in elsewhere.items() if value is not None},
             )
+            if steps not in (None, planned):
+                run.event(EXTENDED, f"to {steps} steps in all", steps=steps)
             if settings.learner_ranks % settings.context_ranks or not settings.learner_ranks:
                 settings = replace(settings, context_ranks=1)
             train_by(found.make(settings), settings, run)

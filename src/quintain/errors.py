@@ -119,6 +119,13 @@ def named_error(name: object) -> type[QuintainError] | None:
     return kind if isinstance(kind, type) and issubclass(kind, QuintainError) else None
 
 
+def similar_file(name: str, files: Iterable[str]) -> str:
+    """Return ``did you mean 'x'?`` for the nearest of `files`, compared without what their names end in; else ''."""
+    stems = {file.rpartition(".")[0] or file: file for file in sorted(files)}
+    near = get_close_matches(name.rpartition(".")[0] or name, stems, n=1, cutoff=0.7)
+    return f"did you mean {stems[near[0]]!r}?" if near else ""
+
+
 def suggestion(name: str, options: Iterable[str]) -> str:
     """Return ``did you mean 'x'?`` for the nearest of `options`, or the list of them when none is near.
 

@@ -114,7 +114,7 @@ def test_a_run_name_with_path_characters_is_refused(
         (["test", "--mode", "trun"], "--mode: got 'trun'; did you mean 'turn'?"),
         (["test", "--steps", "0"], "configuration in the command line: steps: got 0; give 1 or more"),
         (["test", "guess"], "quintain train test: got 'guess', which it has no use for; "
-         "see `quintain train test --help`"),
+         "did you mean '--environment guess'?"),
         (["test", "--config"], "--config needs a value: got nothing; write --config VALUE"),
         (["test", "--config", "c.yaml"], "configuration file: got 'c.yaml'; give a .json or a .toml file"),
         (["test", "--data", "x.jsonl"], "flag of quintain train test: got '--data'; "

@@ -224,7 +224,7 @@ def test_preferences_of_a_file(place: Path) -> None:
          "bad.jsonl line 2: got a call of the tool 'fly', and the tools of the environment guess are guess; call"),
         ("{", {}, "bad.jsonl line 2: got no JSON"),
         ('{"messages": [{"role": "assistant", "content": "b"}], "is_success": false}', {"max_context": 20},
-         r"bad.jsonl line 1: got a conversation of \d+ tokens, and max_context is 20; raise that, .*--overlong drop"),
+         r"bad.jsonl line 1: got a conversation of \d+ tokens, and max_context is 20; raise --max-context,"),
         ("", {"overlong": "drop", "max_context": 40}, "nothing to imitate .12 longer than the context left out"),
     ],
 )  # fmt: skip

@@ -56,7 +56,8 @@ class Finished:
     """Stands for a run with a curve."""
 
     name, folder, recipe = "first", Path("runs/first"), "gigpo"
-    config: ClassVar = {"environment": "keydoor?rooms=2&length=3"}
+    status, last_step = "done", 77
+    config: ClassVar = {"steps": 100, "environment": "keydoor?rooms=2&length=3"}
 
     def __init__(self, *rows: dict[str, float], untrained: dict[str, float] | None = None) -> None:
         self.rows, self.untrained = rows, untrained
@@ -140,6 +141,15 @@ def test_a_run_that_made_the_model_worse_says_so_and_goes_on_from_the_best() -> 
 )
 def test_a_run_that_gained_nothing_says_so(rows: tuple[dict[str, float], ...], told: str) -> None:
     assert told in summed(*rows)[-2]
+
+
+def test_a_run_that_was_interrupted_says_so_and_names_nothing_that_is_not_there() -> None:
+    run = Finished(row(0, 0.2), row(50, 0.6))
+    run.status = "interrupted"
+    text = summary(cast(Run, run))
+    assert "interrupted       at step 77 of 100: quintain resume runs/first\n" in text
+    assert "runs/first/model" not in text and "model/" not in text
+    assert "next              quintain resume runs/first\n" in text
 
 
 def test_a_run_that_was_all_warm_up_says_so() -> None:

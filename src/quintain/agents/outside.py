@@ -112,7 +112,7 @@ class Outside:
         if self.command:
             run = command_runner(self.command, self.deadline)
         else:
-            run = taking(member(self.run), self.run, ("base_url", "api_key", "task"))
+            run = taking(member(self.run, "agent"), self.run, ("base_url", "api_key", "task"))
         grade: Grade | None = self._beside_run(self.grade, ("task", "answer"))
 
         def play(base_url: str, api_key: str, task: Task) -> Score:
@@ -190,31 +190,31 @@ def taking(function: Callable[..., Any], place: str, names: Sequence[str]) -> Ca
     return function
 
 
-def member(place: str) -> Callable[..., Any]:
-    """Return the function at ``file.py:function`` or ``package.module:function``.
+def member(place: str, what: str = "function") -> Callable[..., Any]:
+    """Return the function at ``file.py:function`` or ``package.module:function``, which is asked for as `what`.
 
     Raises:
         UsageError: there is none.
     """
     where, _, name = place.rpartition(":")
     if not where or not name:
-        raise UsageError(f"function: got {place!r}; write it as file.py:function or package.module:function")
+        raise UsageError(f"{what}: got {place!r}; write it as file.py:function or package.module:function")
     if where.endswith(".py"):
-        found = file_member(Path(where), name, place)
+        found = file_member(Path(where), name, place, what)
     else:
         try:
             members = vars(importlib.import_module(where))
         except ModuleNotFoundError as error:
             raise UsageError(
-                f"function: got {place!r}, but there is no module {error.name}; check its name"
+                f"{what}: got {place!r}, but there is no module {error.name}; check its name"
             ) from error
         if name not in members:
             raise UsageError(
-                f"function: got {place!r}, but {where} has no {name}; {suggestion(name, list(members))}"
+                f"{what}: got {place!r}, but {where} has no {name}; {suggestion(name, list(members))}"
             )
         found = members[name]
     if not callable(found):
-        raise UsageError(f"function: got {place!r}, which is a {type(found).__name__}; name a function")
+        raise UsageError(f"{what}: got {place!r}, which is a {type(found).__name__}; name a function")
     return found
 
 

@@ -277,9 +277,11 @@ class Transcriber:
         if limit is None or longest <= limit:
             return True
         if self.rules.overlong == "error":
+            flag = f"--{self.rules.limit.replace('_', '-')}"
+            more = f"raise {flag}" if " " not in flag else "take a model with a longer one (--model)"
             raise DataError(
-                f"{record.place}: got a conversation of {longest:,} tokens, and {self.rules.limit} is {limit:,}; raise "
-                "that, split the conversation, or leave out all such with --overlong drop"
+                f"{record.place}: got a conversation of {longest:,} tokens, and {self.rules.limit} is {limit:,}; "
+                f"{more}, split the conversation, or leave out all such with --overlong drop"
             )
         return False
 

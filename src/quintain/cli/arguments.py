@@ -31,6 +31,10 @@ ELSEWHERE = {
 """What other tools call our flags."""
 
 
+BATCHES = ("batch-size", "train-batch-size", "rollout-batch-size", "per-device-train-batch-size")
+"""What other tools call the episodes of a step."""
+
+
 class Parser(argparse.ArgumentParser):
     """The arguments of one command: ``Parser("eval", "Measure a model.")``."""
 
@@ -38,6 +42,8 @@ class Parser(argparse.ArgumentParser):
         """Start with ``--help`` only."""
         super().__init__(prog=f"quintain {command}", description=description, allow_abbrev=False)
         self.flags = ["--help"]
+        self.stray: Callable[[str], str] = lambda text: ""
+        """what may have been meant by an argument that no flag stands before; empty where nothing comes to mind"""
         self.families: list[tuple[re.Pattern[str], Callable[[str], dict[str, Any]]]] = []
 
     def flag(self, name: str, document: str, metavar: str, default: str | None = None) -> None:
@@ -72,7 +78,8 @@ class Parser(argparse.ArgumentParser):
                 raise UsageError(f"flag of {self.prog}: got {name!r}; {self.nearest(name)}")
         if rest:
             raise UsageError(
-                f"{self.prog}: got {rest[0]!r}, which it has no use for; see `{self.prog} --help`"
+                f"{self.prog}: got {rest[0]!r}, which it has no use for; "
+                f"{self.stray(rest[0]) or f'see `{self.prog} --help`'}"
             )
         return values
 
@@ -80,6 +87,8 @@ class Parser(argparse.ArgumentParser):
         """Return which flag may have been meant by `name`; the hyphens in front make none alike."""
         known = [flag.lstrip("-") for flag in self.flags]
         bare = name.lstrip("-")
+        if bare in BATCHES and {"tasks", "group-size"} <= set(known):
+            return "a step has --tasks times --group-size episodes"
         near = [ELSEWHERE[bare]] if ELSEWHERE.get(bare) in known else get_close_matches(bare, known, n=1)
         return f"did you mean '--{near[0]}'?" if near else f"see `{self.prog} --help`"
 
@@ -168,6 +177,20 @@ def named_policy(text: str, root: str) -> Path:
     base, mark = split_step(text)
     folder = folder_under(base, root)
     return folder.with_name(f"{folder.name}@{mark}") if mark else folder
+
+
+def refuse_unknown(text: str, root: str) -> None:
+    """Raise a `UsageError` where `text`, by the name of a run, names none under `root`, and no file or folder."""
+    base = text.partition("@")[0]
+    if Path(base).exists() or folder_under(base, root).exists():
+        return
+    known = sorted(place.parent.name for place in Path(root).glob("*/run.db"))
+    near = suggestion(base, known) if known else ""
+    hint = near if near.startswith("did") else f"the runs in {root} are {', '.join(known)}" if known else ""
+    raise UsageError(
+        f"run: got {text!r}, and there is no run, folder or file of that name; "
+        f"{hint or f'there are no runs in {root}'}; a model of the hub needs --environment"
+    )
 
 
 def folder_under(text: str, root: str) -> Path:

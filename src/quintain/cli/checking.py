@@ -13,7 +13,15 @@ from quintain.cli.preflight import check_method
 from quintain.data.files import TABLES, TEXTS, data_files, is_data
 from quintain.data.records import TrainOn, Unusable
 from quintain.environments.specs import CATALOG, defines_environment
-from quintain.errors import EnvironmentFault, ModelError, QuintainError, StoreError, UsageError, suggestion
+from quintain.errors import (
+    EnvironmentFault,
+    ModelError,
+    QuintainError,
+    StoreError,
+    UsageError,
+    similar_file,
+    suggestion,
+)
 from quintain.methods.table import MODULES
 from quintain.types.findings import Finding
 
@@ -88,16 +96,43 @@ def check(argv: Sequence[str]) -> int:
     if (folder / "config.json").is_file() or (folder.is_dir() and "/" in arguments.target):
         return report(str(folder), list(model_lines(folder)), arguments.json, ModelError)
     if Path(arguments.target).suffix in (*TEXTS, *TABLES) and not is_world(arguments.target):
-        near = suggestion(folder.name, [each.name for each in Path(arguments.target).parent.glob("*")])
-        hint = near if near.startswith("did") else "check the path"
+        near = similar_file(folder.name, [each.name for each in Path(arguments.target).parent.glob("*")])
+        hint = near or "check the path"
         raise UsageError(f"quintain check: got {arguments.target!r}, and there is no such file; {hint}")
     if Path(arguments.target).is_dir():
         data_files(Path(arguments.target))
     is_file = arguments.target.partition("?")[0].endswith(".py")
     if arguments.target.startswith((".", "/", "~")) and ":" not in arguments.target and not is_file:
         raise UsageError(f"quintain check: got {arguments.target!r}, which is no folder; check the path")
+    refuse_other_names(arguments.target, arguments.runs)
     deadline = whole_number(arguments.deadline, "--deadline", least=1)
     return check_environment(arguments.target, episodes, deadline, arguments.json)
+
+
+def refuse_other_names(target: str, root: str) -> None:
+    """Raise a `UsageError` where `target` is the name of a new model, or of nothing that there is."""
+    from quintain.environments.specs import names_of_environments
+    from quintain.models.load import OURS
+
+    name = target.partition("?")[0]
+    if name in OURS or name == "auto":
+        raise UsageError(
+            f"quintain check: got {target!r}, a model; check it in use: quintain check grpo --model {target} "
+            "--environment E"
+        )
+    known = names_of_environments()
+    if any(sign in name for sign in ":/.+,") or name in known:
+        return
+    runs = [place.parent.name for place in Path(root).glob("*/run.db")]
+    near = suggestion(name, [*known, *MODULES, *runs])
+    hint = (
+        near
+        if near.startswith("did")
+        else "see quintain environments, quintain methods, or the runs in " + root
+    )
+    raise UsageError(
+        f"quintain check: got {target!r}, and there is no run, folder, file, method or environment of that name; {hint}"
+    )
 
 
 def is_method(target: str) -> bool:

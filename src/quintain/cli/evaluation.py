@@ -7,7 +7,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quintain.cli.arguments import Parser, named_folder, named_model, one_of, positive, whole_number
+from quintain.cli.arguments import (
+    Parser,
+    named_folder,
+    named_model,
+    one_of,
+    positive,
+    refuse_unknown,
+    whole_number,
+)
 from quintain.cli.tables import show
 from quintain.errors import DataError, UsageError
 
@@ -45,7 +53,6 @@ def evaluate(argv: Sequence[str]) -> int:
     seed = whole_number(arguments.seed, "--seed")
     temperature = positive(arguments.temperature, "--temperature")
     target = named_model(arguments.target, arguments.runs)
-
     from quintain import api as launch
 
     world: str | None = arguments.environment
@@ -58,17 +65,37 @@ def evaluate(argv: Sequence[str]) -> int:
     if arguments.hallucination:
         world = world or launch.environment_of(target)
         require_tools(world)
-    found, trajectories = launch.evaluate(
-        target,
-        world,
-        episodes=episodes,
-        seed=seed,
-        temperature=temperature,
-        agent=arguments.agent,
-    )
+    if world and (note := other_world(target, world)):
+        print(f"quintain: note: {note}", file=sys.stderr)
+    try:
+        found, trajectories = launch.evaluate(
+            target,
+            world,
+            episodes=episodes,
+            seed=seed,
+            temperature=temperature,
+            agent=arguments.agent,
+        )
+    except UsageError:
+        if world is None and target == arguments.target and "/" not in target:
+            refuse_unknown(target, arguments.runs)
+        raise
     more = hallucination(world, trajectories) if arguments.hallucination and world else {}
     print_evaluation(found, arguments.json, more)
     return 0
+
+
+def other_world(target: str, world: str) -> str:
+    """Return what is to be known of the model `target` of a run that was trained elsewhere than in `world`."""
+    from quintain.training.outlook import name_of, taught_in
+
+    taught = taught_in(target)
+    if not taught or name_of(taught) == name_of(world):
+        return ""
+    return (
+        f"{target} was taught in {taught}, and these tasks are of {world}: tools and texts may be others, which a new "
+        "model's tokenizer does not know"
+    )
 
 
 def require_tools(world: str) -> None:

@@ -29,10 +29,10 @@ def export(argv: Sequence[str]) -> int:
     )
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
     arguments = parser.read(argv)
-    for flag, value in (("--to", arguments.to), ("--out", arguments.out)):
-        if value is None:
-            raise UsageError(f"quintain export needs {flag}: got nothing; see `quintain export --help`")
-    form = one_of(arguments.to, "--to", FORMS)
+    form = None if arguments.to is None else one_of(arguments.to, "--to", FORMS)
+    if form is None or arguments.out is None:
+        flag = "--to" if form is None else "--out"
+        raise UsageError(f"quintain export needs {flag}: got nothing; see `quintain export --help`")
     out = Path(arguments.out)
     if out.exists():
         raise UsageError(f"--out: got {arguments.out!r}, which exists; choose another name")

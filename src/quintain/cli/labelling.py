@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from quintain.cli.arguments import Parser, named_folder, named_model, one_of, whole_number
 from quintain.cli.playing import QUIT, ask
+from quintain.data.files import TABLES, TEXTS
 from quintain.errors import DataError, UsageError, suggestion
 
 if TYPE_CHECKING:
@@ -69,7 +70,9 @@ def label(argv: Sequence[str]) -> int:
     port = whole_number(arguments.port, "--port")
     count = None if arguments.count is None else whole_number(arguments.count, "--count", least=1)
     models = [name.strip() for name in (arguments.reward_models or "").split(",") if name.strip()]
-    source = named_folder(arguments.source, arguments.runs)
+    source = Path(arguments.source)
+    if source.suffix not in (*TEXTS, *TABLES):
+        source = named_folder(arguments.source, arguments.runs)
     if arguments.reward_models is not None and (len(models) < 2 or not source.is_dir()):
         raise UsageError(
             f"--reward-models: got {arguments.reward_models!r} for {source}; name 2 runs of reward_model or more, "

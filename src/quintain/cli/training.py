@@ -5,12 +5,13 @@ Everything that can be wrong with what was asked is found before a run folder is
 
 import ast
 import importlib.util
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quintain.cli.arguments import Parser, named_folder
+from quintain.cli.arguments import Parser, named_folder, whole_number
 from quintain.errors import INTERRUPTED_EXIT_CODE, UsageError, suggestion
 from quintain.methods.table import MODULES, method_entry_points
 
@@ -74,7 +75,17 @@ def train_parser(method: str, description: str, found: "Sequence[Option]") -> Pa
     parser.flag("--runs", ROOT_HELP, "ROOT", RUNS)
     parser.switch("--replace", "start anew a run of that name")
     add_flags(parser, found)
+    parser.stray = meant_environment
     return parser
+
+
+def meant_environment(text: str) -> str:
+    """Return the flag that `text`, which stands alone, may have lacked: an environment is named by one."""
+    from quintain.environments.specs import names_of_environments
+
+    name = re.split("[?/]", text)[0]
+    is_one = name in names_of_environments() or ".py:" in text or text.endswith(".py")
+    return f"did you mean '--environment {text}'?" if is_one else ""
 
 
 def resume(argv: Sequence[str]) -> int:
@@ -84,6 +95,7 @@ def resume(argv: Sequence[str]) -> int:
     )
     parser.add_argument("run", metavar="RUN", help="folder of the run, or its name")
     parser.flag("--runs", ROOT_HELP, "ROOT", RUNS)
+    parser.flag("--steps", "steps that the run is to have, where it is to go on for more", "N")
     parser.add_argument(
         "--learner-ranks",
         metavar="N",
@@ -96,12 +108,14 @@ def resume(argv: Sequence[str]) -> int:
     parser.flag("--placement", "file that says what each part needs on the cluster", "FILE")
     arguments = parser.read(argv)
     folder = named_folder(arguments.run, arguments.runs)
+    steps = None if arguments.steps is None else whole_number(arguments.steps, "--steps", least=1)
 
     from quintain import api as launch
 
     try:
         launch.resume(
             folder,
+            steps=steps,
             learner_ranks=arguments.learner_ranks,
             cluster="" if arguments.cluster == "none" else arguments.cluster,
             placement="" if arguments.cluster == "none" else arguments.placement,

@@ -4,6 +4,7 @@ Whatever that code raises becomes an `EnvironmentFault` of one line that names t
 that does not return in time is given up.
 """
 
+import sysconfig
 import threading
 import traceback
 from collections.abc import Callable, Generator
@@ -26,6 +27,13 @@ def spec_of(make: Callable[..., object]) -> str:
     return str(getattr(make, "spec", None) or getattr(make, "__name__", None) or repr(make))
 
 
+OURS = Path(__file__).resolve().parents[1]
+"""The folder of this package."""
+LIBRARIES = frozenset(
+    Path(sysconfig.get_paths()[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+
+
 @contextmanager
 def blame(spec: str) -> Generator[None]:
     """Turn what is raised within into an `EnvironmentFault` that names `spec`; our other errors stay as they are."""
@@ -45,11 +53,23 @@ def blame(spec: str) -> Generator[None]:
 
 
 def place(error: BaseException) -> str:
-    """Return the file and line that `error` was raised at."""
+    """Return the file and line that `error` was raised at: the last that is of no library, where there is one."""
     if isinstance(error, SyntaxError):
         return ""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not is_of_library(frame.filename)]
+    frame = (own or frames)[-1]
     return f" ({Path(frame.filename).name}, line {frame.lineno})"
+
+
+def is_of_library(file: str) -> bool:
+    """Whether `file` belongs to Python, to an installed package, or to what plays environments here."""
+    if file.startswith("<"):
+        return True
+    place = Path(file).resolve()
+    if place.is_relative_to(OURS):
+        return not place.is_relative_to(OURS / "worlds") and not place.is_relative_to(OURS / "adapters")
+    return any(place.is_relative_to(folder) for folder in LIBRARIES)
 
 
 def look(spec: str) -> str:

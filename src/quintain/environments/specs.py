@@ -134,6 +134,13 @@ class EnvironmentSpec:
         return cast(Any, self.kind)(*self.subject, **self.options)
 
 
+def names_of_environments() -> list[str]:
+    """Return the names that environments have: those in the catalogue, and those that installed packages bring."""
+    return sorted(
+        {*CATALOG, *ADAPTERS, *ADAPTERS.values(), *(point.name for point in entry_points(group=GROUP))}
+    )
+
+
 def find_single(spec: str | type[Environment]) -> EnvironmentSpec:
     """Return how to build the one environment that `spec` names; `catalog.find` knows mixtures, too.
 
@@ -162,7 +169,24 @@ def find_single(spec: str | type[Environment]) -> EnvironmentSpec:
         names = sorted({*CATALOG, *ADAPTERS.values()} - set(ADAPTERS))
         raise UsageError(f"environment: got {spec!r}; {suggestion(place, names)}, or give file.py:Class")
     kind = _load(place, spec)
-    return EnvironmentSpec(spec=spec, kind=kind, options=_read_options(kind, spec, query))
+    options = _read_options(kind, spec, query)
+    refuse_missing(kind, spec, options)
+    return EnvironmentSpec(spec=spec, kind=kind, options=options)
+
+
+def refuse_missing(kind: type[Environment], spec: str, options: Mapping[str, Any]) -> None:
+    """Raise a `UsageError` where `kind` cannot be built without an argument that `options` lack."""
+    needed = [
+        name
+        for name, each in inspect.signature(kind).parameters.items()
+        if each.default is each.empty and not _is_subject(each) and name not in options
+    ]
+    if needed:
+        given = "&".join(f"{name}=…" for name in needed)
+        raise UsageError(
+            f"environment: got {spec!r}, which cannot be built without {', '.join(needed)}; give it: "
+            f"{spec}{'&' if '?' in spec else '?'}{given}"
+        )
 
 
 def _misplaced_subject(spec: str, name: str) -> str:
@@ -232,16 +256,16 @@ def _environments(module: types.ModuleType) -> dict[str, Any]:
     }
 
 
-def file_member(path: Path, name: str, spec: str) -> Any:
-    """Return what is called `name` in the Python file at `path`, which `spec` asks for.
+def file_member(path: Path, name: str, spec: str, what: str = "function") -> Any:
+    """Return what is called `name` in the Python file at `path`, which `spec` asks for as `what`.
 
     Raises:
         UsageError: there is no such file, or nothing of that name in it.
     """
-    members = vars(_file_module(path, spec))
+    members = vars(_file_module(path, spec, what))
     if name not in members:
         near = suggestion(name, [key for key in members if not key.startswith("_")])
-        raise UsageError(f"function: got {spec!r}, but {path} has no {name or 'name'}; {near}")
+        raise UsageError(f"{what}: got {spec!r}, but {path} has no {name or 'name'}; {near}")
     return members[name]
 
 
@@ -258,10 +282,10 @@ def _named_module(name: str, spec: str) -> types.ModuleType:
         ) from error
 
 
-def _file_module(path: Path, spec: str) -> types.ModuleType:
-    """Import the file at `path`, which `spec` asks for."""
+def _file_module(path: Path, spec: str, what: str = "environment") -> types.ModuleType:
+    """Import the file at `path`, which `spec` asks for as `what`."""
     if not path.is_file():
-        raise UsageError(f"environment: got {spec!r}, but there is no file {path}; check the path")
+        raise UsageError(f"{what}: got {spec!r}, but there is no file {path}; check the path")
     return import_file(path)
 
 

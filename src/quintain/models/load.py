@@ -23,6 +23,8 @@ from quintain.models.quiet import quiet_transformers
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+OURS = ("micro", "mini", "tiny", "small", SMOLLM2)
+"""Models that have a name of their own here; `quintain.models.tiny.SIZES` are the new ones."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
 WEIGHTS, WEIGHTS_INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -141,10 +143,12 @@ def find_folder(path_or_id: str, *, say: Say = silent) -> Path:
     try:
         return Path(snapshot_download(path_or_id, allow_patterns=list(DOWNLOADED)))
     except (LocalEntryNotFoundError, HFValidationError, HfHubHTTPError, OSError, ValueError) as error:
+        near = suggestion(path_or_id.lower(), OURS)
+        hint = near if near.startswith("did") else "check the name and the connection"
         raise _refusal(
             path_or_id,
-            f"no such folder, and the hub gave {_first_line(error)}",
-            "check the name and the connection, or give the path of a model folder",
+            f"no run, folder or file of that name, and the hub gave {_first_line(error)}",
+            f"{hint}, or give the path of a model folder",
         ) from error
 
 

@@ -16,7 +16,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from quintain.agents.catalog import build, engine_needs, is_outside
+from quintain.agents.catalog import build, check, engine_needs, is_outside
+from quintain.agents.outside import member, taking
 from quintain.agents.protocol import Agent, equip
 from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream
@@ -532,7 +533,7 @@ def find_seats(job: Job, make_environment: Factory) -> dict[str, str]:
 
 
 def check_run(job: Job, policies: Mapping[str, PolicySpec]) -> None:
-    """Refuse policies, seats and engines that cannot be, before anything is written.
+    """Refuse policies, seats, engines and agents that cannot be, before anything is written.
 
     Raises: ConfigError: a policy that nothing needs, a seat without a policy or that is not there, a device that is
     not here. UsageError: an engine cannot do what the agent asks of it. MissingExtra: there is a cluster and no Ray.
@@ -546,6 +547,8 @@ def check_run(job: Job, policies: Mapping[str, PolicySpec]) -> None:
         raise ConfigError(
             f"seats: got {', '.join(job.seats)} with the agent {job.agent}, which plays by itself; leave seats out"
         )
+    if is_outside(job.agent) and (run := check(job.agent)[-1].options.get("run")):
+        taking(member(str(run), "agent"), str(run), ("base_url", "api_key", "task"))
     for name, (_, settings) in plan_policies(job, policies).items():
         check_settings(engine_settings(settings), needed, by=f"agent {job.agent} of the policy {name}")
         find_device(settings.device)
@@ -697,6 +700,10 @@ def prepare_start(
     report = settle_chat_format(job, tokenizer, date.today(), is_new=new_model(job.model) is not None)
     if report is not None:
         display.say(describe_template(report, tokenizer))
+    if job.environment != NO_ENVIRONMENT:
+        harness(
+            job, tokenizer, make_environment
+        )  # what cannot act there is refused before anything is said of it
     for note in before_teaching(job, make_environment):
         display.say(f"note: {note}")
     if job.eval_environment:

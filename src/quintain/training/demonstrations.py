@@ -41,7 +41,7 @@ from quintain.environments.catalog import find
 from quintain.environments.mixture import MixedEnvironment
 from quintain.environments.nothing import NO_ENVIRONMENT, NONE
 from quintain.environments.protocol import Environment
-from quintain.errors import DataError, suggestion
+from quintain.errors import DataError, similar_file
 from quintain.eval.evaluate import evaluate
 from quintain.models.load import load_tokenizer
 from quintain.store.creation import JOURNAL
@@ -113,10 +113,10 @@ def find_source(name: str, root: Path | None = None) -> Source:
     looks_like_id = name.count("/") == 1 and not name.startswith((".", "/", "~")) and not Path(name).suffix
     if not looks_like_id:
         near = [*(p.name for p in places[0].parent.glob("*")), *(p.name for p in (root or Path()).glob("*"))]
-        hint = suggestion(Path(name).name, near) if near else ""
+        hint = similar_file(Path(name).name, near)
         raise DataError(
             f"demonstrations: got {name!r}, and there is no such file, folder or run; "
-            f"{hint if hint.startswith('did') else 'check the path'}"
+            f"{hint or 'check the path'}"
         )
     try:
         folder = snapshot_download(name, repo_type="dataset", allow_patterns=list(PATTERNS))

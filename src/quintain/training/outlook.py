@@ -17,10 +17,13 @@ from quintain.environments.protocol import Factory
 from quintain.errors import ConfigError
 from quintain.store.creation import is_run, read_settings
 from quintain.store.names import split_step
+from quintain.training.forecast import episodes_of_step
 from quintain.training.job import USUAL_DEMONSTRATIONS, GroupJob, Job
 from quintain.types import Score, Stop, Trajectory
 
 PAGE, AGENT_PAGE = "docs/own-environment.md", "docs/your-agent.md"
+MANY = 8192
+"""Episodes of a step from which their number is said."""
 TOLERANCE = 1e-6
 """Of rewards, in which rounding is no fault."""
 
@@ -32,6 +35,11 @@ def before_teaching(job: Job, make_environment: Factory) -> Iterator[str]:
         yield (
             f"{job.model} was taught in {taught}, and this run is in {job.environment}: what it knows of actions there "
             "may not help here; compare with a new model (--model tiny)"
+        )
+    if (episodes := episodes_of_step(job) or 0) > MANY:
+        yield (
+            f"a step plays {episodes:,} episodes, of up to {episodes * job.max_turn_tokens:,} sampled tokens for each "
+            "of their turns; fewer --tasks or a smaller --group-size, if that was not meant"
         )
     is_shown = not isinstance(job.demonstrations, str) and job.demonstrations != 0
     if not is_shown or job.environment == NO_ENVIRONMENT:

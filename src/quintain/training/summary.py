@@ -14,6 +14,15 @@ from quintain.training.emptied import told
 from quintain.training.outcome import best_line, is_all_warmup, outcome, warmup_line
 from quintain.training.untrained import UNTRAINED
 
+EXTENDED = "extended"
+"""The event of a run that says for how many steps in all it goes on."""
+
+
+def planned_steps(run: Run) -> int:
+    """Return how many steps `run` is to have in all: those of its configuration, or as many as it was extended to."""
+    known = [event["data"]["steps"] for event in run.events() if event["kind"] == EXTENDED]
+    return int(known[-1] if known else run.config.get("steps", 0))
+
 
 def evaluations(run: Run) -> list[dict[str, Any]]:
     """Return the rows of the run's curve that hold an evaluation."""
@@ -64,7 +73,14 @@ def summary(run: Run) -> str:
     model = f"{run.folder}@best" if found.is_worse else f"{run.folder}/model"
     seconds = float((rows or measured)[-1]["time/seconds"])
     kept = "metrics.jsonl, model/"
-    if not rows:
+    if run.status != "done":
+        state = "still running" if run.status == "running" else run.status
+        lines.append(
+            f"{state:<18}at step {run.last_step} of {planned_steps(run)}: quintain resume {run.folder}"
+        )
+        kept = "curve.png, report.html, metrics.jsonl, checkpoints/"
+        follow = [f"quintain resume {run.folder}", f"quintain eval {run.folder}"]
+    elif not rows:
         kept = f"report.html, {kept}"
         follow = [
             f"quintain view {run.folder}",
