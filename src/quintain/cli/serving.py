@@ -89,6 +89,8 @@ def serve_model(argv: Sequence[str]) -> int:
     parser.flag(
         "--max-tokens", "most tokens of an answer (default: what the client asks for, else 1024)", "N"
     )
+    parser.flag("--chat-template", "file with a chat template in place of the model's own", "FILE", "")
+    parser.flag("--template-options", "of the chat template, as enable_thinking=false", "OPTIONS", "")
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
     arguments = parser.read(argv)
     port = whole_number(arguments.port, "--port")
@@ -121,9 +123,13 @@ def serve_model(argv: Sequence[str]) -> int:
     from quintain.serve.endpoint import Terms
     from quintain.serve.recording import Recording
     from quintain.text.chat import Chat
+    from quintain.text.settings import set_template
+    from quintain.text.template_check import check_template
 
     name = named_model(arguments.model, arguments.runs)
     loaded = launch.policy_of(name)
+    set_template(loaded.tokenizer, template=arguments.chat_template, options=arguments.template_options)
+    chat = Chat(loaded.tokenizer)
     key = token or secrets.token_hex(24)
     settings = {"model": name, "temperature": temperature, "max_tokens": max_tokens or USUAL_TOKENS}
     with ExitStack() as stack:
@@ -137,13 +143,14 @@ def serve_model(argv: Sequence[str]) -> int:
             heeds_clients=out is None,
         )
         recording = Recording(
-            engine, Chat(loaded.tokenizer), key, keep=keep, terms=terms,
+            engine, chat, key, keep=keep, terms=terms,
             host=arguments.host, port=port, also=arguments.allow_host,
         )  # fmt: skip
         stack.callback(recording.close)
         print(
             f"{arguments.model} at {recording.listener.url}/e/NAME/v1 (an episode for each NAME)", flush=True
         )
+        print(f"chat format: {check_template(chat).line}", flush=True)
         print(
             f"api_key: {'the word in ' + arguments.token_file if token else key}; Ctrl-C stops it", flush=True
         )

@@ -78,7 +78,8 @@ class AnswerWriter:
         """Empty thoughts that prompts end with, and of which the history has nothing."""
         self.known_ends = {encoder.decode([number]) for number in end_ids} | set(ENDS_OF_CALLS)
         self.plain_end, self.plain_end_id = self._ending(has_calls=False)
-        self.known_ends.add(self.plain_end.strip())
+        if self.plain_end.strip():
+            self.known_ends.add(self.plain_end.strip())
         if template.entries.shape.writes_calls:
             self._ending(has_calls=True)
 

@@ -27,6 +27,7 @@ from quintain.rollout.collect import Limits
 from quintain.rollout.measures import tool_metrics
 from quintain.store.run import Run
 from quintain.text.chat import Chat
+from quintain.text.template_check import check_template
 from quintain.training import gap
 from quintain.training.collector import Collector
 from quintain.training.context import TrainingContext, opened
@@ -117,6 +118,8 @@ def examined(context: TrainingContext, groups: Sequence[Group], *, job: Job, sec
     findings = [failures(groups), tools(groups), variance(groups), canary_tasks(context)]
     chat = Chat(context.tokenizer)
     findings.append(template(groups, chat))
+    if new_model(job.model) is None:
+        findings.append(chat_format(chat))
     findings += tool_results(ask(context.make_environment, check_tools), chat)
     try:
         samples = samples_from(group_relative(groups))
@@ -215,6 +218,12 @@ def template(groups: Sequence[Group], chat: Chat) -> Finding:
     return Finding(
         "template", "fail" if chat.is_append_only and restarts == len(turns) > 0 else "pass", detail
     )
+
+
+def chat_format(chat: Chat) -> Finding:
+    """Whether our stream is what the model's own template writes."""
+    followed = check_template(chat)
+    return Finding("chat format", "pass" if followed.is_followed else "fail", followed.line)
 
 
 def tool_results(specs: Sequence[ToolSpec], chat: Chat) -> Iterator[Finding]:
