@@ -1,5 +1,6 @@
 """What is said to a small mistake: the flag, file, run or model that was probably meant."""
 
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,10 +89,9 @@ def test_an_argument_that_an_environment_needs_is_named(cli: Cli) -> None:
 def test_an_error_in_an_environment_names_the_line_of_its_author(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("import random\n\n\ndef reset():\n    return random.sample([1], 2)\n")
-    scope: dict[str, Any] = {}
-    exec(compile(file.read_text(), str(file), "exec"), scope)
+    reset: Any = runpy.run_path(str(file))["reset"]
     with pytest.raises(ValueError) as caught:
-        scope["reset"]()
+        reset()
     assert place(caught.value) == " (mine.py, line 5)"
 
 

@@ -305,7 +305,8 @@ class AnswerWriter:
         rest = rest.partition(RESULT)[0]
         begins = self._encoder.first_markup(rest)
         mark = "" if begins is None else self._encoder.marks_in(rest)[0]
-        is_end = self._encoder.is_special(mark) and mark not in self._user_header()
+        is_first = bool(mark) and rest.lstrip().startswith(mark)
+        is_end = is_first and self._encoder.is_special(mark) and mark not in self._user_header()
         if shape.writes_calls and begins is not None and is_end:
             return rest[: begins[0]], begins[1]
         last = self._encoder.marks_in(closing)[-1:]
