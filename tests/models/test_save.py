@@ -1,5 +1,7 @@
+import json
 import os
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from transformers import PreTrainedTokenizerFast
@@ -8,7 +10,7 @@ from quintain.errors import StoreError, UsageError
 from quintain.models import save as save_module
 from quintain.models.fingerprint import fingerprint
 from quintain.models.load import load
-from quintain.models.save import save
+from quintain.models.save import END_IDS, save
 from quintain.models.tiny import build_tiny
 
 
@@ -75,3 +77,38 @@ def test_saving_does_not_change_the_model(tokenizer: PreTrainedTokenizerFast, tm
     before = fingerprint(model)
     save(model, tokenizer, tmp_path / "model")
     assert fingerprint(model) == before == fingerprint(load(str(tmp_path / "model"), dtype="bfloat16").model)
+
+
+@pytest.mark.parametrize(
+    ("of_model", "stored", "expected"),
+    [
+        (257, [], 257),
+        (257, [3], [3, 257]),
+        ([5, 257], [3], [3, 5, 257]),
+        (None, [], 257),
+        (None, [3], [3, 257]),
+    ],
+)
+def test_the_generation_configuration_names_every_end(
+    tokenizer: PreTrainedTokenizerFast, tmp_path: Path, of_model: Any, stored: list[int], expected: Any
+) -> None:
+    assert tokenizer.eos_token_id == 257
+    model = build_tiny(tokenizer, size="micro")
+    assert model.generation_config is not None
+    model.generation_config.eos_token_id = of_model
+    kept = cast("dict[str, Any]", tokenizer.init_kwargs)
+    kept[END_IDS] = stored
+    try:
+        save(model, tokenizer, tmp_path / "model")
+    finally:
+        del kept[END_IDS]
+    written = json.loads((tmp_path / "model" / "generation_config.json").read_text(encoding="utf-8"))
+    assert written["eos_token_id"] == expected
+    assert model.generation_config.eos_token_id == of_model
+    again = load(str(tmp_path / "model"))
+    assert model_ends(again.model) == expected
+    assert {*cast("list[int]", again.tokenizer.init_kwargs[END_IDS])} >= {*stored}
+
+
+def model_ends(model: Any) -> Any:
+    return model.generation_config.eos_token_id

@@ -19,6 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from quintain.errors import ModelError, UsageError, suggestion
 from quintain.models.gguf import SMOLLM2, Say, folder_of, gguf_in, silent, smollm2_file
 from quintain.models.quiet import quiet_transformers
+from quintain.models.save import END_IDS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -29,8 +30,6 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
 WEIGHTS, WEIGHTS_INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
-END_IDS = "end_token_ids"
-"""Key of ``tokenizer_config.json`` under which the ends of answers are kept."""
 DOWNLOADED = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
 
 

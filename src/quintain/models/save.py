@@ -5,11 +5,12 @@ the old folder or the new one and never half of either. What is written needs no
 merged into a copy on the way out.
 """
 
+import json
 import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from safetensors import SafetensorError
 
@@ -21,6 +22,9 @@ from quintain.models.quiet import quiet_transformers
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+END_IDS = "end_token_ids"
+"""Key of ``tokenizer_config.json`` under which the ends of answers are kept."""
+
 
 def save(
     model: "PreTrainedModel",
@@ -31,7 +35,7 @@ def save(
     """Write `model` and `tokenizer` to `folder`, in place of a model that is there; return the folder.
 
     A `value_head` stands beside them, which `transformers` does not read. LoRA layers are merged into a copy, `model`
-    keeps them.
+    keeps them. The generation configuration names every token that ends an answer, so that others stop there, too.
 
     Raises:
         UsageError: `folder` is there and holds something else than a model.
@@ -50,6 +54,7 @@ def save(
         with quiet_transformers():
             whole.save_pretrained(temporary)
             tokenizer.save_pretrained(str(temporary))
+        _write_ends(temporary, tokenizer)
         if value_head is not None:
             value_head.keep(temporary)
         _flush(temporary)
@@ -62,6 +67,21 @@ def save(
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
     return target
+
+
+def _write_ends(folder: Path, tokenizer: "PreTrainedTokenizerBase") -> None:
+    """Name in the generation configuration of `folder` the ends that are stored with `tokenizer`, too."""
+    path = folder / "generation_config.json"
+    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    named: object = values.get("eos_token_id")
+    ends = cast("list[object]", named) if isinstance(named, list) else [named]
+    stored = cast("dict[str, Any]", tokenizer.init_kwargs).get(END_IDS) or []
+    every = sorted({each for each in (*ends, *stored, tokenizer.eos_token_id) if type(each) is int})
+    if not set(every) - set(ends):
+        return
+    values.pop("_from_model_config", None)  # it is the folder's own from now on
+    values["eos_token_id"] = every[0] if len(every) == 1 else every
+    path.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def _may_replace(target: Path) -> bool:

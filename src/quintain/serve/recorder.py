@@ -15,7 +15,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from quintain.data.used import refuse_newer
-from quintain.serve.spoken import Asked, Spoken, canonical, digest_of, split_thinking, tools_key
+from quintain.serve.spoken import (
+    CLOSING,
+    OPENING,
+    Asked,
+    Spoken,
+    canonical,
+    digest_of,
+    split_thinking,
+    tools_key,
+)
 from quintain.text.chat import Chat, Conversation
 from quintain.types import Action, Completion, ToolCall, Turn, as_content
 
@@ -191,7 +200,7 @@ class Recorder:
             is_cut=is_cut,
             session="" if is_cut else session,
         )
-        plan.conversation.record(completion.token_ids)
+        plan.conversation.record(completion.token_ids, names=spoken.names)
         self.nodes.append(node)
         if node.is_open:
             self._after.setdefault(chat_key(node.tools, (*plan.history, spoken)), []).append(node)
@@ -333,19 +342,32 @@ class Recorder:
         return text[:at], stop, cut
 
     def _read(self, text: str, number: int, asked: Asked, prefix: str) -> tuple[Spoken, str | None]:
-        """Return the answer that `text` is, and why calls in it could not be read."""
-        if not asked.tools:
+        """Return the answer that `text` is, and why calls in it could not be read.
+
+        Where words have marks about them, as in channels, the client is handed the words; a thought stands before them
+        in the tags that all clients know.
+        """
+        is_plain = self.chat.reads_plainly
+        if is_plain and not asked.tools:
             return Spoken(role="assistant", text=text), None
         answer = self.chat.read(text, prefix=prefix, tools=asked.tools)
         broken = next((call for call in answer.calls if call.arguments is None or not call.name), None)
-        if not answer.calls or broken is not None:
-            return Spoken(role="assistant", text=text), broken.problem if broken is not None else None
-        before = text[: max(0, answer.calls[0].span[0])]
+        has_calls = bool(answer.calls and asked.tools) and broken is None
+        if is_plain:
+            said = text[: max(0, answer.calls[0].span[0])] if has_calls else text
+        elif answer.calls and not has_calls:
+            said = text
+        else:
+            closing = CLOSING if answer.is_reasoning_complete else ""
+            said = (f"{OPENING}{answer.reasoning}{closing}" if answer.reasoning else "") + answer.content
+        if not has_calls:
+            problem = broken.problem if broken is not None and asked.tools else None
+            return Spoken(role="assistant", text=said), problem
         calls = tuple(
             ToolCall(name=call.name, arguments=call.arguments or {}, id=call.id) for call in answer.calls
         )
         names = tuple(call.id or f"call_{number}_{place}" for place, call in enumerate(calls))
-        return Spoken(role="assistant", text=before.rstrip(), calls=calls, names=names), None
+        return Spoken(role="assistant", text=said.rstrip(), calls=calls, names=names), None
 
 
 def with_thoughts_apart(spoken: Spoken, seal: str) -> Spoken:

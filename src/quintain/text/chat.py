@@ -282,6 +282,8 @@ class Conversation:
         """what the recorded answer says, where whoever wrote it knows"""
         self._calls: tuple[ToolCall, ...] = ()
         """calls of the last answer, whose results are due"""
+        self._names: tuple[str, ...] = ()
+        """what those who send the results call them"""
         self._num_calls = 0
         self.prefix = ""
         """What the last prompt ended with, from the header of the answer on."""
@@ -318,8 +320,12 @@ class Conversation:
             token_ids=self._chat.encoder.encode_marked(rest, continues=True), starts_segment=False
         )
 
-    def record(self, token_ids: Sequence[int], message: Message | None = None) -> None:
+    def record(
+        self, token_ids: Sequence[int], message: Message | None = None, *, names: Sequence[str] = ()
+    ) -> None:
         """Record the completion that the model sampled, as it was sampled, or that somebody wrote to say `message`.
+
+        Results of its calls may be sent with the ids that the calls have here, or with `names`, one for each.
 
         Raises:
             InvariantError: there is no open prompt.
@@ -327,7 +333,7 @@ class Conversation:
         if not self._history or self._sampled is not None:
             raise InvariantError("a completion answers a prompt: got one without; call prompt first")
         self._sampled = tuple(token_ids)
-        self._given = message
+        self._given, self._names = message, tuple(names)
 
     def write(self, message: Message) -> WrittenIds:
         """Return the ids in which the model's template says `message` behind the prompt, its end included.
@@ -375,7 +381,7 @@ class Conversation:
         """Return a conversation that goes on from here by itself; what is added to either is not in the other."""
         other = Conversation(self._chat, self._tools)
         other._history, other._sampled, other._given = [*self._history], self._sampled, self._given
-        other._calls, other._num_calls = self._calls, self._num_calls
+        other._calls, other._names, other._num_calls = self._calls, self._names, self._num_calls
         other.prefix, other._read = self.prefix, self._read
         return other
 
@@ -436,9 +442,11 @@ class Conversation:
     def _named(self, messages: Sequence[Message]) -> list[Message]:
         """Return `messages`; results of tools have the ids and names of their calls."""
         due = list(self._calls)
+        ids = {name: call.id for name, call in zip(self._names, due, strict=False)}
         named: list[Message] = []
         for message in messages:
             if message.role == "tool":
+                message = replace(message, tool_call_id=ids.get(message.tool_call_id, message.tool_call_id))
                 own = next((call for call in due if call.id and call.id == message.tool_call_id), None)
                 call = own or (due[0] if due and not message.tool_call_id else None)
                 if call is not None:

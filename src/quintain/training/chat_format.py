@@ -7,7 +7,7 @@ and whoever serves it show the model the same. A pretrained model's template is 
 from __future__ import annotations
 
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from quintain.errors import ModelError
 from quintain.text.chat import Chat
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def settle_chat_format(
     job: Job, tokenizer: PreTrainedTokenizerBase, today: date, *, is_new: bool
 ) -> TemplateReport | None:
-    """Give `tokenizer` the template, options and date of `job`, and the table of answers; return the check of it.
+    """Give `tokenizer` the template, options and date of `job`, ends and table of answers; return the check of it.
 
     The template of a model that `is_new` is our own, which needs none unless the job gives another.
 
@@ -35,6 +35,11 @@ def settle_chat_format(
     if writes_date(tokenizer) and settings_of(tokenizer).today is None:
         store_settings(tokenizer, today=today)
     chat = Chat(tokenizer)
+    eos = cast("int | None", tokenizer.eos_token_id)
+    if eos is not None and chat.stop_ids - {*chat.settings.end_ids, eos}:
+        # whoever loads the trained folder stops where the answers that it learned stop
+        store_settings(tokenizer, end_ids=[*chat.stop_ids])
+        chat = Chat(tokenizer)
     if chat.format is not None and chat.format.name != PLAIN and chat.template.takes_tools:
         attach_table(tokenizer, chat.format)
     if is_new and not job.chat_template:
