@@ -43,7 +43,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             if not beside(mark).exists():
                 pytest.skip(f"{module} has no {beside(mark)}: run make test-real")
         elif find_spec(module) is None:
-            reason = f'{module} is not installed: pip install "quintain[{extra}]", or run make test-real'
+            reason = f'{module} is not installed: pip install -e ".[{extra}]", or run make test-real'
             pytest.skip(reason)
         program = mark.kwargs.get("program")
         if program is not None and shutil.which(program) is None:

@@ -1,7 +1,7 @@
 """Every extra does its job where nothing else is installed: python tests/extras_gate.py [--folder F] [EXTRA …]
 
 Makes one environment with quintain and what it always needs, and for each extra one that sees that and nothing but
-what ``pip install "quintain[EXTRA]"`` brings. There the commands of `CHECKS` run, each one that a user of the extra
+what ``pip install -e ".[EXTRA]"`` brings. There the commands of `CHECKS` run, each one that a user of the extra
 would type. The table at the end tells what came of it; the exit status is 1 where one fails. With ``--folder`` the
 environments are kept there and used again, and ``--install`` only makes them.
 """

@@ -1,3 +1,4 @@
+import re
 import runpy
 import subprocess
 import sys
@@ -54,3 +55,21 @@ def test_every_extra_has_a_check_of_its_own() -> None:
     """Which `make test-extras` runs where that extra alone is installed."""
     gate = runpy.run_path(str(Path(__file__).with_name("extras_gate.py")))
     assert set(gate["CHECKS"]) == set(gate["extras"]())
+
+
+def test_the_package_runs_as_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "quintain", "--version"],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout == f"quintain {quintain.__version__}\n"
+
+
+@pytest.mark.parametrize("place", ["src", "docs", "README.md"])
+def test_nothing_says_to_install_from_a_registry(place: str) -> None:
+    """Quintain is in none: what is advised is an installation from a clone."""
+    root = Path(__file__).parents[1] / place
+    files = [root] if root.is_file() else [*root.rglob("*.py"), *root.rglob("*.md")]
+    assert files
+    for file in files:
+        assert not re.search(r"pip install[^\n]*\bquintain\b\[?", file.read_text(encoding="utf-8")), file

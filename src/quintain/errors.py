@@ -75,6 +75,11 @@ class FailureRateError(QuintainError):
     exit_code = 9
 
 
+def install_command(extra: str) -> str:
+    """Return what installs the optional packages of `extra`: from a clone, since no registry has quintain yet."""
+    return f'in a clone of quintain: pip install -e ".[{extra}]"'
+
+
 class MissingExtra(QuintainError, ImportError):
     """An optional package is not installed; the message carries the install command."""
 
@@ -83,9 +88,7 @@ class MissingExtra(QuintainError, ImportError):
     @classmethod
     def named(cls, package: str, extra: str, feature: str) -> "MissingExtra":
         """Return the error for `feature`, which needs `package` from the extra `extra`."""
-        return cls(
-            f'{feature} needs the package {package}: it is not installed; pip install "quintain[{extra}]"'
-        )
+        return cls(f"{feature} needs the package {package}: it is not installed; {install_command(extra)}")
 
 
 class SandboxError(QuintainError):

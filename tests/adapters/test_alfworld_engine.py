@@ -61,14 +61,14 @@ def test_what_is_needed_does_not_lie_where_it_belongs(kind: str) -> None:
 
 def test_a_missing_package_is_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "textworld", None)
-    with pytest.raises(MissingExtra, match=r'pip install "quintain\[alfworld\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install -e "\.\[alfworld\]"'):
         AlfworldEngine()
 
 
 def test_missing_rules_are_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alfworld_engine, "extra_module", lambda *_args, **_options: None)  # pyright: ignore[reportUnknownArgumentType]
     monkeypatch.setitem(sys.modules, "alfworld", None)
-    with pytest.raises(MissingExtra, match=r'pip install "quintain\[alfworld\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install -e "\.\[alfworld\]"'):
         AlfworldEngine()
 
 

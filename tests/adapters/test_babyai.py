@@ -311,7 +311,7 @@ def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> N
     uncached = level_ids.__wrapped__
     monkeypatch.setattr(babyai_level, "level_ids", uncached)
     babyai_level._template.cache_clear()  # pyright: ignore[reportPrivateUsage]
-    with pytest.raises(MissingExtra, match=r'pip install "quintain\[minigrid\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install -e "\.\[minigrid\]"'):
         BabyAI("GoToDoor")
 
 

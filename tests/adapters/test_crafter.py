@@ -107,7 +107,7 @@ def test_what_is_seen_by_value() -> None:
 
 def test_a_missing_package_is_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "crafter", None)
-    with pytest.raises(MissingExtra, match=r'pip install "quintain\[crafter\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install -e "\.\[crafter\]"'):
         Crafter()
 
 

@@ -195,5 +195,5 @@ def test_observations_as_numbers() -> None:
 
 def test_without_the_package_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gymnasium", None)
-    with pytest.raises(MissingExtra, match=r'needs the package gymnasium.*pip install "quintain\[gym\]"'):
+    with pytest.raises(MissingExtra, match=r'needs the package gymnasium.*pip install -e "\.\[gym\]"'):
         Gymnasium()

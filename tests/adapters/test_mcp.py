@@ -66,7 +66,7 @@ def test_a_missing_package_is_one_line_with_the_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
-    with pytest.raises(MissingExtra, match=r'pip install "quintain\[mcp\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install -e "\.\[mcp\]"'):
         MCP(settings(tmp_path, stdio(str(SERVER))))
 
 

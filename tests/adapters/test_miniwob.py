@@ -76,7 +76,7 @@ def test_an_expert_that_finds_nothing_raises() -> None:
 
 def test_what_is_missing_is_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "miniwob", None)
-    with pytest.raises(MissingExtra, match=r'pip install "quintain\[miniwob\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install -e "\.\[miniwob\]"'):
         MiniWoB()
     monkeypatch.setenv("PATH", "")
     with pytest.raises(MissingExtra, match=r"needs the program chromium: .*apt-get install chromium"):

@@ -12,7 +12,7 @@ from quintain.types import Action
 
 def test_a_missing_package_is_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pettingzoo", None)
-    with pytest.raises(MissingExtra, match=r'pip install "quintain\[pettingzoo\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install -e "\.\[pettingzoo\]"'):
         PettingZoo("tictactoe_v3")
     with pytest.raises(UsageError, match="did you mean 'rps_v2'"):
         PettingZoo("rps")

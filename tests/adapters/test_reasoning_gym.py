@@ -24,7 +24,7 @@ def test_the_answer_is_what_the_tags_hold_or_everything() -> None:
 
 def test_a_missing_package_is_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "reasoning_gym", None)
-    with pytest.raises(MissingExtra, match=r'pip install "quintain\[reasoning-gym\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install -e "\.\[reasoning-gym\]"'):
         ReasoningGym("chain_sum")
 
 

@@ -66,7 +66,7 @@ def machines() -> Iterator[None]:
 
 def test_what_is_missing_is_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scienceworld", None)
-    with pytest.raises(MissingExtra, match=r'pip install "quintain\[scienceworld\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install -e "\.\[scienceworld\]"'):
         ScienceWorld()
 
 

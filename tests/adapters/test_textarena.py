@@ -14,7 +14,7 @@ HANOI = ("A C", "A B", "C B", "A C", "B A", "B C", "A C")
 
 def test_a_missing_package_is_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "textarena", None)
-    with pytest.raises(MissingExtra, match=r'pip install "quintain\[textarena\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install -e "\.\[textarena\]"'):
         TextArena("TicTacToe-v0")
     with pytest.raises(UsageError, match="does not list its moves"):
         TextArena("Nim-v0", opponent="random")

@@ -31,7 +31,7 @@ def world(folder: Path) -> Iterator[TextWorld]:
 
 def test_a_missing_package_is_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "textworld", None)
-    with pytest.raises(MissingExtra, match=r'pip install "quintain\[textworld\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install -e "\.\[textworld\]"'):
         TextWorld()
 
 

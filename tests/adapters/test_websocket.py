@@ -206,6 +206,7 @@ def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_missing_package_is_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "websockets", None)
     with pytest.raises(
-        MissingExtra, match=r'websockets: it is not installed; pip install "quintain\[openenv\]"'
+        MissingExtra,
+        match=r'websockets: it is not installed; in a clone of quintain: pip install -e "\.\[openenv\]"',
     ):
         connect("http://127.0.0.1:9/ws", deadline=1)

@@ -158,5 +158,5 @@ def test_what_cannot_be_constrained(chat: Chat, monkeypatch: pytest.MonkeyPatch)
         Constrained(chat).open(brief((odd,)))
     monkeypatch.setitem(sys.modules, "llguidance", None)
     check_grammar.cache_clear()
-    with pytest.raises(MissingExtra, match=r'pip install "quintain\[constrained\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install -e "\.\[constrained\]"'):
         Constrained(chat).open(brief())

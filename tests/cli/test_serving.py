@@ -101,6 +101,6 @@ def test_a_missing_package_is_one_line_with_the_command(cli: Cli, monkeypatch: p
     found = cli("environments", "serve", "guess")
     assert found.status == MissingExtra.exit_code
     assert (
-        'environments serve needs the package uvicorn: it is not installed; pip install "quintain[serve]"'
-        in (found.line)
+        "environments serve needs the package uvicorn: it is not installed; in a clone of quintain: "
+        'pip install -e ".[serve]"' in (found.line)
     )

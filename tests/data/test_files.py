@@ -105,7 +105,7 @@ def test_tables_and_folders_of_datasets(tmp_path: Path) -> None:
 def test_a_table_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.parquet").write_bytes(b"x")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtra, match=r"pip install .quintain\[data\]"):
+    with pytest.raises(MissingExtra, match=r"pip install -e .\.\[data\]"):
         values(tmp_path / "a.parquet")
 
 

@@ -212,9 +212,7 @@ def test_a_full_store_is_one_line(fake: FakeRay) -> None:
 
 def test_ray_that_is_missing_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(
-        MissingExtra, match=r'a cluster needs the package ray: .* pip install "quintain\[ray\]"'
-    ):
+    with pytest.raises(MissingExtra, match=r'a cluster needs the package ray: .* pip install -e "\.\[ray\]"'):
         Cluster("local", PLACEMENT)
 
 

@@ -111,5 +111,5 @@ def test_without_tokenizer_or_library(
         Grammars(300, None).begin(text, STOP)
     monkeypatch.setitem(sys.modules, "llguidance", None)
     for refuse in (check_grammar, lambda one: Grammars(300, tokenizer).begin(one, STOP)):
-        with pytest.raises(MissingExtra, match=r'pip install "quintain\[constrained\]"'):
+        with pytest.raises(MissingExtra, match=r'pip install -e "\.\[constrained\]"'):
             refuse(text)

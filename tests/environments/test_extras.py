@@ -18,14 +18,14 @@ def told(module: str, package: str, **more: str) -> str:
 
 def test_a_missing_package_names_the_extra_or_the_command() -> None:
     missing = "the world needs the package no-such: it is not installed; "
-    assert told("no_such", "no-such", extra="x") == missing + 'pip install "quintain[x]"'
+    assert told("no_such", "no-such", extra="x") == missing + 'in a clone of quintain: pip install -e ".[x]"'
     assert told("no_such.part", "no-such", command="make no-such") == missing + "make no-such"
 
 
 def test_a_package_without_the_module_is_another_version() -> None:
     assert told("pytest.no_such", "pytest", extra="x") == (
         f"the world needs another version of pytest: got {pytest.__version__}, without pytest.no_such; "
-        'pip install "quintain[x]"'
+        'in a clone of quintain: pip install -e ".[x]"'
     )
     assert version_of("no-such-package") == "an unknown one"
 

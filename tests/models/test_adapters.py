@@ -85,7 +85,7 @@ def test_what_cannot_be_asked_for(adapted: "PreTrainedModel", tokenizer: PreTrai
 
 def test_peft_is_an_extra(tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(MissingExtra, match=r'pip install "quintain\[peft\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install -e "\.\[peft\]"'):
         add_lora(build_tiny(tokenizer, size="micro"))
 
 

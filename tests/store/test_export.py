@@ -65,7 +65,7 @@ def test_without_pyarrow_the_extra_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(
-        MissingExtra, match=r'export to Parquet needs the package pyarrow.*pip install "quintain\[data\]"'
+        MissingExtra, match=r'export to Parquet needs the package pyarrow.*pip install -e "\.\[data\]"'
     ):
         export_parquet(run, tmp_path / "run.parquet")
 

