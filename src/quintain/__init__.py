@@ -1,6 +1,7 @@
 """Quintain trains LLM agents: models that act over many turns, call tools and talk to users.
 
-What an environment needs is here, `train` and `lab`. Importing this loads nothing heavy; each name is fetched when it
+What an environment needs is here, and what is done with it: `check`, `train`, `resume`, `evaluate`, `compare`,
+`collect`, `serving` and `lab`. Importing this loads nothing heavy; each name is fetched when it
 is first used.
 """
 
@@ -8,9 +9,11 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quintain.api import lab, train
+    from quintain.api import collect, compare, evaluate, lab, resume, serving, train
+    from quintain.environments.check import check
     from quintain.environments.protocol import Environment
     from quintain.environments.tools import tool
+    from quintain.trained import TrainedRun
     from quintain.types import Action, Image, StepResult, Task, Text, ToolCall
 
 __version__ = "0.1.0"
@@ -23,8 +26,15 @@ __all__ = [
     "Task",
     "Text",
     "ToolCall",
+    "TrainedRun",
     "__version__",
+    "check",
+    "collect",
+    "compare",
+    "evaluate",
     "lab",
+    "resume",
+    "serving",
     "tool",
     "train",
 ]
@@ -37,7 +47,14 @@ _HOMES = {
     "Task": "quintain.types",
     "Text": "quintain.types",
     "ToolCall": "quintain.types",
+    "TrainedRun": "quintain.trained",
+    "check": "quintain.environments.check",
+    "collect": "quintain.api",
+    "compare": "quintain.api",
+    "evaluate": "quintain.api",
     "lab": "quintain.api",
+    "resume": "quintain.api",
+    "serving": "quintain.api",
     "tool": "quintain.environments.tools",
     "train": "quintain.api",
 }

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import secrets
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import asdict, replace
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -31,12 +33,16 @@ from quintain.engines.chat_client import is_endpoint
 from quintain.engines.settings import EngineSettings
 from quintain.environments.boundary import ask, has_expert, tasks_of
 from quintain.environments.catalog import EnvironmentSpec, is_importing
+from quintain.environments.extras import extra_module
 from quintain.environments.noisy import noisy
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Environment
 from quintain.environments.rehearsal import find_ready
+from quintain.environments.session import MAIN, is_of_session, program_file, session_source
 from quintain.environments.task_files import read_tasks, split_spec, with_tasks
-from quintain.errors import UsageError
+from quintain.errors import DataError, UsageError
+from quintain.eval.compare import Comparison
+from quintain.eval.compare import compare as compared
 from quintain.eval.evaluate import Evaluation
 from quintain.eval.evaluate import evaluate as evaluated
 from quintain.methods.find import find_method
@@ -50,9 +56,11 @@ from quintain.models.load import LoadedModel, check_folder, find_folder, load_to
 from quintain.rollout.collect import Limits, Rollout
 from quintain.rollout.search import Searcher, is_search, refuse_unsearchable
 from quintain.store.creation import JOURNAL, check_free
-from quintain.store.names import run_folder
+from quintain.store.files import disk_error
+from quintain.store.names import run_folder, split_step
 from quintain.store.run import Run
 from quintain.text.chat import Chat
+from quintain.trained import TrainedRun
 from quintain.training.context import check_run
 from quintain.training.custody import looked_after
 from quintain.training.demonstrations import harness_of, place_data, write_run
@@ -83,6 +91,10 @@ AT_ONCE = 8
 """Questions that a teacher behind an endpoint is asked at the same time."""
 PER_NODE = 0.1
 """Seconds that a search may take for each action that it tries."""
+ENDING = 60.0
+"""Seconds that what is being answered may take when a model is served no longer."""
+SOURCE = "environment.py"
+"""File of a run that keeps the source of a class that was typed in a session."""
 
 
 def train(
@@ -94,8 +106,8 @@ def train(
     replace: bool = False,
     config: Mapping[str, Any] | None = None,
     **fields: Any,
-) -> Path:
-    """Train by `method` and return the folder of the run.
+) -> TrainedRun:
+    """Train by `method` and return the run: a path, which reads what lies there (``run.metrics``, ``run.model()``).
 
     A module may call this at its end and still be named as ``file.py:Class``: while a command imports it for
     its environments, nothing is trained.
@@ -103,7 +115,7 @@ def train(
     Args:
         method: name of a method, such as ``grpo`` (see ``quintain methods``), a file of your own, ``mine.py``, or the
             function ``method(config)`` itself.
-        environment: name in the catalogue, or an `Environment` class.
+        environment: name in the catalogue, or an `Environment` class, of a module or of a cell of a notebook.
         run: name of the run; method and time when None.
         root: folder that holds the runs.
         replace: delete an earlier run of this name.
@@ -115,7 +127,7 @@ def train(
     """
     if is_importing():
         LOG.info("train is not carried out: the module is imported for what it defines")
-        return run_folder(Path(root), run or "imported")
+        return TrainedRun(run_folder(Path(root), run or "imported"))
     found = find_method(method)
     name = run or f"{found.label}-{time.strftime('%Y%m%d-%H%M%S')}"
     folder = run_folder(Path(root), name)
@@ -140,7 +152,7 @@ def train(
     refuse_environment(settings, chosen.needs)
     with driving({"method": found.spec, **asdict(settings)}, settings.device) as is_driver:
         if not is_driver:
-            return folder
+            return TrainedRun(folder)
         for note in fitted.notes:
             tell(note)
         if settings.teacher:
@@ -149,9 +161,26 @@ def train(
             chosen = found.make(settings)
         new = Run.create(folder, recipe=found.spec, config=asdict(settings), replace=replace)
         with looked_after(new, start=START, is_new=True) as opened:
+            if not isinstance(environment, str | None) and is_of_session(settings.environment):
+                keep_source(environment, folder)
             train_by(chosen, settings, opened)
             conclude(opened)
-    return folder
+    return TrainedRun(folder)
+
+
+def keep_source(environment: type[Environment], folder: Path) -> None:
+    """Write the source of a class that was typed in a session into the run `folder`, or say that it is not known."""
+    source = session_source(environment)
+    if source is None:
+        tell(
+            f"environment {environment.__name__}: its source is not known, so that this process alone can go on with "
+            "the run; write it to a file, and give file.py:Class, to resume elsewhere"
+        )
+        return
+    try:
+        (folder / SOURCE).write_text(source, encoding="utf-8")
+    except OSError as error:
+        raise disk_error("keeping the source of the environment", folder, error) from error
 
 
 def must_act(method: Method) -> bool:
@@ -177,6 +206,11 @@ def ask_teacher(job: Job, folder: Path, *, replace: bool) -> Job:
 
 def check_parts(job: Job) -> None:
     """Raise the error of an environment that does not work, or of a model that is not there."""
+    if job.cluster and is_of_session(job.environment):
+        raise UsageError(
+            f"cluster: got {job.cluster!r} with {job.environment}, a class of this session, which no other process can "
+            "build; write it to a file, and give file.py:Class"
+        )
     find_ready(job.environment, for_training=True, for_model=True)
     if job.eval_environment:
         find_ready(job.eval_environment, for_model=True)
@@ -219,8 +253,8 @@ def resume(
     learner_ranks: int | None = None,
     cluster: str | None = None,
     placement: str | None = None,
-) -> Path:
-    """Continue the run in `folder` after its newest checkpoint and return the folder.
+) -> TrainedRun:
+    """Continue the run in `folder` after its newest checkpoint and return it.
 
     It goes on with the configuration that it has, for as many `steps` in all as it has or as are given, which the run
     then keeps; schedules that end with the run end with the new number. Else only where it computes may be another: on
@@ -246,7 +280,7 @@ def resume(
     }
     with driving({"method": f"resume {run.folder.resolve()}", **elsewhere}, device) as is_driver:
         if not is_driver:
-            return Path(folder)
+            return TrainedRun(folder)
         with looked_after(Run.open(Path(folder)), start=START, is_new=False) as run:
             found = find_method(run.recipe)
             settings = build(found.config_class, run.config, f"{folder}/config.json", is_stored=True)
@@ -261,7 +295,7 @@ def resume(
                 settings = replace(settings, context_ranks=1)
             train_by(found.make(settings), settings, run)
             conclude(run)
-    return Path(folder)
+    return TrainedRun(folder)
 
 
 def conclude(run: Run) -> None:
@@ -314,6 +348,96 @@ def evaluate(
             )
     trajectories = [t for group in groups for t in group.trajectories]
     return evaluated(trajectories), trajectories
+
+
+def evaluation_of(run: Run, mark: str = "") -> list[Trajectory]:
+    """Return the held-out episodes of an evaluation of `run`: of the step `mark`, of the best one, or of the newest.
+
+    Raises:
+        DataError: there is none, or none of that step.
+    """
+    steps = [int(row["step"]) for row in run.metrics() if row.get("eval/success") is not None]
+    if not steps:
+        raise DataError(
+            f"comparing {run.folder}: got a run without an evaluation; train it past its first one"
+        )
+    step = run.best_step if mark == "best" else int(mark) if mark.isascii() and mark.isdigit() else None
+    if mark and step not in steps:
+        raise DataError(
+            f"comparing {run.folder}: got the step {mark!r}, which was not evaluated; those that were are "
+            f"{', '.join(map(str, steps))}, as in {run.name}@{steps[-1]} or {run.name}@best"
+        )
+    return list(run.trajectories(step=max(steps) if step is None else step, phase="eval"))
+
+
+def compare(*runs: str | Path, baseline: str | Path | None = None) -> Comparison:
+    """Compare the last evaluations of `runs` task by task with that of `baseline`, the first of them unless named.
+
+    Another evaluation than the last is named behind the folder: ``runs/a@best``, ``runs/a@75``. Rows are named as the
+    runs were given.
+
+    Raises:
+        UsageError: fewer than two runs, or one that is none. DataError: a run without an evaluation.
+    """
+    episodes: dict[str, list[Trajectory]] = {}
+    for name in map(str, runs):
+        folder, mark = split_step(name)
+        with Run.open(Path(folder), writable=False) as run:
+            episodes[name] = evaluation_of(run, mark)
+    return compared(episodes, baseline=None if baseline is None else str(baseline))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedModel:
+    """Where a model answers: ``OpenAI(base_url=served.base_url(), api_key=served.api_key)``."""
+
+    url: str
+    api_key: str
+
+    def base_url(self, episode: str = "main") -> str:
+        """Return the address that a client is given; what is asked under one name is one episode."""
+        return f"{self.url}/e/{episode}/v1"
+
+
+@contextmanager
+def serving(
+    model: str | Path, *, temperature: float = 1.0, max_tokens: int = 1024, port: int = 0
+) -> Generator[ServedModel]:
+    """Serve a model folder, a hub id, a run or a step of one to agents of this machine, within the ``with``.
+
+    It answers in the protocols of OpenAI and Anthropic, as ``quintain serve`` does, which also records episodes.
+
+    Args:
+        model: what is served.
+        temperature: of sampling, where a client asks for none.
+        max_tokens: most tokens of an answer.
+        port: to listen at; 0: one that is free.
+
+    Raises:
+        MissingExtra: the packages of the extra ``serve`` are not installed.
+        UsageError: the port cannot be listened at.
+    """
+    for package in ("starlette", "uvicorn", "websockets"):
+        extra_module(package, package=package, extra="serve", feature="quintain.serving")
+    from quintain.serve.endpoint import Terms
+    from quintain.serve.recording import Recording
+
+    loaded = policy_of(model)
+    key = secrets.token_hex(24)
+    terms = Terms(temperature=temperature, max_turn_tokens=max_tokens)
+    with ExitStack() as stack:
+        engine = build_engine(EngineSettings(), loaded.model, loaded.tokenizer)
+        stack.callback(engine.close)
+        recording = Recording(engine, Chat(loaded.tokenizer), key, terms=terms, port=port)
+        stack.callback(recording.close)
+        answering = stack.enter_context(ThreadPoolExecutor(1, "serving")).submit(recording.run)
+        answering.add_done_callback(lambda _: recording.pump.give_up("the server ends"))
+        try:
+            yield ServedModel(url=recording.listener.url, api_key=key)
+        finally:
+            recording.is_closed.set()
+            recording.pump.bell.set()
+        answering.result(ENDING)
 
 
 def collect(
@@ -473,18 +597,21 @@ def held_out_loss(target: str | Path) -> str:
 def class_name(environment: type[Environment]) -> str:
     """Return a name that finds the class `environment` again: package.module:Class, or file.py:Class.
 
+    One that was typed in a session, as in a cell of a notebook, is found in this process alone: ``__main__:Class``.
+
     Raises:
-        UsageError: it cannot be found again, because it is in a function or a class, or typed in a shell.
+        UsageError: it cannot be found again, because it is in a function or a class, or another has its name by now.
     """
     home, name = environment.__module__, environment.__qualname__
     if "." in name:
         raise UsageError(f"environment: got the class {name}; define it at the top of a module")
-    if home != "__main__":
-        return f"{home}:{name}"
-    file = vars(sys.modules[home]).get("__file__")
-    if not file:
-        raise UsageError(f"environment: got the class {name} of no file; write it to one, and import it")
-    return f"{Path(file).resolve()}:{name}"
+    if home == MAIN and (file := program_file()) is not None:
+        return f"{file}:{name}"
+    if home == MAIN and vars(sys.modules[MAIN]).get(name) is not environment:
+        raise UsageError(
+            f"environment: got a class {name} that this session does not call by that name; define {name} again"
+        )
+    return f"{home}:{name}"
 
 
 @contextmanager

@@ -21,7 +21,6 @@ from quintain.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from quintain.eval.evaluate import Evaluation
-    from quintain.store import Run
     from quintain.types import Trajectory
 
 RUNS = "runs"
@@ -159,6 +158,7 @@ def compare(argv: Sequence[str]) -> int:
     if arguments.picture and Path(arguments.picture).suffix != ".png":
         raise UsageError(f"--picture: got {arguments.picture!r}; give a file that ends with .png")
 
+    from quintain.api import evaluation_of
     from quintain.eval.compare import COLUMNS
     from quintain.eval.compare import compare as compared
     from quintain.store import Run
@@ -288,22 +288,6 @@ def new_path(text: str | None) -> Path:
     if path.suffix not in (".jsonl", ""):
         raise UsageError(f"--out: got {text!r}; give a file that ends in .jsonl, or a folder")
     return path
-
-
-def evaluation_of(run: "Run", mark: str = "") -> "list[Trajectory]":
-    """Return the held-out episodes of an evaluation of `run`: of the step `mark`, of the best one, or of the newest."""
-    steps = [int(row["step"]) for row in run.metrics() if row.get("eval/success") is not None]
-    if not steps:
-        raise DataError(
-            f"comparing {run.folder}: got a run without an evaluation; train it past its first one"
-        )
-    step = run.best_step if mark == "best" else int(mark) if mark.isascii() and mark.isdigit() else None
-    if mark and step not in steps:
-        raise DataError(
-            f"comparing {run.folder}: got the step {mark!r}, which was not evaluated; those that were are "
-            f"{', '.join(map(str, steps))}, as in {run.name}@{steps[-1]} or {run.name}@best"
-        )
-    return list(run.trajectories(step=max(steps) if step is None else step, phase="eval"))
 
 
 def print_evaluation(found: "Evaluation", is_json: bool, more: Mapping[str, float]) -> None:

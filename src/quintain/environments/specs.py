@@ -23,6 +23,7 @@ from typing import Any, cast
 from urllib.parse import parse_qsl
 
 from quintain.environments.protocol import Environment
+from quintain.environments.session import MAIN
 from quintain.errors import UsageError, suggestion
 
 CATALOG: dict[str, str] = {
@@ -217,6 +218,11 @@ def _load(place: str, spec: str) -> type[Environment]:
         raise UsageError(f"environment: got {spec!r}; write it as file.py:Class or package.module:Class")
     module = _file_module(Path(where), spec) if where.endswith(".py") else _named_module(where, spec)
     members = vars(module)
+    if where == MAIN and name not in members:
+        raise UsageError(
+            f"environment: got {spec!r}, a class of another session; define {name} in this one, or write it to a file "
+            "and name it as file.py:Class (its run keeps its source in environment.py, if it was known)"
+        )
     if name not in members:
         classes = list(_environments(module))
         raise UsageError(f"environment: got {spec!r}, but {where} has no {name}; {suggestion(name, classes)}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from quintain.agents.catalog import is_outside
+from quintain.environments.session import MAIN, is_of_session
 from quintain.environments.task_files import split_spec
 from quintain.models.embedder import EMBEDDER
 from quintain.store.run import Run
@@ -92,6 +93,14 @@ def summary(run: Run) -> str:
         spec += f"{'&' if '?' in spec else '?'}retriever={run.folder}"
         kept = f"curve.png, report.html, metrics.jsonl, {EMBEDDER}/"
         follow = [f"quintain view {run.folder}", f"quintain play {quoted(spec)}"]
+    elif is_of_session(spec := str(run.config["environment"])):
+        kind = spec.removeprefix(f"{MAIN}:")
+        kept = f"curve.png, report.html, {kept}"
+        follow = [
+            f"quintain view {run.folder}",
+            f"quintain.evaluate({str(run.folder)!r}, {kind}, episodes=512)   (in Python, where {kind} is)",
+            f"quintain.train({run.recipe!r}, environment={kind}, model={model!r})",
+        ]
     else:
         kept = f"curve.png, report.html, {kept}"
         follow = [
