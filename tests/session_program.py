@@ -25,7 +25,7 @@ from quintain.errors import UsageError
     """assert quintain.check(Guess, episodes=2).has_passed
 run = quintain.train(
     "grpo", environment=Guess, model="micro", run="numbers", steps=2, eval_every=1, tasks=2, group_size=2,
-    demonstrations=8, eval_episodes=4,
+    demonstrations=8, eval_episodes=4, max_turn_tokens=32,
 )
 """,
     """assert [row["step"] for row in run.metrics] == [0, 1, 2]

@@ -424,7 +424,7 @@ def serving(
 
     loaded = policy_of(model)
     key = secrets.token_hex(24)
-    terms = Terms(temperature=temperature, max_turn_tokens=max_tokens)
+    terms = Terms(temperature=temperature, max_turn_tokens=max_tokens, heeds_clients=True)
     with ExitStack() as stack:
         engine = build_engine(EngineSettings(), loaded.model, loaded.tokenizer)
         stack.callback(engine.close)
