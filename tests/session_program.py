@@ -2,6 +2,7 @@
 
 import linecache
 import sys
+from code import InteractiveInterpreter
 from typing import Any
 
 CELLS = (
@@ -53,9 +54,18 @@ print("all cells ran")
 """,
 )
 
+
+class Session(InteractiveInterpreter):
+    """One that ends where a cell fails."""
+
+    def showtraceback(self) -> None:
+        raise  # noqa: PLE0704 - it is called while the error is handled
+
+
 space: dict[str, Any] = vars(sys.modules["__main__"])
+session = Session(space)
 for number, cell in enumerate(CELLS):
     name = f"<ipython-input-{number}>"
     lines: list[str] = [*cell.splitlines(keepends=True)]
     linecache.cache[name] = (len(cell), None, lines, name)
-    exec(compile(cell, name, "exec"), space)
+    session.runsource(cell, name, "exec")

@@ -3,6 +3,7 @@
 import linecache
 import runpy
 import sys
+from code import InteractiveInterpreter
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -91,7 +92,7 @@ def test_the_source_of_a_cell_is_known_where_the_session_keeps_it(monkeypatch: p
         "class Mine(Base):\n    def step(self, action):\n        return ''\n",
     ]
     for number, cell in enumerate(cells):
-        exec(compile(cell, f"<cell {number}>", "exec"), space)
+        InteractiveInterpreter(space).runsource(cell, f"<cell {number}>", "exec")
     assert session_source(space["Mine"]) is None, "nobody kept the lines"
     for number, cell in enumerate(cells):
         lines = cell.splitlines(keepends=True)
