@@ -84,6 +84,10 @@ class AdditionFinder:
         """Return the text that `added` adds behind the answer, its end included; None where a new stream begins.
 
         The work is that of the new messages alone where probes allow it.
+
+        Raises:
+            DataError: the template does not show the answer whole.
+            ModelError: it refuses the chat.
         """
         roles = tuple([entry["role"] for entry in added])
         has_system = history[0]["role"] == "system"
@@ -94,16 +98,10 @@ class AdditionFinder:
                 return turn.pieces.fill(contents)
             if turn.appends:
                 context = [SYSTEM, USER] if has_system and self._template.takes_system else [USER]
-                try:
-                    found = self._difference(context, given, added, (PROBE_TOOL,) if tools else ())
-                except DataError:
-                    found = None
+                found = self._difference(context, given, added, (PROBE_TOOL,) if tools else ())
                 if found is not None:
                     return found
-        try:
-            return self._difference(history, given, added, tools)
-        except DataError:  # what was sampled is nothing that the template would write
-            return None
+        return self._difference(history, given, added, tools)
 
     def _turn(self, key: TurnKey) -> ProbedTurn:
         key = key._replace(

@@ -308,8 +308,19 @@ class Conversation:
             self._history = template.opening_entries(entries, self._tools)
             return self._restart()
         added = template.continuing_entries(entries)
-        delta = self._chat.additions.find(self._history, given, added, self._tools)
         sampled = cast("tuple[int, ...]", self._sampled)
+        try:
+            delta = self._chat.additions.find(self._history, given, added, self._tools)
+        except (
+            DataError,
+            ModelError,
+        ):  # what was sampled is nothing that the template would write: it stays text
+            given, delta = GivenAnswer(message=self._raw(sampled)), None
+            told = [
+                {"role": "user" if e["role"] == "tool" else e["role"], "content": e["content"]}
+                for e in entries
+            ]
+            added = template.continuing_entries(told)
         self._history += [template.entries.entry(given.message), *added]
         self._sampled = self._given = None
         if delta is None:
@@ -407,8 +418,7 @@ class Conversation:
 
         Where a thought or a call is not written to its end, the text stands as it was sampled.
         """
-        text, chat = self.text(ids), self._chat
-        raw = Message(role="assistant", content=as_content(text))
+        chat, raw = self._chat, self._raw(ids)
         has_calls = bool(self._tools) and chat.template.entries.takes_calls
         is_inline = chat.template.entries.shape.reasoning == "inline"
         if is_inline and not has_calls:
@@ -427,6 +437,10 @@ class Conversation:
                 ToolCall(name=call.name, arguments=call.arguments or {}, id=call.id) for call in calls
             ),
         )
+
+    def _raw(self, ids: tuple[int, ...]) -> Message:
+        """Return the text of the sampled `ids` as a message."""
+        return Message(role="assistant", content=as_content(self.text(ids)))
 
     def _with_ids(self, message: Message) -> Message:
         """Return `message` with an id for each of its calls."""

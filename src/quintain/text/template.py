@@ -264,9 +264,10 @@ class Template:
         said = self.attempt(answered) or ""
         if opened == closed and said and said == self.attempt(answered, opens=False):
             shared = shared_start(opened[::-1], said[::-1])[::-1]
+            shared = shared[next(iter(self._encoder.marks_at(shared)), 0) :]
             marks = self._encoder.marks_in(shared)
             eos = cast("str | None", self._tokenizer.eos_token)
-            if len(marks) > 1 and eos and shared.lstrip().startswith(eos):
+            if len(marks) > 1 and eos and shared.startswith(eos):
                 self._always_opens, self.header = True, shared.partition(eos)[2]
         elif opened.startswith(closed):
             self.header = opened[len(closed) :]

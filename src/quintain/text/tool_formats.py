@@ -133,29 +133,6 @@ def format_named(name: str) -> CallFormat:
     return FORMATS[name]
 
 
-def format_of(written: str, end: str, call: ToolCall) -> tuple[CallFormat, str] | None:
-    """Return the format in which a template `written` out `call`, and its padding; None for an unknown one.
-
-    `written` is what the template put between two messages and around the call, `end` what ends an answer.
-    """
-    for form in FORMATS.values():
-        at = written.find(form.opening)
-        body = written[max(at, 0) :]
-        if form.name != "hermes" and end:
-            body = body.partition(end)[0]
-        is_named = ARGS in body
-        if at < 0 or is_named != (form.name == "mistral-named"):
-            continue
-        if form.parse(body).tool_calls == (call,):
-            fits = (
-                padding
-                for padding in form.paddings
-                if form.write((call,), padding)[: len(form.opening) + len(padding) + 1] in written
-            )
-            return form, next(fits, "")
-    return None
-
-
 def _escape(text: str) -> str:
     return text.replace(TOOL_CALLS, "\\u005bTOOL_CALLS]").replace(ARGS, "\\u005bARGS]")
 

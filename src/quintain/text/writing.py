@@ -183,7 +183,7 @@ class AnswerWriter:
         same = len(shared_start(prompt, shown))
         last = self._encoder.last_mark_end(prompt)
         if same >= last and prompt[last:].strip():  # only text behind the last mark differs
-            stem = last + len(prompt[last:]) - len(prompt[last:].lstrip())
+            stem = max(last, prompt.rfind("\n", last, same) + 1)
         else:
             stem = max((at for at in self._encoder.marks_at(prompt) if at <= same), default=None)
         found = None
