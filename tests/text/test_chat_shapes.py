@@ -13,7 +13,7 @@ from quintain.text import template_check
 from quintain.text.chat import Chat
 from quintain.text.entries import take_hats
 from quintain.text.probe_chats import PROBES
-from quintain.text.reading import attach_table
+from quintain.text.reading import Answer, attach_table
 from quintain.text.template_check import check_answer, check_chat, check_template, difference, reason
 from quintain.types import Completion, Message, Task, ToolCall, as_content
 
@@ -244,7 +244,9 @@ def test_an_empty_thought_that_was_not_sampled_is_none_in_the_stream() -> None:
 
 
 def test_an_empty_thought_of_the_prompt_stays_in_the_stream() -> None:
-    closes = OPENS.replace("assistant\n<think>\n' }}{%- endif", "assistant\n<think>\n\n</think>\n\n' }}{%- endif")
+    closes = OPENS.replace(
+        "assistant\n<think>\n' }}{%- endif", "assistant\n<think>\n\n</think>\n\n' }}{%- endif"
+    )
     closes = closes.replace("'<|im_start|>assistant\n<think>\n' + r", "'<|im_start|>assistant\n' + T + r")
     kept = "(('<think>\n' + r + '\n</think>\n\n') if loop.last else '') + c"
     closes = closes.replace("T + r + '\n</think>\n\n' + c", kept)
@@ -288,3 +290,17 @@ def test_a_template_without_any_mark_ends_with_the_tokenizers_end() -> None:
     )
     chat = Chat(tokenizer_of(bare, (), "<|end|>"))
     assert chat.encoder.decode(chat.write("A")[-1:]) == "<|end|>"
+
+
+def test_where_an_empty_thought_ends_a_prompt(chat: Chat) -> None:
+    assert chat.writer.closed_thought_at("a\n<think>\n\n</think>\n\n") == 2
+    assert chat.writer.closed_thought_at("a\n<think>\n") is None
+
+
+def test_a_check_of_a_thought_that_is_read_as_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    chat = Chat(tokenizer_of(MISTRAL, MISTRAL_MARKS, "</s>"))
+    conversation = chat.conversation()
+    conversation.prompt([user("Q")])
+    monkeypatch.setattr(type(conversation), "read", lambda *_: Answer(content="<think>\nR\n</think>\n\nA"))
+    message = Message(role="assistant", content=as_content("A"), reasoning="R")
+    assert check_answer(chat, conversation, conversation.write(message).token_ids, message) == ""
