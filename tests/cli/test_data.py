@@ -206,7 +206,7 @@ def test_sources_are_mixed_by_shares_of_samples(cli: Callable[..., Any], chats: 
             "chats.jsonl: got 4 episodes into one_transcript and none out of it, because each has no roles",
         ),
         ("one_transcript?names=a", "names of one_transcript: got 'a'; write SEAT:MARK,SEAT:MARK"),
-        ("perplexity?by=gone", "model 'gone': got no such folder"),
+        ("perplexity?by=gone", "model 'gone': got no run, folder or file of that name"),
         ("refusals?share=1", "share of refusals: got 1; give one above 0 and below 1"),
         (
             "refusals?share=0.8",
@@ -497,7 +497,7 @@ def test_a_run_is_told_again_through_its_harness(
     _, by = thinker
     cli("collect", "calc", "--episodes", "2", "--out", "runs/taught")
     told = cli("data", "taught", "--stage", f"rationales?{by}", "--out", "thought.jsonl", "--show", "1").out
-    assert "[trained] I look it up.\n<tool_call>" in told
+    assert "[trained] I look it up.<tool_call>" in told
     for row in rows(Path("thought.jsonl")):
         assert all(m["content"] == "I look it up." for m in row["messages"] if m["role"] == "assistant")
     cli("collect", "sokoban", "--episodes", "1", "--out", "runs/bare")

@@ -278,7 +278,7 @@ def test_collect_with_nothing_to_learn_from_leaves_no_file(cli: Cli, launcher: L
     launcher.answer = (episodes("x"), tokenizer())
     found = cli("collect", "guess", "--out", "data.jsonl")
     assert (found.status, list(Path().iterdir())) == (5, [])
-    assert found.line.startswith("messages for data.jsonl: got no scored episode")
+    assert found.line.startswith("messages for data.jsonl: got no episode that ended")
 
 
 def test_a_collected_run_can_be_exported_as_messages(cli: Cli, launcher: Launcher) -> None:

@@ -98,7 +98,7 @@ def test_a_run_s_pairs_come_back_token_by_token(typed: Callable[..., Any], run: 
     tokenizer = tokenizer_of(run)
     harness = build_agent(tokenizer, find(environment), temperature=1.0, agent="auto")
     job = Job(environment=environment)
-    found = load_data(Path("pairs.jsonl"), tokenizer, job, agent=harness, max_length=4096, as_pairs=True)
+    found = load_data(Path("pairs.jsonl"), tokenizer, job, agent=harness, max_length=4096, form="preferences")
     for pair, query, choice in zip(
         found.data, labels.queries.values(), ("first", "second", "first"), strict=True
     ):

@@ -7,7 +7,7 @@ from quintain.environments.noisy import noisy_policy
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.environments.tools import ToolFault
 from quintain.errors import UsageError
-from quintain.types import Action, Split, StepResult
+from quintain.types import Action, Split, StepResult, as_text
 from quintain.worlds.calc.game import UNTOLD, Calc, Ledger
 from quintain.worlds.calc.problem import Problem, draw_problem, solve
 
@@ -69,7 +69,7 @@ def test_calls_are_json_and_may_come_several_at_once() -> None:
     both = Action(
         tool_calls=tool_action("add", a=1, b=2).tool_calls + tool_action("lookup", name="fig").tool_calls
     )
-    assert advance(world, both).observation == "= 3\n= 3"
+    assert as_text(advance(world, both).observation) == "= 3\n= 3"
     assert [spec.name for spec in world.tools()] == [
         "add",
         "subtract",

@@ -8,7 +8,7 @@ from quintain.environments.baselines import expert, noop, play, random_policy
 from quintain.environments.noisy import noisy_policy
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.errors import UsageError
-from quintain.types import Action, StepResult, ToolError
+from quintain.types import Action, StepResult, ToolError, as_text
 from quintain.worlds.desk.case import Case, draw_case, verdict
 from quintain.worlds.desk.game import DOWN, Desk
 from quintain.worlds.desk.state import State
@@ -215,7 +215,7 @@ def test_two_ways_to_one_state_are_equal_and_one_write_more_is_not(desk: MakeDes
             *tool_action("cancel", order=12).tool_calls,
         )
     )
-    assert str(advance(one_call, both).observation).splitlines()[1] == "Order 12: cancel done."
+    assert as_text(advance(one_call, both).observation).splitlines()[1] == "Order 12: cancel done."
     assert call(one_call, "respond", text="Done.").is_success, "looking is free"
 
 

@@ -229,7 +229,7 @@ def read_end_ids(folder: Path, asked: str, num_tokens: int) -> list[int]:
     """Return the tokens that end an answer by ``generation_config.json`` and ``config.json``: the union of their lists.
 
     Raises:
-        ModelError: one of them is no token of the vocabulary.
+        ModelError: one of them is no number of a token.
     """
     found: set[int] = set()
     for name in ("generation_config.json", "config.json"):
@@ -240,13 +240,14 @@ def read_end_ids(folder: Path, asked: str, num_tokens: int) -> list[int]:
         for each in ids:
             if each is None:
                 continue
-            if type(each) is not int or not 0 <= each < num_tokens:
+            if type(each) is not int or each < 0:
                 raise _refusal(
                     asked,
-                    f"eos_token_id {each!r:.40} in {name}, and the tokenizer has {num_tokens} tokens",
-                    "name tokens of this tokenizer, or take the entry out",
+                    f"eos_token_id {each!r:.40} in {name}",
+                    "give the number of a token, or a list of them",
                 )
-            found.add(each)
+            if each < num_tokens:  # what the vocabulary has not cannot be sampled
+                found.add(each)
     return sorted(found)
 
 

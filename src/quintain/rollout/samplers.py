@@ -217,7 +217,7 @@ def written(session: Session, action: Action) -> tuple[int, ...]:
     """
     message = action.message if isinstance(action, RecordedAction) else None
     if message is not None and type(session) is ChatSession:
-        return session.say(message)
+        return session.say(message).token_ids
     return session.write(action)
 
 

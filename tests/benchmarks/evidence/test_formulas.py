@@ -111,6 +111,7 @@ LAYOUT = {
     "quintain.credit.decomposition": {"Earlier", "describe_turn"},
     "quintain.credit.layout": None,
     "quintain.losses.measure": {"is_trained", "token_means", "numbers", "reference_of"},
+    "quintain.rewards.dealt": None,  # an exchange by chance, whose tests say what it keeps
     "quintain.rewards.conduct": {"environment_reward", "success"},
     "quintain.rewards.efficiency": {"num_tokens", "num_turns"},
     "quintain.rewards.exploration": {"by_environment"},

@@ -186,5 +186,6 @@ def test_dpo_that_makes_both_sides_unlikely_is_told(tmp_path: Path) -> None:
 def test_every_alarm_has_its_toy_run() -> None:
     # That of a policy which judges itself comes in its method's own run (test_self_rewarding.py), and so do verdicts
     # that cannot be read (test_agent_q.py); what a reward model is led to takes more steps than a toy run has
-    # (test_alarms.py).
-    assert set(SCENES) | {"window", "chosen", "judge", "overoptimised", "unread"} == set(Thresholds.__slots__)
+    # (test_alarms.py). Branches are lost in the runs of the methods that branch (test_branches.py).
+    elsewhere = {"window", "chosen", "judge", "overoptimised", "unread", "lost_branches"}
+    assert set(SCENES) | elsewhere == set(Thresholds.__slots__)
