@@ -27,6 +27,7 @@ from quintain.types import (
     ToolCause,
     ToolError,
     ToolSpec,
+    as_text,
     derive_seed,
 )
 from quintain.worlds.hopqa.facts import Fact
@@ -130,7 +131,7 @@ def own_cap(module: ModuleType, case: Sequence[tuple[int, list[list[str]]]]) -> 
         world.reset(TASK)
         for names in turns:
             result = world.step(Action(tool_calls=tuple(ToolCall(name=name) for name in names)))
-            told = str(result.observation)
+            told = as_text(result.observation)
             done = float(told.split()[1]) if told.startswith("did") else 0.0
             found += [done, float("no tool calls are left" in told)]
             if result.is_terminated:

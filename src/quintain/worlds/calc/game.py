@@ -17,7 +17,7 @@ from quintain.environments.splitting import split_draw
 from quintain.environments.tools import tool
 from quintain.environments.words import KEYS
 from quintain.errors import UsageError
-from quintain.types import Action, StepResult, Task, ToolCall, ToolSpec, derive_seed
+from quintain.types import Action, StepResult, Task, ToolCall, ToolSpec, as_text, derive_seed
 from quintain.worlds.calc.problem import (
     NAMES,
     OPERATIONS,
@@ -175,7 +175,11 @@ class Calc(Environment):
             result = super().step(action)
         noise = chatter(self._noise, self._seed, self._ledger.turn)
         # A cut episode that was paid for results on the way is no success.
-        return replace(result, observation=f"{result.observation}{noise}", is_success=bool(result.is_success))
+        return replace(
+            result,
+            observation=f"{as_text(result.observation)}{noise}" if noise else result.observation,
+            is_success=bool(result.is_success),
+        )
 
     def _refused(self) -> StepResult:
         """End the task of one who says that there is no tool for it."""

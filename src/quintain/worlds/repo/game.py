@@ -16,7 +16,7 @@ from quintain.environments.protocol import Environment, tool_action
 from quintain.environments.splitting import split_draw
 from quintain.environments.tools import tool
 from quintain.errors import UsageError
-from quintain.types import Action, StepResult, Task, derive_seed
+from quintain.types import Action, StepResult, Task, as_text, derive_seed
 from quintain.worlds.repo.box import RepoBox, require_sandbox
 from quintain.worlds.repo.plan import (
     MODULES,
@@ -103,7 +103,7 @@ class Repo(Environment):
         result = super().step(action)
         if self._is_refused or self._noise:
             is_valid = result.is_valid and not self._is_refused
-            return _with(result, f"{result.observation}{self._chatter()}", is_valid)
+            return _with(result, f"{as_text(result.observation)}{self._chatter()}", is_valid)
         return result
 
     def close(self) -> None:

@@ -27,7 +27,7 @@ from quintain.rewards.arrangement import (
     outside,
 )
 from quintain.text.parse import UnreadableError, json_text, read_json
-from quintain.types import Action, StepResult, Task, ToolSpec
+from quintain.types import Action, StepResult, Task, ToolSpec, as_text
 from quintain.worlds.room.plan import (
     NAMES,
     Places,
@@ -160,7 +160,7 @@ class BoxRoom(Environment):
             except UnreadableError as error:
                 return self._try(None, f"the layout {error}")
         called = super().step(action)
-        result = self._try(self._given, str(called.observation) if self._given is None else "")
+        result = self._try(self._given, as_text(called.observation) if self._given is None else "")
         return replace(result, tool_errors=called.tool_errors)
 
     @tool
