@@ -205,6 +205,7 @@ def test_an_erring_teacher_is_judged_by_the_expert(
 ) -> None:
     """SWiRL: what is wanted is never the mistake; sound steps of episodes that failed are kept."""
     monkeypatch.setattr(context, "job", replace(context.job, mistakes=0.5, demonstrations=12))
+    monkeypatch.setattr(context, "_imitated", ())  # what the warm start showed had no mistakes
     episodes = context.collector.demonstrations()
     sound = [[turn.action.text == "right" for turn in t.turns] for t in episodes]
     has_won = [t.is_success for t in episodes]
