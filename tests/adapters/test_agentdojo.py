@@ -30,7 +30,7 @@ def hijacked(world: AgentDojo, answer: str) -> StepResult:
 
 def test_a_missing_package_is_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "agentdojo", None)
-    with pytest.raises(MissingExtra, match=r"agentdojo: it is not installed; .*quintain\[agentdojo\]"):
+    with pytest.raises(MissingExtra, match=r"agentdojo: it is not installed; .*\[agentdojo\]"):
         AgentDojo()
 
 

@@ -94,5 +94,5 @@ def test_a_graph_finds_nearly_what_the_exact_index_finds() -> None:
 
 def test_a_graph_without_its_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(MissingExtra, match=r"quintain\[faiss\]"):
+    with pytest.raises(MissingExtra, match=r"\[faiss\]"):
         Graph(["a text"], Embedder())
