@@ -17,6 +17,14 @@ from quintain.store.files import replace_file
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Bits of a braille cell by [row][column]."""
+MEASURED: Mapping[str, Any] = {
+    "marker": "o",
+    "markersize": 4,
+    "linewidth": 2.2,
+    "clip_on": False,
+    "zorder": 3,
+}
+"""How a curve of measured points is drawn."""
 
 
 def learning_curve_png(rows: Rows, path: Path) -> Path:
@@ -43,14 +51,7 @@ def compared_png(arms: Mapping[str, Sequence[Rows]], path: Path, *, num_tasks: i
         values = [dict(curve) for curve in curves]
         mean = [(step, sum(each[step] for each in values) / len(values)) for step in common]
         label = f"{visible(name)} ({len(runs)} seeds)" if len(runs) > 1 else visible(name)
-        style: dict[str, Any] = {
-            "marker": "o",
-            "markersize": 4,
-            "linewidth": 2.2,
-            "clip_on": False,
-            "zorder": 3,
-        }
-        axes.plot(*_percent(mean), color=color, label=label, **style)
+        axes.plot(*_percent(mean), color=color, label=label, **MEASURED)
         if len(runs) > 1:
             for curve in curves:
                 axes.plot(*_percent(curve), color=color, linewidth=1, alpha=0.4, clip_on=False)
@@ -120,14 +121,7 @@ def _draw(rows: Rows, width: float, height: float) -> Any:
     """Return axes with the curves of `rows`: held out with its interval, in training, and of each environment."""
     axes, found = empty_axes(width, height), success(rows)
     if found.held_out:
-        style: dict[str, Any] = {
-            "marker": "o",
-            "markersize": 4,
-            "linewidth": 2.2,
-            "clip_on": False,
-            "zorder": 3,
-        }
-        axes.plot(*_percent(found.held_out), color=BLUE, label="held out", gid="eval", **style)
+        axes.plot(*_percent(found.held_out), color=BLUE, label="held out", gid="eval", **MEASURED)
     if found.training:
         name = "in training (smoothed)"
         axes.plot(*_percent(found.training), color=GREY, linewidth=1.2, label=name, gid="train")

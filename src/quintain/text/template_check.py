@@ -14,6 +14,7 @@ from typing import Literal
 from quintain.errors import DataError, ModelError
 from quintain.text.chat import Chat, Conversation
 from quintain.text.entries import INLINE, Entry
+from quintain.text.pieces import shared_start
 from quintain.text.probe_chats import PROBE_TOOLS, PROBES
 from quintain.text.reading import Answer
 from quintain.types import Message, as_content, as_text
@@ -183,10 +184,7 @@ def difference(stream: str, expected: str, chat: Chat) -> str | None:
     at = chat.writer.closed_thought_at(header)
     if at is not None and stream.replace(header, header[:at]) == expected.replace(header, header[:at]):
         return None
-    place = next(
-        (n for n, pair in enumerate(zip(stream, expected, strict=False)) if len(set(pair)) > 1), None
-    )
-    place = min(len(stream), len(expected)) if place is None else place
+    place = len(shared_start(stream, expected))
     here, there = (text[max(0, place - 10) : place + SHOWN - 10] for text in (stream, expected))
     return f"the stream has {here!r}, and the template {there!r}"
 

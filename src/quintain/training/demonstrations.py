@@ -478,6 +478,8 @@ def notes_in_words(notes: Notes) -> str:
         parts.append(
             f"{len(notes.other_tools)} with other tools than the environment (first {first}), whose own are shown"
         )
+    for part, count in sorted(notes.lost.items()):
+        parts.append(f"{part} of {count} answers left out, which the model's template cannot write there")
     return ", ".join(parts)
 
 
