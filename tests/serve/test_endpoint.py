@@ -15,6 +15,7 @@ from quintain.serve import chat_completions, messages_api, responses_api
 from quintain.serve.endpoint import Endpoint, Terms
 from quintain.serve.listener import Listener
 from quintain.serve.pump import Pump
+from quintain.serve.source import written
 from quintain.serve.spoken import Refused, Spoken, canonical, split_thinking
 from quintain.text.chat import Chat
 from quintain.types import Failure, Stop, ToolCall, as_text
@@ -126,6 +127,61 @@ def test_responses(served: Served, is_streamed: bool) -> None:
         assert [each.text for each in session.recorder.nodes[3].history if each.role == "system"] == ["Stop."]
         with pytest.raises(openai.NotFoundError, match="which this episode has not"):
             sdk.responses.create(model="m", input="x", previous_response_id="resp_none")
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_what_was_thought_stands_beside_the_content(served: Served, is_streamed: bool) -> None:
+    """It is taken back from where servers put it; who leaves it out goes on with what its template makes of that."""
+    session, url, key = served.open()
+    served.says += ["<think>far</think>right", "<think>higher and higher", "<think>it is higher</think>"]
+    first: Any = {"role": "user", "content": "A wall."}
+    after: Any = {"role": "user", "content": "go on"}
+    with openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0) as sdk:
+
+        def answer_to(*messages: Any) -> Any:
+            return sdk.chat.completions.create(model="m", messages=messages, max_tokens=90).choices[0]
+
+        def ask(*messages: Any) -> Any:
+            more: Any = {"model": "m", "messages": messages, "max_tokens": 90}
+            if not is_streamed:
+                return answer_to(*messages)
+            deltas: list[Any] = []
+            with sdk.chat.completions.stream(**more) as events:
+                for event in events:
+                    if event.type == "chunk":
+                        deltas += [choice.delta.model_extra for choice in event.chunk.choices]
+                found: Any = events.get_final_completion()
+            thoughts = [delta["reasoning_content"] for delta in deltas if "reasoning_content" in delta]
+            assert thoughts == [found.choices[0].message.reasoning_content]
+            return found.choices[0]
+
+        said = ask(first).message
+        assert (said.content, said.reasoning_content) == ("right", "far")
+        kept = said.model_dump(exclude_none=True)
+        cut = ask(first, kept, after)
+        assert (cut.message.content or "", cut.message.reasoning_content) == ("", "higher and higher")
+        alone = ask(first, kept, {"role": "user", "content": "?"}).message
+        assert (alone.content or "", alone.reasoning_content) == ("", "it is higher")
+        served.says += ["right"] * 9
+        bare: Any = {"role": "assistant", "content": "right"}
+        for back in (
+            bare | {"reasoning": "far"},
+            bare | {"reasoning": " far\n", "reasoning_content": None},
+            bare | {"reasoning": "far", "reasoning_content": "far"},
+            {"role": "assistant", "content": "<think>far</think>right"},
+        ):
+            answer_to(first, back, after)
+        empty = {"role": "assistant", "content": None, "reasoning_content": "it is higher"}
+        answer_to(first, kept, {"role": "user", "content": "?"}, empty, after)
+        answer_to(first, bare, after)
+        with pytest.raises(openai.BadRequestError, match="got two that differ; give what was thought once"):
+            answer_to(first, bare | {"reasoning": "near", "reasoning_content": "far"}, after)
+    assert parents(session) == [None, 0, 0, 0, 0, 0, 0, 2, None]
+    last = session.recorder.nodes[-1]
+    assert (last.fork, "far" in served.endpoint.chat.text(last.whole)) == ("thought", False)
+    assert session.recorder.turns()[0].action.text == "<think>far</think>right"
+    facts: Any = session.recorder.turns()[-1].facts["given"]
+    assert [row.get("reasoning_content") for row in facts] == [None, None, None]
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
@@ -402,8 +458,11 @@ def test_identity() -> None:
     assert split_thinking("a</think>b") == ("a", "b")
     assert split_thinking("<think>a</think>\n\nb") == ("a", "\n\nb")
     assert split_thinking("ab") == ("", "ab")
+    assert split_thinking("\n<think>ab") == split_thinking("ab", is_open=True) == ("ab", "")
     thought = Spoken(role="assistant", text="b", thinking="a", opaque="x").message()
     assert (as_text(thought.content), thought.reasoning) == ("b", "a")
+    shown = written(Spoken(role="assistant", text="b", thinking="a"))
+    assert shown == {"role": "assistant", "content": "b", "reasoning_content": "a"}
     refused = Refused(400, "no")
     assert [module.error(refused)["error"]["message"] for module in PATHS.values()] == ["no"] * 3
 

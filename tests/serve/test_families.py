@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import anthropic
@@ -169,8 +170,55 @@ def test_words_and_thoughts_are_told_apart_without_tools(served: Served, chat: C
         ("thinking", "R"),
         ("text", "Yes."),
     ]
-    assert "".join((said.content or "").split()) == "<think>R</think>Yes."
+    thought: str = said.reasoning_content  # pyright: ignore[reportAttributeAccessIssue]
+    assert (thought.strip(), (said.content or "").strip()) == ("R", "Yes.")
     assert len(session.recorder.nodes) == 2
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_thought_that_is_given_back_is_gone_on_from(
+    served: Served, chat: Chat, family: Family, is_kept: bool
+) -> None:
+    """What is not given back is not shown: the chat is what the model's template writes without it."""
+    session, url, key = served.open()
+    spoken = Message(
+        role="assistant",
+        content=(),
+        tool_calls=(ToolCall(name="look", arguments={"at": "a"}),),
+        reasoning="R",
+    )
+    answer = chat.encoder.decode(chat.write("In the sun."))
+    served.says += [chat.encoder.decode(chat.write_message(spoken).token_ids), answer]
+    tools: Any = [{"type": "function", "function": FUNCTION}]
+    with openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0) as sdk:
+        said = sdk.chat.completions.create(model="m", messages=[USER], tools=tools).choices[0].message
+        back: Any = said.model_dump(exclude_none=True)
+        assert back["reasoning_content"].strip() == "R" and not back.get("content")
+        if not is_kept:
+            del back["reasoning_content"]
+        call = (said.tool_calls or [])[0]
+        result: Any = {"role": "tool", "tool_call_id": call.id, "content": RESULT}
+        sdk.chat.completions.create(model="m", messages=[USER, back, result], tools=tools)
+    first, second = session.recorder.nodes
+    assert (second.parent, second.fork) == ((first, "") if is_kept else (None, "thought"))
+    history = [
+        Message(role="user", content=as_content("Where?")),
+        replace(
+            spoken,
+            reasoning="R" if is_kept else "",
+            tool_calls=(replace(spoken.tool_calls[0], id=first.spoken.names[0]),),
+        ),
+        Message(role="tool", content=as_content(RESULT), tool_call_id=first.spoken.names[0], name="look"),
+    ]
+    plain: Any = chat.tokenizer
+    expected = plain.apply_chat_template(
+        [as_row(message) for message in history],
+        tools=as_tools((LOOK,)),
+        add_generation_prompt=True,
+        return_dict=False,
+    )
+    shown = [*second.whole[: len(second.whole) - len(second.completion.token_ids)]]
+    assert chat.encoder.decode(shown) == chat.encoder.decode(expected)
 
 
 def test_results_come_in_another_order_and_keep_their_calls(chat: Chat, family: Family) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import httpx2
 import pytest
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -207,6 +208,60 @@ def test_clients_that_are_slow_do_not_hold_a_connection_for_ever(monkeypatch: py
         conversation.send("a conversation may be silent")
         assert conversation.receive(deadline=10) == "A CONVERSATION MAY BE SILENT"
         conversation.abort()
+
+
+ASKED = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def answer_on(channel: socket.socket, asked: bytes = ASKED) -> bytes:
+    """Return the answer to a request on a connection that stays open; nothing where the server has closed it."""
+    found = b""
+    with suppress(ConnectionResetError, BrokenPipeError):
+        channel.sendall(asked)
+        while not found.partition(b"\r\n\r\n")[2] and (piece := channel.recv(1000)):
+            found += piece
+    return found
+
+
+def test_who_hangs_up_an_idle_connection_first_is_the_client() -> None:
+    """A client that uses a connection again while the server closes it has an error for its request."""
+    kept = httpx2.Limits().keepalive_expiry
+    with served() as server:
+        configured = vars(server)["_server"].config.timeout_keep_alive
+    assert kept and kept < 15 < 90 < configured == listener.IDLE_SECONDS, "httpx, aiohttp, Go"
+
+
+@pytest.mark.slow
+def test_an_answer_that_took_long_does_not_end_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time for the next request counts from the answer, not from the beginning of the connection."""
+    monkeypatch.setattr(listener, "REQUEST_SECONDS", 1.0)
+
+    def answer(_: Request) -> Any:
+        time.sleep(0.7)
+        return "late"
+
+    with served(answer) as server:
+        channel = bare(server, b"")
+        for _ in range(3):
+            assert answer_on(channel).startswith(b"HTTP/1.1 200")
+            time.sleep(0.7)
+        channel.sendall(ASKED[:10])
+        assert answer_on(channel, ASKED[10:]).startswith(b"HTTP/1.1 200"), "a head in two pieces"
+        channel.sendall(ASKED[:10])
+        assert rest_of(channel) == b"", "a head that does not come is not waited for"
+
+
+def test_of_too_many_idle_connections_the_longest_idle_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "MAX_IDLE", 2)
+    with served() as server:
+        channels = [bare(server, b"") for _ in range(3)]
+        for channel in (*channels[:2], channels[0], channels[2]):
+            assert answer_on(channel).startswith(b"HTTP/1.1 200")
+        assert rest_of(channels[1]) == b"", "it was asked last before all others"
+        assert answer_on(channels[0]).startswith(b"HTTP/1.1 200")
+        assert answer_on(channels[2]).startswith(b"HTTP/1.1 200")
+        for channel in channels:
+            channel.close()
 
 
 def test_there_are_only_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:

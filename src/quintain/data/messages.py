@@ -147,6 +147,7 @@ def given_to(turn: Turn, calls: Sequence[ToolCall], *, is_first: bool) -> list[M
         Message(
             role="user" if row["role"] == "tool" and not calls else row["role"],
             content=as_content(str(row["content"])),
+            reasoning=str(row.get("reasoning_content", "")),
             tool_call_id=str(row.get("tool_call_id", ""))
             if row["role"] == "tool" and any(c.id for c in calls)
             else "",

@@ -1,4 +1,8 @@
-"""OpenAI's chat completions: ``POST …/chat/completions``."""
+"""OpenAI's chat completions: ``POST …/chat/completions``.
+
+What the model thought stands in ``reasoning_content`` of a message, beside its ``content``, as in most servers of such
+models; it is taken back from there, from ``reasoning``, or from ``<think>…</think>`` in front of the content.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from quintain.serve.spoken import (
+    OPENING,
     Answer,
     Asked,
     Refused,
@@ -22,6 +27,7 @@ from quintain.serve.spoken import (
     refuses_several,
     sampling_in,
     schema_in,
+    split_thinking,
     stops_in,
     text_in,
     texts_in,
@@ -30,6 +36,8 @@ from quintain.serve.spoken import (
 from quintain.types import ToolSpec
 
 FINISH = {"stop": "stop", "calls": "tool_calls", "length": "length", "text": "stop"}
+THOUGHT = "reasoning_content"
+"""Where what was thought stands in a message."""
 ROLES = {"developer": "system", "system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
 
@@ -69,6 +77,8 @@ def read(body: Row) -> Asked:
 def whole(answer: Answer, asked: Asked) -> Row:
     """Return the body that `answer` is."""
     message: Row = {"role": "assistant", "content": answer.spoken.text or None, "refusal": None}
+    if answer.spoken.thinking:
+        message[THOUGHT] = answer.spoken.thinking
     if answer.spoken.calls:
         message["tool_calls"] = _calls(answer)
     choice: Row = {
@@ -92,6 +102,8 @@ def stream(answer: Answer, asked: Asked) -> Iterator[str]:
         return f"data: {json.dumps(head | {'choices': [choice]})}\n\n"
 
     yield chunk({"role": "assistant", "content": ""})
+    if answer.spoken.thinking:
+        yield chunk({THOUGHT: answer.spoken.thinking})
     logprobs = {"logprobs": _logprobs(answer)} if asked.has_logprobs else {}
     if answer.spoken.text or logprobs:
         yield chunk({"content": answer.spoken.text}, logprobs)
@@ -133,13 +145,28 @@ def _spoken(row: Row) -> Spoken:
         return Spoken(role="system" if role == "system" else "user", text=text)
     calls = [object_in(call, "a tool call") for call in list_in(row.get("tool_calls"), "tool_calls")]
     functions = [object_in(call.get("function"), "function of a tool call") for call in calls]
+    thought, text = _thought(row, text)
     return Spoken(
         role="assistant",
         text=text,
         calls=tuple(call_in(each.get("name"), each.get("arguments")) for each in functions),
         names=tuple(text_in(call.get("id"), "id of a tool call") for call in calls),
-        opaque=text_in(row.get("reasoning_content"), "reasoning_content"),
+        thinking=thought,
     )
+
+
+def _thought(row: Row, text: str) -> tuple[str, str]:
+    """Return what was thought before the answer `row` that a client gives back, and its words.
+
+    Raises:
+        Refused: two thoughts that differ are given.
+    """
+    given = {name: found for name in (THOUGHT, "reasoning") if (found := text_in(row.get(name), name))}
+    if len(set(given.values())) > 1:
+        raise Refused(400, f"{THOUGHT}, reasoning: got two that differ; give what was thought once")
+    if given:
+        return next(iter(given.values())), text
+    return split_thinking(text) if text.lstrip().startswith(OPENING) else ("", text)
 
 
 def _tools(body: Row) -> tuple[Any, ...]:

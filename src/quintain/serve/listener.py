@@ -25,9 +25,14 @@ MAX_MESSAGE_BYTES = 16 << 20
 """The longest message of a WebSocket."""
 MAX_CONNECTIONS = 1000
 """With more open connections requests are answered with status 503."""
+MAX_IDLE = 200
+"""Connections that are kept though nothing is asked on them; of more, those that were idle longest are closed."""
+IDLE_SECONDS = 120.0
+"""How long a connection is kept on which nothing is asked. Clients keep theirs for less (httpx 5 s, aiohttp 15 s, Go
+90 s): who hangs up first must be the client, or a request may meet a connection that is being closed."""
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 REQUEST_SECONDS = 60.0
-"""How long a connection may take until the head of its next request is there."""
+"""How long the head of a request may take from its first byte; that of the first from when the connection begins."""
 GRACE = 2
 """Seconds that what is being answered has when the server is to stop."""
 STOP_SECONDS = 30.0
@@ -117,6 +122,7 @@ class Listener:
                 proxy_headers=False,
                 server_header=False,
                 limit_concurrency=MAX_CONNECTIONS,
+                timeout_keep_alive=IDLE_SECONDS,  # pyright: ignore[reportArgumentType]
                 timeout_graceful_shutdown=GRACE,
             )
         )
@@ -149,33 +155,67 @@ class Listener:
 
 
 class PatientProtocol(H11Protocol):
-    """uvicorn's connection, which also ends when the head of a request takes longer than `REQUEST_SECONDS`."""
+    """uvicorn's connection, which also ends when the head of a request takes longer than `REQUEST_SECONDS`.
+
+    One on which nothing is asked is kept for `IDLE_SECONDS`, which uvicorn watches, and as one of the last `MAX_IDLE`.
+    """
 
     _alarm: asyncio.TimerHandle | None = None
+    _idle_since: float | None = None
+    """when its last request was answered; none while one comes or is answered"""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Begin to watch the connection."""
+        """Begin to wait for the first request."""
         super().connection_made(transport)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Watch no more."""
         super().connection_lost(exc)
-        if self._alarm is not None:
-            self._alarm.cancel()
+        self._idle_since = None
+        self._stop_watching()
+
+    def data_received(self, data: bytes) -> None:
+        """Give the head of a request its time, from its first byte on."""
+        if self._idle_since is not None:
+            self._idle_since = None
+            self._watch()
+        super().data_received(data)
+
+    def on_response_complete(self) -> None:
+        """Keep the connection for the next request."""
+        self._stop_watching()
+        super().on_response_complete()
+        if (
+            self.cycle.response_complete and not self.transport.is_closing()
+        ):  # the next one is not there already
+            self._idle_since = self.loop.time()
+            self._close_longest_idle()
 
     def _watch(self) -> None:
-        """Look again when the time for a request is over."""
+        """Look whether a request is there when the time for it is over."""
+        self._stop_watching()
         self._alarm = self.loop.call_later(REQUEST_SECONDS, self._look, self.cycle)
 
+    def _stop_watching(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
     def _look(self, before: object) -> None:
-        """Close the connection if the request of `before` is still the last one, and answered."""
-        if self.transport.get_protocol() is not self:
-            return  # it is a WebSocket now
-        if self.cycle is before and (before is None or self.cycle.response_complete):
+        """Close the connection if no request came after that of `before`."""
+        if self.transport.get_protocol() is self and self.cycle is before:
             self.transport.close()
-        else:
-            self._watch()
+
+    def _close_longest_idle(self) -> None:
+        """Close those connections that nothing was asked on for longest, where there are too many of them."""
+        idle = [
+            (since, id(each), each)
+            for each in self.connections
+            if isinstance(each, PatientProtocol) and (since := each._idle_since) is not None
+        ]
+        for _, _, each in sorted(idle)[: max(0, len(idle) - MAX_IDLE)]:
+            each.transport.close()
 
 
 def host_in(header: str) -> str:

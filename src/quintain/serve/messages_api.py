@@ -71,7 +71,7 @@ def read(body: Row) -> Asked:
         model=text_in(body.get("model"), "model"),
         is_streamed=body.get("stream") is True,
         has_token_ids=body.get("return_token_ids") is True,
-        keeps_thoughts=True,
+        seals_thoughts=True,
         one_call=refuses_several(
             chosen.get("disable_parallel_tool_use"), "disable_parallel_tool_use", if_true=True
         ),

@@ -28,7 +28,7 @@ from quintain.serve.spoken import (
 from quintain.text.chat import Chat, Conversation
 from quintain.types import Action, Completion, ToolCall, Turn, as_content
 
-Fork = Literal["", "root", "repeat", "branch", "sub-agent", "compaction", "stop", "rewrite"]
+Fork = Literal["", "root", "repeat", "branch", "sub-agent", "compaction", "stop", "thought", "rewrite"]
 """Why a call is not at the end of the stream that the call before it ended:
 
 - ``""``: it is;
@@ -39,6 +39,8 @@ Fork = Literal["", "root", "repeat", "branch", "sub-agent", "compaction", "stop"
 - ``compaction``: its history was rewritten, and holds what an earlier answer says;
 - ``stop``: it goes on from an answer of which the client was handed the beginning alone: up to a text of `stop`, or its
   first call where several are not wanted. The chat is written anew without the rest, as it will be where it is served;
+- ``thought``: it goes on from an answer whose thought its client did not give back. The chat is written anew without
+  it, as the model's template has it and as it will be where it is served;
 - ``rewrite``: its history was rewritten.
 """
 REWRITTEN = frozenset({"compaction", "rewrite"})
@@ -97,7 +99,9 @@ class Node:
     def is_open(self) -> bool:
         """Whether a call may go on from it: an answer that was cut, or is empty, closes its path."""
         return (
-            self.completion.stop == "stop" and not self.is_cut and bool(self.spoken.text or self.spoken.calls)
+            self.completion.stop == "stop"
+            and not self.is_cut
+            and bool(self.spoken.text or self.spoken.calls or self.spoken.thinking)
         )
 
 
@@ -177,8 +181,8 @@ class Recorder:
         )
         before = "" if plan.parent is None else plan.parent.digest
         digest = node_digest(before, number, plan.prompt_ids, completion)
-        if asked.keeps_thoughts:
-            spoken = with_thoughts_apart(spoken, digest)
+        is_open = self.chat.reads_plainly and plan.conversation.prefix.rstrip().endswith(OPENING)
+        spoken = with_thoughts_apart(spoken, digest if asked.seals_thoughts else "", is_open=is_open)
         node = Node(
             number=number,
             parent=plan.parent,
@@ -224,7 +228,7 @@ class Recorder:
                     prompt_ids=given,
                     completion=node.completion,
                     action=Action(
-                        text=node.spoken.text, tool_calls=named_calls(node.spoken), error=node.error
+                        text=node.spoken.whole_text(), tool_calls=named_calls(node.spoken), error=node.error
                     ),
                     is_valid=node.error is None,
                     starts_segment=not continues,
@@ -297,6 +301,8 @@ class Recorder:
             return "sub-agent"
         if any(goes_on_from_cut(asked.messages, node) for node in self.nodes):
             return "stop"
+        if any(goes_on_without_thought(asked.messages, node) for node in self.nodes):
+            return "thought"
         texts = [each.text for each in asked.messages if each.role != "assistant"]
         return "compaction" if any(says(texts, node) for node in self.nodes) else "rewrite"
 
@@ -370,9 +376,12 @@ class Recorder:
         return Spoken(role="assistant", text=said.rstrip(), calls=calls, names=names), None
 
 
-def with_thoughts_apart(spoken: Spoken, seal: str) -> Spoken:
-    """Return `spoken` with the thoughts in front of its text apart from it, under the opaque state `seal`."""
-    thinking, text = split_thinking(spoken.text)
+def with_thoughts_apart(spoken: Spoken, seal: str, *, is_open: bool = False) -> Spoken:
+    """Return `spoken` with the thoughts in front of its text apart from it, under the opaque state `seal`.
+
+    The prompt has begun one where it `is_open`.
+    """
+    thinking, text = split_thinking(spoken.text, is_open=is_open)
     if not thinking:
         return spoken
     return Spoken(
@@ -400,6 +409,14 @@ def goes_on_from_cut(messages: Sequence[Spoken], node: Node) -> bool:
         return False
     own = node.spoken.key()
     return any(each.role == "assistant" and each.key() == own for each in messages)
+
+
+def goes_on_without_thought(messages: Sequence[Spoken], node: Node) -> bool:
+    """Whether `messages` hold what `node` answered, but for what it thought before."""
+    if not node.spoken.thinking:
+        return False
+    bare = replace(node.spoken, thinking="", opaque="").key()
+    return any(each.role == "assistant" and each.key() == bare for each in messages)
 
 
 def says(texts: Sequence[str], node: Node) -> bool:
@@ -437,6 +454,7 @@ def facts_of(node: Node) -> Mapping[str, Any]:
     if len(node.added) > 1:
         facts["given"] = [
             {"role": each.role, "content": each.text}
+            | ({"reasoning_content": each.thinking} if each.thinking else {})
             | (
                 {"tool_call_id": each.names[0]}
                 if each.role == "tool" and each.names and each.names[0]

@@ -68,7 +68,7 @@ def read(body: Row) -> Asked:
         has_logprobs="message.output_text.logprobs" in include,
         has_token_ids=body.get("return_token_ids") is True,
         before=text_in(body.get("previous_response_id"), "previous_response_id").removeprefix("resp_"),
-        keeps_thoughts=True,
+        seals_thoughts=True,
         one_call=refuses_several(body.get("parallel_tool_calls"), "parallel_tool_calls"),
         **sampling_in(body),
     )

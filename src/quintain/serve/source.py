@@ -255,6 +255,8 @@ def told(outside: Outside, expert: Expert, task: Task, asked: Asked) -> tuple[in
 def written(message: Spoken) -> Row:
     """Return a message as OpenAI writes it."""
     row: Row = {"role": message.role, "content": message.text}
+    if message.thinking:
+        row["reasoning_content"] = message.thinking
     if message.calls:
         row["tool_calls"] = [write_call(call) for call in message.calls]
     return row

@@ -41,14 +41,20 @@ class Spoken:
     names: tuple[str, ...] = ()
     """How the client names the calls, or the call that a tool message answers."""
     thinking: str = ""
-    """What was thought before it, where the dialect keeps that apart."""
+    """What was thought before it."""
     opaque: str = ""
     """Reasoning state that the client gives back as it came: a signature, encrypted content."""
 
     def key(self) -> str:
-        """Return what two equal messages have in common, as one text."""
+        """Return what two equal messages have in common, as one text; blanks about a thought are a matter of form."""
         calls = [[call.name, canonical(call.arguments)] for call in self.calls]
-        return json.dumps([self.role, self.text, calls, self.thinking, self.opaque], ensure_ascii=True)
+        return json.dumps(
+            [self.role, self.text, calls, self.thinking.strip(), self.opaque], ensure_ascii=True
+        )
+
+    def whole_text(self) -> str:
+        """Return its words with what was thought in front of them."""
+        return f"{OPENING}{self.thinking}{CLOSING}{self.text}" if self.thinking else self.text
 
     def message(self) -> Message:
         """Return it for a chat template."""
@@ -84,8 +90,8 @@ class Asked:
     """Whether a stream ends with the numbers of tokens."""
     before: str = ""
     """Id of an answer whose chat `messages` go on from (``previous_response_id``)."""
-    keeps_thoughts: bool = False
-    """Whether the dialect has thoughts apart from text, and clients give them back."""
+    seals_thoughts: bool = False
+    """Whether a thought has opaque state in the dialect, which clients give back with it."""
     pinned: tuple[str, ...] = ()
     """Parameters of sampling that were asked for; where the server sets them itself, they are not done."""
     temperature: float | None = None
@@ -138,12 +144,17 @@ def tools_key(tools: Sequence[ToolSpec]) -> str:
     return canonical([[tool.name, tool.description, tool.parameters] for tool in tools])
 
 
-def split_thinking(text: str) -> tuple[str, str]:
-    """Return the thoughts in front of an answer, and the rest: ``("a", "b")`` for ``<think>a</think>b``."""
+def split_thinking(text: str, *, is_open: bool = False) -> tuple[str, str]:
+    """Return the thoughts in front of an answer, and the rest: ``("a", "b")`` for ``<think>a</think>b``.
+
+    One that was not ended is all of the text; it `is_open` where the prompt began it.
+    """
     before, mark, rest = text.partition(CLOSING)
-    if not mark:
-        return "", text
-    return before.removeprefix(OPENING), rest
+    begun = before.lstrip().startswith(OPENING)
+    thought = before.lstrip().removeprefix(OPENING) if begun else before
+    if mark:
+        return thought, rest
+    return (thought, "") if begun or is_open else ("", text)
 
 
 def object_in(value: object, what: str) -> Row:
