@@ -3,6 +3,8 @@
 ``quintain train grpo --tasks tickets.jsonl --agent "triage_agent.py:run_agent?grade=grade&expert=expert"``
 """
 
+import random
+
 from agents.exceptions import AgentsException
 from openai import AsyncOpenAI
 
@@ -16,6 +18,7 @@ from agents import (
 )
 
 QUEUES = ("billing", "delivery", "account", "returns")
+DRAWS = random.Random(0)
 set_tracing_disabled(True)
 CLIENT = AsyncOpenAI(base_url="http://127.0.0.1", api_key="unused")
 
@@ -56,4 +59,4 @@ def grade(task, answer):
 
 def expert(task, messages):
     """Show how a ticket is sent on, and not where to: the queue is drawn."""
-    return {"name": "assign", "arguments": {"queue": task.rng.choice(QUEUES)}}
+    return {"name": "assign", "arguments": {"queue": DRAWS.choice(QUEUES)}}

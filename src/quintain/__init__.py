@@ -9,10 +9,11 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quintain.api import collect, compare, evaluate, lab, resume, serving, train
+    from quintain.api import collect, compare, evaluate, lab, resume, serving
     from quintain.environments.check import check
     from quintain.environments.protocol import Environment
     from quintain.environments.tools import tool
+    from quintain.options import train  # pyright: ignore[reportMissingModuleSource]
     from quintain.trained import TrainedRun
     from quintain.types import Action, Image, StepResult, Task, Text, ToolCall
 

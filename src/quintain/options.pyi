@@ -1,0 +1,1035 @@
+"""The options of every method as types, for checkers and editors; made by docs/options.py."""
+
+# fmt: off
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, TypedDict, Unpack, overload
+
+from quintain.environments.protocol import Environment
+from quintain.methods.method import Method
+from quintain.trained import TrainedRun
+from quintain.training.job import PolicySettings
+
+class TrainOptions(TypedDict, total=False):
+    environment: str | type[Environment] | None
+    tasks: int | str | Path
+    run: str | None
+    root: str | Path
+    replace: bool
+    config: Mapping[str, Any] | None
+
+class JobOptions(TrainOptions, total=False):
+    model: str
+    chat_template: str
+    template_options: str
+    template_differs: Literal["refuse", "allow"]
+    agent: str
+    seed: int
+    first_task: int
+    steps: int
+    demonstrations: int | str | None
+    teacher: str
+    train_on: Literal["all", "last", "tagged"]
+    overlong: Literal["error", "drop"]
+    unusable: Literal["error", "drop"]
+    mistakes: float
+    imitation_rate: float | None
+    imitation_epochs: int
+    learning_rate: float
+    temperature: float
+    eval_every: int
+    eval_episodes: int
+    eval_start: bool
+    eval_untrained: bool
+    eval_environment: str
+    max_env_steps: int | None
+    max_sampled_tokens: int | None
+    max_broken: float
+    monitors: str
+    track: str
+    device: str
+    precision: Literal["fp32", "bf16"]
+    optimizer: Literal["adamw", "sgd", "adafactor"]
+    weight_decay: float
+    max_grad_norm: float
+    lr_schedule: Literal["method", "constant", "linear", "cosine"]
+    lr_warmup: int
+    gradient_checkpointing: bool
+    learner_ranks: int
+    context_ranks: int
+    cluster: str
+    placement: str
+    lora: str
+    lora_rank: int
+    lora_alpha: float
+    engine: str
+    max_turn_tokens: int
+    max_context: int | None
+    micro_tokens: int
+    rollout: Literal["lockstep", "async"]
+    max_staleness: int
+    max_stragglers: float
+    concurrency: int
+    records_signals: bool
+    policies: Mapping[str, PolicySettings]
+    seats: Mapping[str, str]
+
+class OnPolicyJobOptions(JobOptions, total=False):
+    num_epochs: int
+    num_minibatches: int
+    leaves: Literal["used", "all", "last", "longest", "root"]
+    whole_groups: bool
+
+class GroupJobOptions(OnPolicyJobOptions, total=False):
+    group_size: int
+
+class ClipHigherJobOptions(GroupJobOptions, total=False):
+    clip_high: float
+
+class ActMoreOptions(ClipHigherJobOptions, total=False):
+    turn_tokens: int
+    long_turn: float
+    information: float
+
+class AfmOptions(ClipHigherJobOptions, total=False):
+    team: bool
+    solver_mistakes: float
+    checker_mistakes: float
+    most_rounds: int
+    least_interactions: int
+    corrections: int
+    reinforced: bool
+    attempts: int
+
+class Agent0Options(GroupJobOptions, total=False):
+    reach: int
+    proposer_rate: float
+    tool_weight: float
+    most_calls: int
+    repetition_weight: float
+    low: float
+    high: float
+    least_scale: float
+    clip: float
+    proposer: str
+
+class ImitationJobOptions(JobOptions, total=False):
+    batch_size: int
+
+class AgentBankOptions(ImitationJobOptions, total=False):
+    teacher_mistakes: float
+    tries: int
+    forced: bool
+
+class AgentEvolOptions(OnPolicyJobOptions, total=False):
+    group_size: int
+    thresholds: str
+    weights: Literal["filtered", "reward"]
+    merges: bool
+    starts_over: bool
+    memory: int
+
+class AgentFlanOptions(ImitationJobOptions, total=False):
+    negatives: float
+    capabilities: Mapping[str, str]
+
+class AgentGenOptions(ImitationJobOptions, total=False):
+    least_steps: int
+    most_steps: int | None
+
+class RoundsJobOptions(OnPolicyJobOptions, total=False):
+    pass
+
+class AgentQOptions(RoundsJobOptions, total=False):
+    branches: int
+    episodes: int
+    exploration: float
+    mixing: float
+    margin: float
+    beta: float
+    imitation_weight: float
+    judge: str
+
+class AgentROptions(OnPolicyJobOptions, total=False):
+    branches: int
+    expansions: int
+    exploration: float
+    good: Sequence[float]
+    gap: float
+    drop: float
+    undo_turns: int
+    keep: int
+
+class AgentRftOptions(GroupJobOptions, total=False):
+    probe_items: int
+    probes: int
+    token_budget: int
+    call_budget: int
+    token_penalty: float
+    call_penalty: float
+
+class AgentTuningOptions(ImitationJobOptions, total=False):
+    general: Sequence[str]
+    corpus: str
+    share: float
+    count: Literal["samples", "tokens"]
+    threshold: float | None
+    thresholds: Mapping[str, str]
+    tests: str
+    overlap: int
+
+class AndroidgenOptions(OnPolicyJobOptions, total=False):
+    group_size: int
+    failures: bool
+    memory: bool
+    reach: int
+    starts_over: bool
+
+class ArcherOptions(OnPolicyJobOptions, total=False):
+    group_size: int
+    capacity: int
+    batch_size: int
+    critic_updates: int
+    critic_rate: float
+    actor_updates: int
+    critic_first: int
+    discount: float
+    target_rate: float
+    ways: int
+    actor: Literal["sampled", "exact"]
+    critics: Literal["td", "iql"]
+    expectile: float
+    awr_beta: float
+    critic_size: str
+
+class AsearcherOptions(GroupJobOptions, total=False):
+    max_turns: int
+    clip: float
+    cap: float
+    beyond: Literal["truncate", "drop"]
+
+class AtlasOptions(ImitationJobOptions, total=False):
+    ratio: float
+    critical: Sequence[str]
+    judge: str
+
+class AutoglmOptions(GroupJobOptions, total=False):
+    wanderings: int
+    low: float
+    high: float
+    reach: int
+    neighbours: int
+    kl_coef: float
+    every: int
+    updates: int
+    batch_size: int
+
+class CispoOptions(GroupJobOptions, total=False):
+    clip_high: float
+    kl_coef: float
+    entropy_coef: float
+
+class CosoOptions(ClipHigherJobOptions, total=False):
+    entropy_coef: float
+    is_causal: bool
+    is_permuted: bool
+    window: int
+    actions: int
+
+class DapoOptions(ClipHigherJobOptions, total=False):
+    attempts: int
+    overlong_tokens: int
+    overlong_weight: float
+    kl_coef: float
+    entropy_coef: float
+
+class DareOptions(JobOptions, total=False):
+    pairs: str
+    batch_size: int
+    hard: int
+    contrast_temperature: float
+    embedding_size: int
+    ranks: Literal["trained", "untrained", "bm25"]
+
+class DeepResearchOptions(ClipHigherJobOptions, total=False):
+    look_cost: float
+
+class DigiQOptions(OnPolicyJobOptions, total=False):
+    log: str
+    capacity: int
+    batch_size: int
+    feature_steps: int
+    critic_steps: int
+    critic_updates: int
+    critic_rate: float
+    head_width: int
+    actor_updates: int
+    discount: float
+    target_rate: float
+    candidates: int
+    threshold: float
+    combine: Literal["min", "max"]
+    bootstrap: Literal["policy", "log"]
+
+class DigiRlOptions(OnPolicyJobOptions, total=False):
+    group_size: int
+    offline_tasks: int
+    offline_steps: int
+    log: str
+    capacity: int
+    share: float
+    mixing: float
+    variant: Literal["paper", "code"]
+    by_task: bool
+    by_step: bool
+    critic_updates: int
+    critic_batch: int
+    critic_rate: float
+    critic_size: str
+
+class DitsOptions(RoundsJobOptions, total=False):
+    branches: int
+    episodes: int
+    exploration: float
+    margin: float
+    block: int
+    validation: int
+    influence: float
+    share: float
+    beta: float
+    imitation_weight: float
+
+class DmpoOptions(JobOptions, total=False):
+    beta: float
+    discount: float
+    imitation_weight: float
+    tries: int
+    batch_size: int
+
+class DpoOptions(JobOptions, total=False):
+    preferences: str
+    held_out: float
+    beta: float
+    imitation_weight: float
+    loss: Literal["dpo", "hinge", "ipo", "simpo", "orpo", "kto"]
+    label_smoothing: float
+    by_length: bool
+    compares_ends: bool
+    group_size: int
+    batch_size: int
+
+class DrGrpoOptions(GroupJobOptions, total=False):
+    clip: float
+    constant: float
+    kl_coef: float
+    entropy_coef: float
+    denominator: Literal["kept", "sampled"]
+
+class ExploringJobOptions(OnPolicyJobOptions, total=False):
+    updates: int
+
+class E2clOptions(ExploringJobOptions, total=False):
+    onward: int
+    batch_size: int
+
+class EpisodesJobOptions(OnPolicyJobOptions, total=False):
+    episodes: int
+
+class EpoOptions(EpisodesJobOptions, total=False):
+    discount: float
+    is_weighted: bool
+
+class EtoOptions(RoundsJobOptions, total=False):
+    tries: int
+    beta: float
+    later_beta: float
+    margin: float
+    extra_turns: int | None
+    counts_turn_limit: bool
+    imitation_weight: float
+
+class ExifOptions(OnPolicyJobOptions, total=False):
+    has_feedback: bool
+    asks: float
+    tries: int | None
+    keeps: Literal["reached", "solved"]
+    longest: int | None
+    starts_over: bool
+
+class FireactOptions(ImitationJobOptions, total=False):
+    ways: Sequence[str]
+    longest: int
+
+class GigpoOptions(GroupJobOptions, total=False):
+    step_weight: float
+    discount: float
+    std: Literal["unbiased", "biased", "none"]
+    invalid_penalty: float
+    kl_coef: float
+
+class GlamOptions(EpisodesJobOptions, total=False):
+    discount: float
+    gae_lambda: float
+    reward_scale: float
+
+class GoatOptions(ImitationJobOptions, total=False):
+    hops: int
+    least_similarity: float
+    probes: int
+    links: Literal["graph", "random"]
+    retriever: str
+    unseen_goals: float
+
+class GreedyOptions(EpisodesJobOptions, total=False):
+    bonus: float
+    penalty: float
+    discount: float
+    kl_coef: float
+    tries_all: bool
+    epsilon: float
+
+class GrpoOptions(GroupJobOptions, total=False):
+    std: Literal["unbiased", "biased", "none"]
+    clip_low: float
+    clip_high: float
+    kl_coef: float
+    entropy_coef: float
+
+class GrpoTcrOptions(ClipHigherJobOptions, total=False):
+    overlong_tokens: int
+    lowest: float
+    highest: float
+
+class GspoOptions(GroupJobOptions, total=False):
+    unit: Literal["sequence", "turn"]
+    clip_low: float
+    clip_high: float
+    kl_coef: float
+    entropy_coef: float
+    bound_tokens: int
+
+class PpoOptions(EpisodesJobOptions, total=False):
+    discount: float
+    gae_lambda: float
+    clip: float
+    vf_coef: float
+
+class HumanPreferencesOptions(PpoOptions, total=False):
+    num_labels: int
+    first_labels: int
+    labels: str
+    label_hours: float
+    segment: int
+    members: int
+    candidates: int
+    sees_history: bool
+    label_errors: float
+    reward_rate: float
+    reward_epochs: int
+    labeller_errors: float
+    labeller_temperature: float
+
+class ScoredJobOptions(OnPolicyJobOptions, total=False):
+    reward_model: str
+    episodes: int
+    kl_coef: float
+    kl_target: float | None
+    gae_lambda: float
+    clip: float
+    value_clip: float
+
+class InstructGptOptions(ScoredJobOptions, total=False):
+    ptx_coef: float
+    ptx_batch: int
+    corpus: str
+
+class IprOptions(RoundsJobOptions, total=False):
+    rollouts: int
+    margin: float
+    is_action_only: bool
+    beta: float
+    likelihood: Literal["sum", "mean", "none"]
+
+class IreVlaOptions(EpisodesJobOptions, total=False):
+    head_layers: int
+    every: int
+    updates: int
+    batch_size: int
+    rehearsal_rate: float
+    gae_lambda: float
+    clip: float
+    vf_coef: float
+    known: int
+
+class LamSimulatorOptions(GroupJobOptions, total=False):
+    filters: bool
+    beta: float
+    preference_rate: float
+
+class LearningToSummarizeOptions(ScoredJobOptions, total=False):
+    pass
+
+class LitePpoOptions(GroupJobOptions, total=False):
+    mean: Literal["group", "batch", "none"]
+    std: Literal["group", "batch", "none"]
+    clip: float
+
+class LoopOptions(GroupJobOptions, total=False):
+    clip: float
+    ratio: Literal["token", "trajectory"]
+    min_advantage: float
+    target_kl: float
+
+class MDpoOptions(GroupJobOptions, total=False):
+    pairs: int
+    loss: Literal["dpo", "kto"]
+    beta: float
+    reference: Literal["previous", "first"]
+    desirable: float
+    undesirable: float
+    imitation_weight: float
+    max_turns: int | None
+
+class MetaspatialOptions(GroupJobOptions, total=False):
+    attempts: int
+    discount: float
+    kl_coef: float
+
+class MoeDialogueOptions(JobOptions, total=False):
+    expert_steps: int
+    offline_after: int
+    capacity: int
+    batch_size: int
+    num_updates: int
+    manager_updates: int
+    manager_rate: float
+    discount: float
+    td_lambda: float
+    softness: float
+    conservatism: float
+    follow_rate: float
+    tether: float
+
+class MpoOptions(RoundsJobOptions, total=False):
+    plans: int
+    executions: int
+    margin: float
+    beta: float
+
+class MtGrpoOptions(GroupJobOptions, total=False):
+    turn_weight: float
+    executed: float
+
+class MucodeOptions(GroupJobOptions, total=False):
+    relabel: int
+    has_verifier: bool
+
+class NatOptions(ImitationJobOptions, total=False):
+    levels: Literal[2, 3]
+    failures: float
+
+class OpenmanusOptions(GroupJobOptions, total=False):
+    attempts: int
+    step_weight: float
+    invalid_penalty: float
+    kl_coef: float
+
+class OptimaOptions(RoundsJobOptions, total=False):
+    group_size: int
+    learn: Literal["sft", "dpo", "hybrid"]
+    token_weight: float
+    loss_weight: float
+    least_loss: float
+    threshold: float
+    share: float
+    least_value: float
+    least_gap: float
+    beta: float
+
+class OtcOptions(ClipHigherJobOptions, total=False):
+    count: Literal["calls", "turns"]
+    smoothing: float
+
+class OwlOptions(RoundsJobOptions, total=False):
+    tries: int
+    margin: float
+    beta: float
+
+class PaeOptions(OnPolicyJobOptions, total=False):
+    group_size: int
+    shortest: float
+    memory: int
+    judge: str
+    evaluator_mistakes: float
+    proposer: str
+
+class PagOptions(EpisodesJobOptions, total=False):
+    by_role: bool
+    gae_lambda: float
+
+class PaprikaOptions(GroupJobOptions, total=False):
+    reach: int
+    pairs: int
+    beta: float
+    imitation_weight: float
+    prefers_short: bool
+    compares_ends: bool
+
+class PgpoOptions(RoundsJobOptions, total=False):
+    tries: int
+    rollouts: int
+    margin: float
+    beta: float
+    likelihood: Literal["sum", "mean", "none"]
+
+class PolicyGradientOptions(OnPolicyJobOptions, total=False):
+    group_size: int
+    credit: str
+    loss: str
+    decoupled: bool
+    normaliser: str
+    aggregation: Literal["token_mean", "sequence_mean", "turn_mean", "constant"]
+    constant: float | None
+    denominator: Literal["kept", "sampled"]
+    std: Literal["unbiased", "biased", "none"] | None
+    discount: float | None
+    gae_lambda: float | None
+    adaptive: float | None
+    kl_coef: float
+    kl_place: Literal["loss", "reward"]
+    kl_target: float | None
+    entropy_coef: float
+    rewards: str
+    judge: str
+
+class QuickstartOptions(GrpoOptions, total=False):
+    pass
+
+class QuickstartRealOptions(GrpoOptions, total=False):
+    dealt_out: bool
+
+class SearchJobOptions(GroupJobOptions, total=False):
+    pass
+
+class R1SearcherOptions(SearchJobOptions, total=False):
+    first_steps: int
+    pays_answers: bool
+    penalty: float
+
+class ReinforceOptions(EpisodesJobOptions, total=False):
+    discount: float
+    baseline: Literal["others", "none"]
+
+class ReinforcePlusPlusOptions(OnPolicyJobOptions, total=False):
+    group_size: int
+    discount: float
+    kl_coef: float
+
+class ResearchOptions(SearchJobOptions, total=False):
+    floor: float
+    is_monotone: bool
+    kl_coef: float
+    clip: float
+
+class RestOptions(OnPolicyJobOptions, total=False):
+    group_size: int
+    thresholds: Sequence[float]
+    rate_decay: float
+    with_demonstrations: bool
+
+class RestMctsOptions(OnPolicyJobOptions, total=False):
+    branches: int
+    rollout_turns: int | None
+    expansions: int
+    exploration: float
+    mixing: float
+    gate: float
+    keep: int
+    has_values: bool
+
+class RestReactOptions(OnPolicyJobOptions, total=False):
+    samples: int
+    ranker: Literal["grounding", "perplexity"]
+    starts_over: bool
+
+class RetoolOptions(PpoOptions, total=False):
+    slips: float
+    rewrites: bool
+
+class RewardModelOptions(JobOptions, total=False):
+    preferences: str
+    kind: Literal["ranking", "classifier"]
+    bar: float
+    held_out: float
+    group_size: int
+    answers: int
+    batch_size: int
+    labeller_temperature: float
+    labeller_errors: float
+    tie_band: float
+
+class RftOptions(OnPolicyJobOptions, total=False):
+    group_size: int
+    keep: int
+    starts_over: bool
+
+class RladapterOptions(OnPolicyJobOptions, total=False):
+    group_size: int
+
+class RlooOptions(GroupJobOptions, total=False):
+    kl_coef: float
+
+class RlspOptions(EpisodesJobOptions, total=False):
+    outcome_share: float
+    base: float
+    has_gate: bool
+    kl_coef: float
+
+class RroOptions(RoundsJobOptions, total=False):
+    rollouts: int
+    cap: int
+    is_strict: bool
+    stops: bool
+    beta: float
+    imitation_weight: float
+
+class ScalingInterOptions(ClipHigherJobOptions, total=False):
+    turns: Sequence[int]
+    stage_steps: int
+    cut: Literal["scored", "left_out"]
+
+class SearchR1Options(SearchJobOptions, total=False):
+    algorithm: Literal["grpo", "ppo"]
+    kl_coef: float
+    clip: float
+    gae_lambda: float
+    vf_coef: float
+
+class SelfRewardingOptions(OnPolicyJobOptions, total=False):
+    group_size: int
+    judgements: int
+    beta: float
+
+class SftOptions(ImitationJobOptions, total=False):
+    examples: int | None
+    failures: bool
+    held_out: float
+
+class SpaRlOptions(EpisodesJobOptions, total=False):
+    progress: float
+    grounding: float
+    gae_lambda: float
+
+class StarOptions(OnPolicyJobOptions, total=False):
+    rationalises: bool
+    first_updates: int
+    growth: float
+    batch_size: int
+
+class StarpoOptions(GroupJobOptions, total=False):
+    keep: float
+    format_penalty: float
+    turn_discount: float
+    entropy_coef: float
+
+class StecaOptions(ExploringJobOptions, total=False):
+    episodes: int
+    samples: int
+    alike: float
+    batch_size: int
+
+class StepAgentOptions(RoundsJobOptions, total=False):
+    reward: Literal["implicit", "inverse"]
+    group_size: int
+    beta: float
+    imitation_weight: float
+
+class SweetRlOptions(RoundsJobOptions, total=False):
+    group_size: int
+    states: int
+    candidates: int
+    pairs: int
+    margin: float
+    reference: Literal["previous", "first"]
+    beta: float
+    imitation_weight: float
+    critic_margin: float
+    critic_beta: float
+    critic_epochs: int
+    critic_rate: float
+    is_told: bool
+
+class SwirlOptions(GroupJobOptions, total=False):
+    keep: Literal["process", "outcome", "both", "all"]
+
+class ToolrlOptions(GroupJobOptions, total=False):
+    turns: int
+    contexts: bool
+    is_fine: bool
+    format_weight: float
+
+class TorlOptions(GroupJobOptions, total=False):
+    code_penalty: float
+
+class TwosomeOptions(EpisodesJobOptions, total=False):
+    discount: float
+    gae_lambda: float
+    target_kl: float
+
+class UiR1Options(GroupJobOptions, total=False):
+    pool: int
+    chosen: int
+    tolerance: float
+    kl_coef: float
+
+class UiTars2Options(EpisodesJobOptions, total=False):
+    critic_steps: int
+    adaptive: float
+    clip_high: float
+
+class VineOptions(GroupJobOptions, total=False):
+    rollouts: int
+
+class WebDancerOptions(ClipHigherJobOptions, total=False):
+    teacher_mistakes: float
+    tries: int
+    longest: int
+    attempts: int
+    format_weight: float
+
+class WebGptOptions(ScoredJobOptions, total=False):
+    answers: int
+
+class WebRlOptions(OnPolicyJobOptions, total=False):
+    group_size: int
+    phase: int
+    reach: int
+    low: float
+    high: float
+    beta: float
+    mixing: float
+    shape: Literal["square", "huber"]
+    replay: float
+    least_sure: float
+    most_sure: float
+    capacity: int
+    critic_updates: int
+    critic_batch: int
+    critic_rate: float
+
+class WorldOfBitsOptions(EpisodesJobOptions, total=False):
+    max_turns: int
+    entropy_coef: float
+    vf_coef: float
+
+class XlamOptions(SftOptions, total=False):
+    semantic: bool
+
+@overload
+def train(method: Literal["act_more"], **options: Unpack[ActMoreOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["afm"], **options: Unpack[AfmOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["agent0"], **options: Unpack[Agent0Options]) -> TrainedRun: ...
+@overload
+def train(method: Literal["agent_bank"], **options: Unpack[AgentBankOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["agent_evol"], **options: Unpack[AgentEvolOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["agent_flan"], **options: Unpack[AgentFlanOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["agent_gen"], **options: Unpack[AgentGenOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["agent_q"], **options: Unpack[AgentQOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["agent_r"], **options: Unpack[AgentROptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["agent_rft"], **options: Unpack[AgentRftOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["agent_tuning"], **options: Unpack[AgentTuningOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["androidgen"], **options: Unpack[AndroidgenOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["archer"], **options: Unpack[ArcherOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["asearcher"], **options: Unpack[AsearcherOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["atlas"], **options: Unpack[AtlasOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["autoglm"], **options: Unpack[AutoglmOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["cispo"], **options: Unpack[CispoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["coso"], **options: Unpack[CosoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["dapo"], **options: Unpack[DapoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["dare"], **options: Unpack[DareOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["deep_research"], **options: Unpack[DeepResearchOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["digi_q"], **options: Unpack[DigiQOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["digi_rl"], **options: Unpack[DigiRlOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["dits"], **options: Unpack[DitsOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["dmpo"], **options: Unpack[DmpoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["dpo"], **options: Unpack[DpoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["dr_grpo"], **options: Unpack[DrGrpoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["e2cl"], **options: Unpack[E2clOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["epo"], **options: Unpack[EpoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["eto"], **options: Unpack[EtoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["exif"], **options: Unpack[ExifOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["fireact"], **options: Unpack[FireactOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["gigpo"], **options: Unpack[GigpoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["glam"], **options: Unpack[GlamOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["goat"], **options: Unpack[GoatOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["greedy"], **options: Unpack[GreedyOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["grpo"], **options: Unpack[GrpoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["grpo_tcr"], **options: Unpack[GrpoTcrOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["gspo"], **options: Unpack[GspoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["human_preferences"], **options: Unpack[HumanPreferencesOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["instruct_gpt"], **options: Unpack[InstructGptOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["ipr"], **options: Unpack[IprOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["ire_vla"], **options: Unpack[IreVlaOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["lam_simulator"], **options: Unpack[LamSimulatorOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["learning_to_summarize"], **options: Unpack[LearningToSummarizeOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["lite_ppo"], **options: Unpack[LitePpoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["loop"], **options: Unpack[LoopOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["m_dpo"], **options: Unpack[MDpoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["metaspatial"], **options: Unpack[MetaspatialOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["moe_dialogue"], **options: Unpack[MoeDialogueOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["mpo"], **options: Unpack[MpoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["mt_grpo"], **options: Unpack[MtGrpoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["mucode"], **options: Unpack[MucodeOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["nat"], **options: Unpack[NatOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["openmanus"], **options: Unpack[OpenmanusOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["optima"], **options: Unpack[OptimaOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["otc"], **options: Unpack[OtcOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["owl"], **options: Unpack[OwlOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["pae"], **options: Unpack[PaeOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["pag"], **options: Unpack[PagOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["paprika"], **options: Unpack[PaprikaOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["pgpo"], **options: Unpack[PgpoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["policy_gradient"], **options: Unpack[PolicyGradientOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["ppo"], **options: Unpack[PpoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["quickstart"], **options: Unpack[QuickstartOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["quickstart-real"], **options: Unpack[QuickstartRealOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["r1_searcher"], **options: Unpack[R1SearcherOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["reinforce"], **options: Unpack[ReinforceOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["reinforce_plus_plus"], **options: Unpack[ReinforcePlusPlusOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["research"], **options: Unpack[ResearchOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["rest"], **options: Unpack[RestOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["rest_mcts"], **options: Unpack[RestMctsOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["rest_react"], **options: Unpack[RestReactOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["retool"], **options: Unpack[RetoolOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["reward_model"], **options: Unpack[RewardModelOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["rft"], **options: Unpack[RftOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["rladapter"], **options: Unpack[RladapterOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["rloo"], **options: Unpack[RlooOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["rlsp"], **options: Unpack[RlspOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["rro"], **options: Unpack[RroOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["scaling_inter"], **options: Unpack[ScalingInterOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["search_r1"], **options: Unpack[SearchR1Options]) -> TrainedRun: ...
+@overload
+def train(method: Literal["self_rewarding"], **options: Unpack[SelfRewardingOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["sft"], **options: Unpack[SftOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["spa_rl"], **options: Unpack[SpaRlOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["star"], **options: Unpack[StarOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["starpo"], **options: Unpack[StarpoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["steca"], **options: Unpack[StecaOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["step_agent"], **options: Unpack[StepAgentOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["sweet_rl"], **options: Unpack[SweetRlOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["swirl"], **options: Unpack[SwirlOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["toolrl"], **options: Unpack[ToolrlOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["torl"], **options: Unpack[TorlOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["twosome"], **options: Unpack[TwosomeOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["ui_r1"], **options: Unpack[UiR1Options]) -> TrainedRun: ...
+@overload
+def train(method: Literal["ui_tars2"], **options: Unpack[UiTars2Options]) -> TrainedRun: ...
+@overload
+def train(method: Literal["vine"], **options: Unpack[VineOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["web_dancer"], **options: Unpack[WebDancerOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["web_gpt"], **options: Unpack[WebGptOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["web_rl"], **options: Unpack[WebRlOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["world_of_bits"], **options: Unpack[WorldOfBitsOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["xlam"], **options: Unpack[XlamOptions]) -> TrainedRun: ...
+@overload
+def train(method: str | ModuleType | Callable[[Any], Method], **options: Unpack[JobOptions]) -> TrainedRun: ...
