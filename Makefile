@@ -55,7 +55,7 @@ quickstart-real: $(VENV)/.quickstart-real  ## a pretrained model, SmolLM2-135M, 
 	$(BIN)/quintain compare quickstart-real-control quickstart-real --picture runs/quickstart-real/reinforcement.png
 
 proof-real: $(VENV)/.quickstart-real  ## the same with four seeds, a table and a picture of all curves (40 minutes on 2 cores)
-	$(BIN)/python benchmarks/proof_real.py $(ARGS)
+	$(BIN)/python speed/proof_real.py $(ARGS)
 
 flagship-fireact: $(VENV)/.flagship  ## the real model taught by 200 episodes of two teachers, by LoRA (docs/real-model-imitation.md)
 	$(BIN)/quintain train fireact --config examples/flagship_fireact.toml --run flagship-fireact --replace
@@ -187,20 +187,20 @@ format: $(VENV)/.dev  ## put the code in the shape that `make check` asks for
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.bench  ## how fast it is on this machine, side by side with TRL (40 minutes; figures in benchmarks/results)
-	@mkdir -p benchmarks/results
-	$(BIN)/python benchmarks/parts.py
-	$(BIN)/python benchmarks/overhead.py --json benchmarks/results/overhead.json
-	$(BIN)/python benchmarks/growth.py --json benchmarks/results/growth.json
-	$(BIN)/python benchmarks/limits.py --json benchmarks/results/limits.json
-	$(BIN)/python benchmarks/compare.py --growth --sizes 30M 135M --json benchmarks/results/compare.json
+bench: $(VENV)/.bench  ## how fast it is on this machine, side by side with TRL (40 minutes; figures in speed/results)
+	@mkdir -p speed/results
+	$(BIN)/python speed/parts.py
+	$(BIN)/python speed/overhead.py --json speed/results/overhead.json
+	$(BIN)/python speed/growth.py --json speed/results/growth.json
+	$(BIN)/python speed/limits.py --json speed/results/limits.json
+	$(BIN)/python speed/compare.py --growth --sizes 30M 135M --json speed/results/compare.json
 
 test-gpu: $(VENV)/.dev  ## what only a GPU shows, with its speeds (skipped with a reason where there is none)
 	OMP_NUM_THREADS=4 $(BIN)/python -m pytest tests/gpu -q -rsP
 
 bench-gpu: $(VENV)/.quickstart-real  ## fp32 beside bf16 on the GPU (MODEL=a folder or hub id)
-	@mkdir -p benchmarks/results
-	$(BIN)/python benchmarks/precision.py --device cuda --model $(or $(MODEL),smollm2) --json benchmarks/results/precision-gpu.json
+	@mkdir -p speed/results
+	$(BIN)/python speed/precision.py --device cuda --model $(or $(MODEL),smollm2) --json speed/results/precision-gpu.json
 
 docs: $(VENV)/.docs  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict --quiet

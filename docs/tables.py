@@ -11,8 +11,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from quintain.benchmarks.evidence.spec import signatures
-from quintain.benchmarks.evidence.standing import NOT_SHOWN, standings
+from quintain_evidence.layers.spec import signatures
+from quintain_evidence.layers.standing import NOT_SHOWN, standings
+
 from quintain.cli.stages import stage_rows
 from quintain.methods.table import TABLE, Entry
 from quintain.training.recommended import rate_lines, setting_lines

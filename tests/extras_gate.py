@@ -217,7 +217,7 @@ CHECKS: dict[str, Check] = {
         leaves=("runs/run/curve.png",),
         weights=True,
     ),
-    "bench": Check(commands=(("python", "benchmarks/overhead.py", "--help"), ("bench", "--help")), at_root=True),
+    "bench": Check(commands=(("python", "speed/overhead.py", "--help"), ("bench", "--help")), at_root=True),
     "docs": Check(commands=(("program", "mkdocs", "build", "--strict", "--quiet", "--site-dir", "{folder}/site"),),
                   leaves=("site/index.html",), at_root=True),
     "real": plays(

@@ -1,7 +1,7 @@
-"""The simulation of benchmarks/capacity.py against what queues must do."""
+"""The simulation of speed/capacity.py against what queues must do."""
 
 import pytest
-from tests.benchmark_scripts import load_benchmark
+from tests.speed_scripts import load_benchmark
 
 capacity = load_benchmark("capacity")
 QUICK = capacity.Times(

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from quintain_evidence.layers import standing
+from quintain_evidence.layers.spec import signatures
+from quintain_evidence.layers.standing import standings
 
 import quintain
-from quintain.benchmarks.evidence import standing
-from quintain.benchmarks.evidence.spec import signatures
-from quintain.benchmarks.evidence.standing import standings
 from quintain.config import options
 from quintain.environments.catalog import ADAPTERS, CATALOG, find
 from quintain.environments.check import check

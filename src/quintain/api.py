@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from quintain.agents.catalog import AUTO, is_outside
 from quintain.agents.teacher import Teacher
-from quintain.benchmarks.labs.credit import Report, check_names, run_lab
-from quintain.benchmarks.labs.material import collect_batch, read_batch
-from quintain.benchmarks.labs.report import write_lab
 from quintain.config import build
+from quintain.credit_lab.credit import Report, check_names, run_lab
+from quintain.credit_lab.material import collect_batch, read_batch
+from quintain.credit_lab.report import write_lab
 from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.dashboard.curve import learning_curve_png, terminal_curve
 from quintain.dashboard.report import write_report

@@ -23,7 +23,6 @@ from quintain.distributed.engine_host import EngineHost, Facts
 from quintain.distributed.placement import Engines, LearnerRanks, Placement, Workers
 from quintain.distributed.version import own_version
 from quintain.distributed.worker import Harness
-from quintain.engines.conformance import check_engine
 from quintain.engines.protocol import Engine, Request
 from quintain.engines.scripted import Scripted
 from quintain.engines.settings import EngineSettings
@@ -36,6 +35,7 @@ from quintain.models.weights import write_weights
 from quintain.rollout.collect import Rollout
 from quintain.rollout.request import EpisodeRequest, Limits
 from quintain.store.run import Run
+from quintain.testing.engines import check_engine
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
 from quintain.training.sharding.actors import RankActor, RankActors

@@ -3,8 +3,8 @@
 import math
 
 import pytest
+from quintain_evidence.formulas.rounds import level_group
 
-from quintain.benchmarks.formulas.rounds import level_group
 from quintain.curriculum.levels import Optimist, learnability, level_of, levels_in, take
 from quintain.types import Task
 

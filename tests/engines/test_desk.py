@@ -2,12 +2,12 @@
 
 from typing import cast
 
-from tests.engines.test_conformance import failed, scripted
+from tests.testing.test_engines import failed, scripted
 
-from quintain.engines.conformance import check_engine
 from quintain.engines.desk import Desk
 from quintain.engines.protocol import Engine, Request, Sampling
 from quintain.engines.scripted import Scripted
+from quintain.testing.engines import check_engine
 
 
 def request(name: str) -> Request:

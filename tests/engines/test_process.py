@@ -11,7 +11,6 @@ import pytest
 from tests.engines.scripts import MAX_LENGTH, PROGRAM, ScriptedHost, scripted
 
 from quintain.engines import process
-from quintain.engines.conformance import check_engine
 from quintain.engines.process import ProcessEngine
 from quintain.engines.process_host import Host
 from quintain.engines.protocol import Grammar, Reply, Request, Sampling
@@ -20,6 +19,7 @@ from quintain.engines.wire import to_row
 from quintain.errors import EngineFault, ModelError, UsageError
 from quintain.processes.frames import framed
 from quintain.processes.tree import below
+from quintain.testing.engines import check_engine
 from quintain.types import Completion, Failure
 
 Start = Callable[..., ProcessEngine]

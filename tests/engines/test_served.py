@@ -16,7 +16,6 @@ import torch
 from tests.engines import fake_server
 from tests.engines.fake_server import LENGTH, TOKENIZER, VOCABULARY, FakeServer, write_table
 
-from quintain.engines.conformance import CHECKS, check_engine
 from quintain.engines.protocol import Candidates, Grammar, Reply, Request, Sampling
 from quintain.engines.served import ServedEngine
 from quintain.engines.settings import EngineSettings, check_settings, read_engine
@@ -25,6 +24,7 @@ from quintain.engines.vllm import Vllm
 from quintain.errors import EngineFault, ModelError, UsageError
 from quintain.processes.tree import below
 from quintain.serve.listener import Listener
+from quintain.testing.engines import CHECKS, check_engine
 from quintain.text.tokenizer import train_tokenizer
 from quintain.types import Completion, Failure
 
@@ -93,7 +93,7 @@ def failure(reply: Reply) -> Failure:
 def test_it_passes_what_every_engine_must(
     kind: str, connect: Connect, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quintain.engines.conformance.LENGTHS", (100,))
+    monkeypatch.setattr("quintain.testing.engines.LENGTHS", (100,))
     server, seeds = FakeServer(folder), iter(range(1, 99))
     engine = connect(server, kind=kind)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from quintain_evidence.formulas.rounds import Lived, recorded
 from tests.methods.test_training import Coin, rows, train, weights
 
-from quintain.benchmarks.formulas.rounds import Lived, recorded
 from quintain.data.pipeline import Pipeline, as_example, example_samples
 from quintain.data.stages import threshold
 from quintain.losses.imitation import imitation

@@ -13,7 +13,6 @@ from quintain.curriculum.streams import TaskStream
 from quintain.data.pack import micro_batches
 from quintain.data.samples import samples_from
 from quintain.engines.build import build_engine, hand_over
-from quintain.engines.conformance import check_engine
 from quintain.engines.settings import EngineSettings
 from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
@@ -22,6 +21,7 @@ from quintain.losses.policy import clipped
 from quintain.models.fingerprint import fingerprint
 from quintain.models.weights import write_weights
 from quintain.rollout.collect import Rollout
+from quintain.testing.engines import check_engine
 from quintain.training import gap
 from quintain.training.canary import Canary
 from quintain.training.job import Job

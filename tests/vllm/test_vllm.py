@@ -15,7 +15,6 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from quintain.engines.build import build_engine, hand_over
-from quintain.engines.conformance import CHECKS, check_engine
 from quintain.engines.local import Local
 from quintain.engines.protocol import Request, Sampling
 from quintain.engines.served import ServedEngine
@@ -25,6 +24,7 @@ from quintain.models.save import save
 from quintain.models.tiny import TinySize, build_tiny
 from quintain.models.weights import write_weights
 from quintain.processes.tree import below
+from quintain.testing.engines import CHECKS, check_engine
 from quintain.text.tokenizer import train_tokenizer
 from quintain.types import Completion
 

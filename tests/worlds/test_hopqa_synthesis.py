@@ -3,8 +3,8 @@
 from random import Random
 
 import pytest
+from quintain_evidence.experiments.toolrl import asearcher_questions
 
-from quintain.benchmarks.experiments.toolrl import asearcher_questions
 from quintain.environments.protocol import advance, begin
 from quintain.errors import UsageError
 from quintain.worlds.hopqa.facts import Fact, Question, QuestionShape, draw_question, read_facts

@@ -14,7 +14,7 @@ from quintain.methods.table import MODULES, method_entry_points
 from quintain.store.creation import JOURNAL
 
 if TYPE_CHECKING:
-    from quintain.benchmarks.labs.credit import Report
+    from quintain.credit_lab.credit import Report
 
 USAGE = (
     "usage: quintain lab RUN    [--step N] [--ideas A,B] [--losses A,B] [--parts K]\n"
@@ -136,8 +136,8 @@ def chosen(arguments: Any) -> dict[str, Any]:
 
 def tell(report: "Report", folder: Path, arguments: Any) -> int:
     """Print what was found and say where the files are."""
-    from quintain.benchmarks.labs.credit import as_row
-    from quintain.benchmarks.labs.report import (
+    from quintain.credit_lab.credit import as_row
+    from quintain.credit_lab.report import (
         COLUMNS,
         JSON,
         PICTURE,

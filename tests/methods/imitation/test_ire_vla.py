@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from quintain.benchmarks.labs.pupil import new_pupil, tasks_from
 from quintain.data.pack import pack
 from quintain.data.pipeline import as_example, example_samples
 from quintain.errors import ConfigError, DataError
@@ -21,6 +20,7 @@ from quintain.methods.loops.rehearsal import Rehearsed, rehearsal_batch
 from quintain.methods.loops.retention import Retention, world_of
 from quintain.models.families import trunk
 from quintain.store.run import Run
+from quintain.testing.pupil import new_pupil, tasks_from
 from quintain.training.learner import Learner, Optimization
 from quintain.training.start import expert_action
 from quintain.training.updating import resting

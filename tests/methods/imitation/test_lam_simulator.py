@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from quintain.benchmarks.labs.pupil import new_pupil, tasks_from
 from quintain.data.pipeline import Pipeline, as_example
 from quintain.data.samples import pair_samples
 from quintain.data.stages import solved, valid_turns
 from quintain.environments.noisy import noisy
 from quintain.losses.preference import dpo_value
 from quintain.methods.imitation import lam_simulator as lam
+from quintain.testing.pupil import new_pupil, tasks_from
 from quintain.types import Group, Pair, Trajectory
 
 Make = Callable[..., Trajectory]

@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from quintain_evidence.experiments.imitation.pae import as_many, evaluated, of_all
+from quintain_evidence.formulas.rounds import Lived, recorded
+from quintain_evidence.labs.levels import levels, starting_at
+from quintain_evidence.labs.tables import uniform_start
 
-from quintain.benchmarks.experiments.imitation.pae import as_many, evaluated, of_all
-from quintain.benchmarks.formulas.rounds import Lived, recorded
-from quintain.benchmarks.labs.levels import levels, starting_at
-from quintain.benchmarks.labs.tables import uniform_start
 from quintain.data.pipeline import as_example
 from quintain.engines.judge import Judge
 from quintain.errors import ConfigError, DataError, FailureRateError

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from quintain_evidence.formulas.rounds import Lived, recorded
+from quintain_evidence.labs.rounds import train_rounds
+from quintain_evidence.labs.tables import fitted_table, s3
+from quintain_evidence.labs.tabular import packed
 
-from quintain.benchmarks.formulas.rounds import Lived, recorded
-from quintain.benchmarks.labs.rounds import train_rounds
-from quintain.benchmarks.labs.tables import fitted_table, s3
-from quintain.benchmarks.labs.tabular import packed
 from quintain.data.samples import pair_samples
 from quintain.losses.preference import dpo, rpo
 from quintain.methods.imitation.paprika import Config, best_against_worse, method, solved_only

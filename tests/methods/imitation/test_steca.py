@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from quintain.benchmarks.labs.pupil import RolloutCollector, new_pupil, tasks_from
 from quintain.data.pipeline import example_samples, num_trained
 from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
@@ -16,6 +15,7 @@ from quintain.environments.protocol import advance, begin
 from quintain.errors import ConfigError, DataError
 from quintain.losses.preference import dpo_value
 from quintain.methods.imitation import steca
+from quintain.testing.pupil import RolloutCollector, new_pupil, tasks_from
 from quintain.training.start import expert_action
 from quintain.types import Action, Branch, Trajectory, scored
 

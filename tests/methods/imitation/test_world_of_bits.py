@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from quintain_evidence.experiments.imitation.world_of_bits import permuted
+from quintain_evidence.formulas.rounds import Lived, recorded
+from quintain_evidence.labs.tables import fitted_table, s3
+from quintain_evidence.labs.tabular import TablePolicy, assign, kept_samples, packed
 
-from quintain.benchmarks.experiments.imitation.world_of_bits import permuted
-from quintain.benchmarks.formulas.rounds import Lived, recorded
-from quintain.benchmarks.labs.tables import fitted_table, s3
-from quintain.benchmarks.labs.tabular import TablePolicy, assign, kept_samples, packed
 from quintain.credit.gae import Critic
 from quintain.methods.imitation.world_of_bits import Config, above_value, decayed, method, worth
 from quintain.methods.method import Estimates

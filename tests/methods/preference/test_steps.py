@@ -7,11 +7,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from quintain_evidence.formulas.steps import acted
 from tests.methods.test_training import Coin, Hopeless, interrupting, resume, rows, train, weights
 
 from quintain.agents.foresight import FINE
-from quintain.benchmarks.formulas.steps import acted
-from quintain.benchmarks.labs.pupil import Pupil, RolloutCollector, new_pupil, tasks_from
 from quintain.data.pipeline import example_samples
 from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
@@ -22,6 +21,7 @@ from quintain.methods.preference.agent_r import Revision, Revisions
 from quintain.rollout.splices import Tried, can_be_carried_out, states_in, tried
 from quintain.rollout.tree import upper_bound
 from quintain.store.run import Run
+from quintain.testing.pupil import Pupil, RolloutCollector, new_pupil, tasks_from
 from quintain.training.start import expert_action
 from quintain.types import Action, Group, StepResult, Stop, Task, as_content
 

@@ -6,9 +6,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from quintain_evidence.labs.tables import new_table, s3
+from quintain_evidence.labs.tabular import assign, kept_samples, packed
 
-from quintain.benchmarks.labs.tables import new_table, s3
-from quintain.benchmarks.labs.tabular import assign, kept_samples, packed
 from quintain.curriculum.levels import Proposer
 from quintain.errors import ConfigError, UsageError
 from quintain.losses.policy import clipped, clipped_each

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from quintain_evidence.formulas.rounds import Lived, recorded
+from quintain_evidence.labs.rounds import adam, imitate, train_rounds
+from quintain_evidence.labs.tables import fitted_table, new_table, s3
+from quintain_evidence.labs.tabular import packed
 from tests.methods.test_training import rows, train
 
-from quintain.benchmarks.formulas.rounds import Lived, recorded
-from quintain.benchmarks.labs.rounds import adam, imitate, train_rounds
-from quintain.benchmarks.labs.tables import fitted_table, new_table, s3
-from quintain.benchmarks.labs.tabular import packed
 from quintain.config import build
 from quintain.data.pipeline import Chosen, as_example, example_samples
 from quintain.errors import ConfigError

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from quintain_evidence.experiments.selftraining import androidgen as experiment
 from tests.methods.test_training import rows, train
 from transformers import AutoTokenizer
 
 from quintain.agents.experience import TOLD, Experience
 from quintain.agents.hints import Hints
-from quintain.benchmarks.experiments.selftraining import androidgen as experiment
-from quintain.benchmarks.formulas.episodes import episode_of, turn_of
-from quintain.benchmarks.labs.pupil import new_pupil, tasks_from
 from quintain.data.pipeline import Pipeline, as_example
 from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
@@ -24,6 +22,8 @@ from quintain.methods.loops import rounds
 from quintain.methods.rl.parts.contexts import ExpertLabels
 from quintain.methods.selftraining import androidgen
 from quintain.store.run import Run
+from quintain.testing.episodes import episode_of, turn_of
+from quintain.testing.pupil import new_pupil, tasks_from
 from quintain.types import (
     Action,
     Completion,

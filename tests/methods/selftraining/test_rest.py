@@ -6,10 +6,10 @@ from math import inf
 import numpy as np
 import pytest
 import torch
+from quintain_evidence.formulas.rounds import Lived, recorded
+from quintain_evidence.labs.rounds import cloned, train_rounds
+from quintain_evidence.labs.tables import new_table, s3
 
-from quintain.benchmarks.formulas.rounds import Lived, recorded
-from quintain.benchmarks.labs.rounds import cloned, train_rounds
-from quintain.benchmarks.labs.tables import new_table, s3
 from quintain.credit.layout import outcome_of
 from quintain.data.pipeline import Chosen
 from quintain.errors import ConfigError

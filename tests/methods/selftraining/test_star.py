@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 import torch
+from quintain_evidence.formulas.rounds import Lived, recorded
 from tests.methods.test_training import rows, train
 from transformers import AutoTokenizer
 
 from quintain.agents.hints import Hints
-from quintain.benchmarks.formulas.rounds import Lived, recorded
 from quintain.data.pipeline import Chosen, Pipeline, as_example
 from quintain.errors import ConfigError, InvariantError
 from quintain.methods.loops import rounds

@@ -8,11 +8,10 @@ from random import Random
 from typing import Any
 
 import pytest
+from quintain_evidence.experiments.toolrl import agent_rft as experiment
+from quintain_evidence.experiments.toolrl.agent_rft import KEY, STEP
 
 from quintain.adapters.http_tools.environment import HttpTools
-from quintain.benchmarks.experiments.toolrl import agent_rft as experiment
-from quintain.benchmarks.experiments.toolrl.agent_rft import KEY, STEP
-from quintain.benchmarks.formulas.episodes import episode_of, turn_of
 from quintain.environments.protocol import begin, tool_action
 from quintain.errors import ConfigError, UsageError
 from quintain.methods.method import Estimates
@@ -23,6 +22,7 @@ from quintain.rewards.terms import apply
 from quintain.rollout.stepper import guarded
 from quintain.serve.json_app import Refusal, Request, json_app
 from quintain.serve.listener import Listener
+from quintain.testing.episodes import episode_of, turn_of
 from quintain.types import Action, Failure, Group, Score, Task, ToolCall, Trajectory
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from quintain_evidence.experiments.toolrl import asearcher as experiment
+from quintain_evidence.labs.tables import fitted_table, s3
+from quintain_evidence.labs.tabular import TablePolicy, assign, kept_samples, loss_gradient, packed
 
-from quintain.benchmarks.experiments.toolrl import asearcher as experiment
-from quintain.benchmarks.labs.tables import fitted_table, s3
-from quintain.benchmarks.labs.tabular import TablePolicy, assign, kept_samples, loss_gradient, packed
 from quintain.credit.group import group_relative
 from quintain.data.pack import pack
 from quintain.data.samples import samples_from

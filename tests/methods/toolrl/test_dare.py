@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from quintain_evidence.experiments.toolrl import dare as experiment
 
-from quintain.benchmarks.experiments.toolrl import dare as experiment
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Environment
 from quintain.errors import ConfigError, DataError

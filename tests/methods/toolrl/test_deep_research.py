@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from quintain_evidence.experiments.toolrl import deep_research as experiment
 
-from quintain.benchmarks.experiments.toolrl import deep_research as experiment
 from quintain.environments.protocol import advance, begin
 from quintain.methods.loops import train_by
 from quintain.methods.toolrl import deep_research

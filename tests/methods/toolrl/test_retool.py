@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from quintain.agents.capped import CappedCalls
-from quintain.benchmarks.formulas.episodes import episode_of
-from quintain.benchmarks.formulas.episodes import turn_of as recorded
 from quintain.credit.layout import Critic
 from quintain.data.pipeline import as_example
 from quintain.environments.protocol import Environment, advance, begin
@@ -18,6 +16,8 @@ from quintain.errors import ConfigError, EnvironmentFault, UsageError
 from quintain.methods.method import Estimates
 from quintain.methods.toolrl import retool
 from quintain.methods.toolrl.retool import Author, Rewriter, call_of, rewrite, uses_results
+from quintain.testing.episodes import episode_of
+from quintain.testing.episodes import turn_of as recorded
 from quintain.types import Action, Group, Score, Text, ToolCall, Trajectory, Turn
 from quintain.worlds.calc.game import Calc
 

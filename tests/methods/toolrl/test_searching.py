@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from quintain.benchmarks.labs.gradient import GradientLab
 from quintain.credit.gae import gae_tokens
 from quintain.credit.layout import Critic, credit_of
 from quintain.credit.whiten import whiten
+from quintain.credit_lab.gradient import GradientLab
 from quintain.data.samples import samples_from
 from quintain.methods.method import Estimates, OnPolicy
 from quintain.methods.table import TABLE

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from quintain.agents.capped import NONE_LEFT
-from quintain.benchmarks.formulas.episodes import episode_of
-from quintain.benchmarks.formulas.episodes import turn_of as recorded
 from quintain.methods.toolrl import torl
 from quintain.rewards.conduct import is_broken
+from quintain.testing.episodes import episode_of
+from quintain.testing.episodes import turn_of as recorded
 from quintain.types import Action, Group, Score, Text, ToolCall, ToolCause, ToolError, Trajectory, Turn
 
 ADD, ANSWER = Action(tool_calls=(ToolCall(name="add"),)), Action(tool_calls=(ToolCall(name="answer"),))

@@ -1,0 +1,47 @@
+"""``quintain bench``: the evidence of methods, layer by layer, and worlds against their experts."""
+
+from collections.abc import Sequence
+
+from quintain_evidence.cli.methods import LAYERS, RESULTS, run_layer, write_pages
+from quintain_evidence.cli.worlds import worlds
+
+from quintain.cli.arguments import Parser, one_of, whole_number
+from quintain.errors import UsageError, suggestion
+
+
+def bench(argv: Sequence[str]) -> int:
+    """Run a benchmark."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print("usage: quintain bench methods --layer LAYER [--family rl] [--only ROWS] [--jobs 1]")
+        print("       quintain bench worlds [--only NAME] [--seeds 3] [--jobs 1]")
+        return 0 if argv else UsageError.exit_code
+    what, *rest = argv
+    if what == "worlds":
+        return worlds(rest)
+    if what != "methods":
+        raise UsageError(f"what to benchmark: got {what!r}; {suggestion(what, ('methods', 'worlds'))}")
+    return methods(rest)
+
+
+def methods(argv: Sequence[str]) -> int:
+    """Collect what a layer of evidence lacks, and print what is known."""
+    parser = Parser(
+        "bench methods", "Collect the evidence of methods, layer by layer; what is there is not run again."
+    )
+    parser.flag("--layer", f"what is asked: {', '.join(LAYERS)}", "LAYER")
+    parser.flag("--family", "family of methods (default rl)", "FAMILY", "rl")
+    parser.flag("--only", "rows, separated by commas (default: all of the family)", "ROWS")
+    parser.flag("--jobs", "processes side by side, one thread each (default 1)", "N", "1")
+    parser.flag("--results", "folder of results (default docs/results)", "FOLDER", RESULTS)
+    parser.flag("--runs", "folder that holds the league's runs (default runs/bench)", "ROOT", "runs/bench")
+    parser.flag("--signatures", "folder of registered claims (default: those of the package)", "FOLDER")
+    parser.flag("--set", "settings of both arms of the league over its own, as JSON", "JSON", "{}")
+    parser.switch("--pages", "run nothing; write what is known into the documentation beside the results")
+    parser.switch("--json", "print what is known as JSON")
+    arguments = parser.read(argv)
+    jobs = whole_number(arguments.jobs, "--jobs", least=1)
+    if arguments.pages:
+        return write_pages(arguments)
+    if arguments.layer is None:
+        raise UsageError(f"bench methods needs --layer: got nothing; choose from {', '.join(LAYERS)}")
+    return run_layer(one_of(arguments.layer, "--layer", LAYERS), arguments, jobs)

@@ -1,0 +1,244 @@
+"""``quintain bench methods --layer LAYER``: the evidence of methods, layer by layer, with what is missing run.
+
+What was measured is appended to ``docs/results/<row>.jsonl``; what stands there is not run again.
+"""
+
+import json
+import shlex
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from quintain.cli.tables import show
+
+if TYPE_CHECKING:
+    from quintain_evidence.layers.league import Entry, Outcome
+    from quintain_evidence.layers.runner import State
+    from quintain_evidence.layers.spec import Signature
+    from quintain_evidence.layers.verdict import Check
+
+RESULTS = "docs/results"
+LAYERS = ("objective", "formula", "signature", "league")
+LEAGUE = ("row", "verdict", "method", "baseline", "difference", "seeds", "at other rates")
+COLUMNS = ("row", "version", "verdict", "effect", "p", "null world", "blocks", "minutes")
+
+
+class Bar:
+    """Progress over blocks on standard error: a bar on a terminal, a line a block elsewhere."""
+
+    def __init__(self, title: str) -> None:
+        """Begin without anything to do."""
+        from rich.console import Console
+        from rich.progress import Progress
+
+        self.console = Console(stderr=True)
+        self._progress = Progress(console=self.console, disable=not self.console.is_terminal)
+        self._bar = self._progress.add_task(title, total=0)
+        self._done = self._total = 0
+
+    def __enter__(self) -> Self:
+        """Start drawing."""
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop drawing."""
+        self._progress.stop()
+
+    def total(self, num: int) -> None:
+        """Say that `num` more blocks are to be run."""
+        self._total += num
+        self._progress.update(self._bar, total=self._total)
+
+    def done(self, text: str) -> None:
+        """Say that a block is done."""
+        self._done += 1
+        self._progress.advance(self._bar)
+        self.console.print(f"{self._done}/{self._total}  {text}", highlight=False, soft_wrap=True)
+
+
+def run_layer(layer: str, arguments: Namespace, jobs: int) -> int:
+    """Run what a layer lacks and print what it says; 0 where every run went through."""
+    return {
+        "objective": run_objective,
+        "formula": run_formula,
+        "signature": run_signatures,
+        "league": run_league,
+    }[layer](arguments, jobs)
+
+
+def run_signatures(arguments: Namespace, jobs: int) -> int:
+    """Measure what is missing of the registered claims, and print what they say."""
+    from quintain_evidence.layers.runner import run
+    from quintain_evidence.layers.spec import chosen
+
+    folder = Path(arguments.results)
+    found = chosen(arguments.family, arguments.only, specs_of(arguments))
+
+    def command(signature: "Signature") -> str:
+        return words(arguments.family, "signature", signature.row)
+
+    with Bar("blocks") as bar:
+        states = run(found, folder, jobs, command, bar)
+    if arguments.json:
+        print(json.dumps({row: as_json(state) for row, state in states.items()}, indent=2))
+        return 0
+    show(COLUMNS, [cells(state) for state in states.values()], f"{folder}: registered claims")
+    told({row: state.verdict.checks for row, state in states.items()})
+    return 0
+
+
+def run_objective(arguments: Namespace, _jobs: int) -> int:
+    """Audit what the worlds of rows pay, and whether both arms are paid alike."""
+    from quintain_evidence.layers.audits import audit_objective
+    from quintain_evidence.layers.records import OBJECTIVE, record
+
+    found: dict[str, Sequence[Check]] = {}
+    for entry in league(arguments)[1]:
+        found[entry.row] = audit_objective(entry)
+        command = words(arguments.family, "objective", entry.row)
+        record(Path(arguments.results), entry.row, OBJECTIVE, entry.digest(), found[entry.row], command)
+    return print_checks(found, arguments)
+
+
+def run_formula(arguments: Namespace, _jobs: int) -> int:
+    """Check formulas against references, and that wrong ones are found."""
+    from quintain_evidence.layers.formulas import check_formulas
+    from quintain_evidence.layers.records import FORMULA, formulas_key, record
+    from quintain_evidence.layers.spec import chosen
+
+    rows: dict[str, dict[str, None]] = {}
+    for signature in chosen(arguments.family, arguments.only, specs_of(arguments)):
+        rows.setdefault(signature.method, {}).update(dict.fromkeys(signature.formulas))
+    found: dict[str, Sequence[Check]] = {}
+    for row, names in rows.items():
+        found[row] = check_formulas(tuple(names))
+        command = words(arguments.family, "formula", row)
+        record(Path(arguments.results), row, FORMULA, formulas_key(names), found[row], command)
+    return print_checks(found, arguments)
+
+
+def run_league(arguments: Namespace, jobs: int) -> int:
+    """Run what the league lacks and print its outcomes."""
+    from quintain_evidence.layers.league import Season
+
+    folder = Path(arguments.results)
+    registered, found = league(arguments)
+
+    def command(row: str) -> str:
+        return words(arguments.family, "league", row)
+
+    outcomes = Season(Path(arguments.runs), folder, jobs, command, registered)(found)
+    if arguments.json:
+        print(json.dumps({row: asdict(outcome) for row, outcome in outcomes.items()}, indent=2))
+    else:
+        show(LEAGUE, [standing_cells(outcome) for outcome in outcomes.values()], f"{folder}: league")
+    return 0
+
+
+def league(arguments: Namespace) -> "tuple[list[Entry], list[Entry]]":
+    """Return all registered entries, for rows of other families share baselines, and those of the family that are asked
+    for; with settings over their own.
+    """
+    from quintain_evidence.layers.league import chosen_entries, entries
+    from quintain_evidence.layers.spec import signatures
+    from quintain_evidence.sweep import overrides
+
+    found = signatures(specs_of(arguments))
+    settings = overrides(arguments.set)
+    registered = chosen_entries(entries(None, found), None, settings)
+    return registered, chosen_entries(entries(arguments.family, found), arguments.only, settings)
+
+
+def specs_of(arguments: Namespace) -> Path:
+    """Return the folder of registered claims."""
+    from quintain_evidence.layers.spec import FOLDER
+
+    return Path(arguments.signatures) if arguments.signatures else FOLDER
+
+
+def write_pages(arguments: Namespace) -> int:
+    """Write what is known into the documentation beside the results, and print which files that changed."""
+    from quintain_evidence.layers.spec import signatures
+    from quintain_evidence.layers.standing import standings
+    from quintain_evidence.pages import write
+
+    folder = Path(arguments.results)
+    for file in write(standings(signatures(specs_of(arguments)), folder), folder):
+        print(file)
+    return 0
+
+
+def print_checks(found: "Mapping[str, Sequence[Check]]", arguments: Namespace) -> int:
+    """Print what audits found."""
+    if arguments.json:
+        print(
+            json.dumps({row: [asdict(check) for check in checks] for row, checks in found.items()}, indent=2)
+        )
+    else:
+        told(found)
+    return 0
+
+
+def told(found: "Mapping[str, Sequence[Check]]") -> None:
+    """Print a line for each check."""
+    for row, checks in found.items():
+        for check in checks:
+            print(f"{row}\t{'✓' if check.has_passed else '✗'} {check.name}\t{check.detail}")
+
+
+def standing_cells(outcome: "Outcome") -> tuple[str, ...]:
+    """Return an outcome as texts, one for each of `LEAGUE`."""
+    arms = [outcome.arms[name] for name in ("method", "baseline") if name in outcome.arms]
+    bound = outcome.bound
+    return (
+        outcome.row,
+        outcome.verdict,
+        *(f"{arm.mean:.3f} [{arm.low:.3f}, {arm.high:.3f}]" for arm in arms),
+        *("" for _ in range(2 - len(arms))),
+        "" if bound is None else f"{bound.mean:+.3f} [{bound.low:+.3f}, {bound.high:+.3f}]",
+        "" if bound is None else str(bound.num),
+        ", ".join(f"{mean:+.3f} at {factor:g}×" for factor, mean in outcome.signs.items()),
+    )
+
+
+def words(family: str, layer: str, row: str) -> str:
+    """Return the command that measures one row again."""
+    return shlex.join(["quintain", "bench", "methods", "--family", family, "--layer", layer, "--only", row])
+
+
+def cells(state: "State") -> tuple[str, ...]:
+    """Return what is known of a claim as texts, one for each of `COLUMNS`."""
+    verdict = state.verdict
+
+    def interval(found: Any) -> str:
+        return "" if found is None else f"{found.mean:+.3g} [{found.low:+.3g}, {found.high:+.3g}]"
+
+    return (
+        state.signature.row,
+        str(state.version),
+        state.word(),
+        interval(verdict.effect),
+        "" if verdict.p_value is None else f"{verdict.p_value:.2g}",
+        interval(verdict.null),
+        f"{len(state.blocks)}" + (f", {state.num_failed} failed" if state.num_failed else ""),
+        f"{state.seconds / 60:.1f}",
+    )
+
+
+def as_json(state: "State") -> dict[str, Any]:
+    """Return what is known of a claim as plain data."""
+    return {
+        "row": state.signature.row,
+        "version": state.version,
+        "verdict": state.word(),
+        **asdict(state.verdict),
+        "failed": state.num_failed,
+        "seconds": state.seconds,
+        "commands": list(state.commands),
+    }

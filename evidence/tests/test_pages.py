@@ -1,0 +1,99 @@
+"""Results become tables and sections in the pages of their methods, and replace what stood there."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from quintain_evidence.layers.league import Earlier, Outcome
+from quintain_evidence.layers.runner import run
+from quintain_evidence.layers.spec import Signature, signatures
+from quintain_evidence.layers.standing import Standing, standings
+from quintain_evidence.pages import (
+    END_MARK,
+    START_MARK,
+    taken,
+    version_cell,
+    with_block,
+    write,
+)
+
+from quintain.cli.main import main
+
+
+def test_pages_are_written_from_results(write_claim: Callable[..., Path], tmp_path: Path) -> None:
+    file = write_claim()
+    folder = tmp_path / "docs" / "results"
+    (tmp_path / "docs" / "methods").mkdir(parents=True)
+    page = tmp_path / "docs" / "methods" / "toy.md"
+    page.write_text("# Toy\n\n**What to look for.** That.\n", encoding="utf-8")
+
+    class Silent:
+        def total(self, num: int) -> None: ...
+
+        def done(self, text: str) -> None: ...
+
+    known: dict[str, Signature] = signatures(file.parent)
+    before = standings(known, folder)["toy"]
+    assert before.word == "not shown"
+    assert before.missing == ("objective not run", "formula not run", "toy not run", "no league")
+    run(list(known.values()), folder, 1, lambda s: f"measure {s.row}", Silent())
+    names = [found.name for found in write(standings(known, folder), folder)]
+    assert names == ["index.md", "league.md", "toy.md"]
+    text = page.read_text(encoding="utf-8")
+    assert "**Evidence: not shown.** Missing: objective not run, formula not run, no league." in text
+    assert "- ✓ null world: " in text and "    measure toy" in text
+    assert text.endswith(f"{END_MARK}\n\n**What to look for.** That.\n")
+    index = (folder / "index.md").read_text(encoding="utf-8")
+    assert (
+        "| `toy` | not shown | - | - | shown, +0." in index and "version 1 ([toy.jsonl](toy.jsonl))" in index
+    )
+    assert index.endswith(
+        "| family | signatures | league | runs of the league |\n|---|---|---|---|\n| toys | 0 | 0 | 0 |\n"
+    )
+
+
+def test_a_run_that_rows_share_counts_once() -> None:
+    def row(name: str, family: str, **seconds: float) -> Standing:
+        league = Outcome(row=name, verdict="better", seconds=seconds)
+        return Standing(
+            row=name, title=name, family=family, claims=(), objective=None, formula=None, league=league
+        )
+
+    rows = {
+        "a": row("a", "rl", base=60.0, one=120.0),
+        "b": row("b", "rl", base=60.0, two=60.0),
+        "c": row("c", "toys", base=60.0),
+    }
+    assert taken(rows)[-2:] == ["| rl | 0 | 4 | 3 |", "| toys | 0 | 1 | 1 |"]
+
+
+def test_an_earlier_version_says_what_came_of_it() -> None:
+    refused = Earlier(version=2, mean=0.0216, num=10, refused=("method: length",))
+    assert version_cell(refused) == "version 2: +0.022, 10 seeds (refused, method: length)"
+    assert version_cell(Earlier(version=1, mean=-0.1, num=6, refused=())) == "version 1: -0.100, 6 seeds"
+
+
+def test_a_block_is_put_before_what_to_look_for_and_replaced_later() -> None:
+    page = "# A\n\nText.\n\n**What to look for.** That.\n"
+    first = with_block(page, f"{START_MARK}\n\nold\n\n{END_MARK}")
+    assert first == f"# A\n\nText.\n\n{START_MARK}\n\nold\n\n{END_MARK}\n\n**What to look for.** That.\n"
+    second = with_block(first, f"{START_MARK}\n\nnew\n\n{END_MARK}")
+    assert second == first.replace("old", "new")
+    assert with_block("# B\n", "x") == "# B\n\nx\n"
+
+
+def test_the_command_writes_the_pages(
+    write_claim: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    docs, claims = tmp_path / "docs", write_claim().parent
+    (docs / "methods").mkdir(parents=True)
+    (docs / "methods" / "toy.md").write_text("# Toy\n\n**What to look for.** That.\n")
+    words = ["bench", "methods", "--pages", "--results", str(docs / "results"), "--signatures", str(claims)]
+    assert main(words) == 0
+    names = [Path(line).name for line in capsys.readouterr().out.splitlines()]
+    assert names == ["index.md", "league.md", "toy.md"]
+    page = (docs / "methods" / "toy.md").read_text()
+    assert page.count("**Evidence: not shown.**") == 1
+    assert page.endswith("**What to look for.** That.\n")
+    assert main(words) == 0
+    assert (docs / "methods" / "toy.md").read_text() == page

@@ -1,0 +1,133 @@
+"""Where the batch of the credit laboratory comes from: the journal of a run, or a recipe that collects one.
+
+Of a run the newest step is taken whose weights are still there: a checkpoint sampled the episodes of the step after
+it, the start those of step 1. A recipe's start (model, demonstrations, environment) is made in a new run, which records
+the batch as its step 1; so it can be looked at again, and nothing is trained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from quintain.config import build
+from quintain.credit_lab.credit import Material
+from quintain.curriculum.streams import TaskStream
+from quintain.data.seats import separated
+from quintain.engines.build import build_engine
+from quintain.engines.settings import EngineSettings
+from quintain.environments.boundary import ask, tasks_of
+from quintain.environments.catalog import find
+from quintain.environments.protocol import StateKey
+from quintain.errors import DataError
+from quintain.methods.find import find_method
+from quintain.methods.method import OnPolicy
+from quintain.models.load import load
+from quintain.rollout.collect import Rollout
+from quintain.rollout.request import Limits
+from quintain.store.checkpoints import Checkpoints
+from quintain.store.creation import CHECKPOINTS
+from quintain.store.run import Run
+from quintain.training.collector import recorded_groups
+from quintain.training.context import prepare_start
+from quintain.training.job import MAIN, Job
+from quintain.training.policies import load_main
+from quintain.training.progress import Display
+from quintain.training.saved import START
+from quintain.training.start import harness
+from quintain.types import Group, derive_seed
+
+
+def collect_batch(
+    recipe: str, settings: Any, folder: Path, *, groups: int, size: int, display: Display
+) -> Path:
+    """Make the start of `recipe` in a new run in `folder`, record `groups` groups of `size` episodes, and return it.
+
+    Raises:
+        StoreError: the folder is there already.
+    """
+    job: Job = settings
+    with Run.create(folder, recipe=recipe, config=asdict(settings)) as run:
+        prepare_start(job, run, display, has_warm_start=True)
+        loaded = load(str(run.folder / START))
+        make_environment = find(job.environment)
+        has_keys = ask(make_environment, lambda environment: isinstance(environment, StateKey))
+        rollout = Rollout(
+            harness(job, loaded.tokenizer, make_environment),
+            make_environment,
+            build_engine(EngineSettings(), loaded.model, loaded.tokenizer),
+            limits=Limits(has_state_keys=has_keys, max_broken_share=job.max_broken),
+        )
+        display.phase("episodes", groups * size)
+        try:
+            found = rollout.groups(
+                TaskStream(tasks_of(make_environment)).draw(0, groups),
+                size=size,
+                seed=derive_seed("lab", job.seed),
+                on_episode=lambda _: display.advance(),
+            )
+        finally:
+            rollout.close()
+        run.append([t for group in found for t in group.trajectories], step=1, phase="train")
+        run.finish("done")
+    return folder
+
+
+def read_batch(folder: Path, *, step: int | None = None) -> Material:
+    """Return the newest batch in the journal of the run in `folder` whose weights are there, and these weights.
+
+    `step` names another one.
+
+    Raises:
+        DataError: there is no such batch.
+    """
+    with Run.open(folder, writable=False) as run:
+        config, recipe = run.config, run.recipe
+        known = [each for each in Checkpoints(folder / CHECKPOINTS, lambda *_: None).all() if each.step]
+        places = {each.step + 1: each.folder for each in known} | {1: None}
+        steps = [step] if step is not None else sorted(places, reverse=True)
+        if step is not None and step not in places:
+            there = ", ".join(map(str, sorted(places)))
+            raise DataError(f"step of {folder}: got {step}, whose weights are not kept; those of {there} are")
+        groups: list[Group] = []
+        found = 0
+        for found in steps:
+            groups = recorded_groups(run, found)
+            if groups:
+                break
+    if not groups:
+        raise DataError(
+            f"episodes of {folder}: got none of a step whose weights are kept; train the run further, or collect a "
+            "batch: quintain lab RECIPE"
+        )
+    method = find_method(recipe)
+    settings = build(method.config_class, config, f"{folder}/config.json", is_stored=True)
+    made = method.make(settings)
+    loaded = load(str(folder / START))
+    if (checkpoint := places[found]) is not None:
+        load_main(loaded.model, config, checkpoint)
+    played = of_policy(separated(groups))
+    return Material(
+        model=loaded.model,
+        groups=made.reward(played) if isinstance(made, OnPolicy) else played,
+        source=f"step {found} of {folder.name}",
+        environment=settings.environment,
+        recipe=method.label,
+        temperature=settings.temperature,
+        learning_rate=settings.learning_rate,
+        micro_tokens=settings.micro_tokens,
+    )
+
+
+def of_policy(groups: list[Group]) -> list[Group]:
+    """Return `groups` with the episodes that the main policy sampled."""
+    return [
+        replace(
+            group,
+            trajectories=tuple(
+                t for t in group.trajectories if t.turns and t.turns[0].completion.policy == MAIN
+            ),
+        )
+        for group in groups
+    ]
