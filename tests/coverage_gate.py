@@ -17,7 +17,9 @@ SHARE = 0.85
 
 
 def room_of(file: Path) -> str:
-    """Return the room of a file of the package: ``credit`` for ``src/quintain/credit/gae.py``."""
+    """Return the room of a file: ``credit`` for ``src/quintain/credit/gae.py``; evidence is one room."""
+    if "quintain_evidence" in file.parts:
+        return "evidence"
     below = file.parts[len(file.parts) - file.parts[::-1].index("quintain") :]
     return Path(below[0]).stem if len(below) > 1 else file.stem
 

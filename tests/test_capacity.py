@@ -1,9 +1,9 @@
 """The simulation of speed/capacity.py against what queues must do."""
 
 import pytest
-from tests.speed_scripts import load_benchmark
+from tests.speed_scripts import load_script
 
-capacity = load_benchmark("capacity")
+capacity = load_script("speed/capacity.py")
 QUICK = capacity.Times(
     worker_turn=1e-6, driver_episode=1e-6, round_fixed=1e-6, round_each=0.0, learner_token=0.0, weights=0.0
 )

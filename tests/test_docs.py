@@ -1,21 +1,14 @@
 """What the documentation says of the code is compared with the code."""
 
-import io
 import re
 import runpy
-import shutil
-import sys
 import tomllib
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from quintain_evidence.layers import standing
-from quintain_evidence.layers.spec import signatures
-from quintain_evidence.layers.standing import standings
 
 import quintain
 from quintain.config import options
@@ -147,48 +140,6 @@ def test_the_states_of_methods_are_those_of_the_command() -> None:
     assert {name: told.get(name) for name in listed} == listed
 
 
-def run_tables(root: Path, *argv: str) -> tuple[int, str, str]:
-    """Run docs/tables.py as it stands in the folder `root`; return its exit status and what it prints."""
-    program, out, told = str(root / "docs" / "tables.py"), io.StringIO(), io.StringIO()
-    status = 0
-    with pytest.MonkeyPatch.context() as patched, redirect_stdout(out), redirect_stderr(told):
-        patched.setattr(sys, "argv", [program, *argv])
-        try:
-            runpy.run_path(program, run_name="__main__")
-        except SystemExit as ending:
-            status = int(ending.code or 0)
-    return status, out.getvalue(), told.getvalue()
-
-
-def test_the_tables_of_methods_are_current(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what is stale is named, and written anew only when that is asked for."""
-    known = {ROOT: standings(signatures(), ROOT / "docs" / "results")}
-    known[tmp_path] = known[ROOT]  # computed once, asked for by the folder of the results
-    monkeypatch.setattr(standing, "standings", lambda _, folder: known[folder.parents[1]])
-    assert run_tables(ROOT, "--check")[0] == 0, "run python docs/tables.py"
-    (tmp_path / "docs" / "methods").mkdir(parents=True)
-    (tmp_path / "src" / "quintain" / "methods").mkdir(parents=True)
-    shown = "src/quintain/methods/shown.json"
-    pages = ("docs/methods/index.md", "docs/data.md", "docs/pretrained.md")
-    names = ("README.md", *pages, "mkdocs.yml", shown, "docs/tables.py")
-    for name in names:
-        shutil.copy(ROOT / name, tmp_path / name)
-    readme, index = tmp_path / "README.md", tmp_path / "docs" / "methods" / "index.md"
-    index.write_text(
-        index.read_text(encoding="utf-8").replace("[`gigpo`](gigpo.md)", "gigpo"), encoding="utf-8"
-    )
-    readme.write_text(readme.read_text(encoding="utf-8") + "More.\n", encoding="utf-8")
-    stale = index.read_text(encoding="utf-8")
-    stale_tables = "stale tables in docs/methods/index.md: run python docs/tables.py\n"
-    assert run_tables(tmp_path, "--check") == (1, "", stale_tables)
-    assert index.read_text(encoding="utf-8") == stale, "a check writes nothing"
-    assert run_tables(tmp_path)[0] == 0
-    for name in names[1:]:
-        assert (tmp_path / name).read_bytes() == (ROOT / name).read_bytes()
-    assert readme.read_text(encoding="utf-8").endswith("More.\n"), "only what is between the marks is written"
-    assert run_tables(tmp_path, "--check")[0] == 0
-
-
 def test_the_fields_of_every_job_are_told_with_their_defaults() -> None:
     text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `([a-z_]+)` \| (\S+) \| .+ \|$", text, re.MULTILINE))
@@ -284,7 +235,7 @@ def test_no_page_has_marks_of_a_merge() -> None:
 def test_every_room_has_a_floor_and_a_line_in_the_map() -> None:
     rooms = {path.parent.name for path in (ROOT / "src" / "quintain").glob("*/__init__.py")}
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    (contract,) = settings["tool"]["importlinter"]["contracts"]
+    contract = settings["tool"]["importlinter"]["contracts"][0]
     floors = {room.strip(" ()") for layer in contract["layers"] for room in layer.split("|")}
     map_of_rooms = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     for room in rooms:

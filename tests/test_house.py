@@ -14,7 +14,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "quintain"
-MODULES = sorted(PACKAGE.rglob("*.py"))
+EVIDENCE = ROOT / "evidence" / "src" / "quintain_evidence"
+MODULES = sorted([*PACKAGE.rglob("*.py"), *EVIDENCE.rglob("*.py")])
+SCRIPTS = sorted(
+    path for folder in ("examples", "speed", "evidence/studies") for path in (ROOT / folder).rglob("*.py")
+)
+TESTS = sorted(path for folder in ("tests", "evidence/tests") for path in (ROOT / folder).rglob("*.py"))
 
 FIELD_NAMES = {"KLController"}
 """Names of the field, though they end like that."""
@@ -33,7 +38,7 @@ MAY_WAIT = {
     "adapters/mcp/session.py": "a task in a loop of its own, until it is told to leave",
     "serve/openenv.py": "the server's half of a handshake, which does not wait for the client",
     "adapters/miniwob/chromium.py": "a process that was killed",
-    "cli/world_bench.py": "trials, each a process with a line of progress",
+    "../../evidence/src/quintain_evidence/cli/worlds.py": "trials, each a process with a line of progress",
 }
 """Where something may be waited for without a deadline, and what that is."""
 WAITS = ("join", "wait", "result", "acquire", "communicate", "recv", "accept")
@@ -184,10 +189,7 @@ def found_in(source: str, rule: Rule) -> list[str]:
 
 def test_nothing_opens_code() -> None:
     allowed = {PACKAGE / place for place in MAY_PICKLE | MAY_RUN_CODE} | {ROOT / place for place in WEAKENED}
-    others = [
-        path for folder in ("tests", "examples", "benchmarks") for path in (ROOT / folder).rglob("*.py")
-    ]
-    assert broken([path for path in (*MODULES, *sorted(others)) if path not in allowed], opens_code) == []
+    assert broken([path for path in (*MODULES, *TESTS, *SCRIPTS) if path not in allowed], opens_code) == []
 
 
 def test_nothing_swallows_every_exception() -> None:
@@ -196,7 +198,7 @@ def test_nothing_swallows_every_exception() -> None:
 
 
 def test_every_wait_has_a_deadline() -> None:
-    allowed = {PACKAGE / place for place in MAY_WAIT}
+    allowed = {(PACKAGE / place).resolve() for place in MAY_WAIT}
     assert broken([path for path in MODULES if path not in allowed], waits_forever) == []
     assert all(broken([place], waits_forever) for place in allowed), "what waits no longer needs no leave"
 
@@ -240,12 +242,25 @@ def circles_in(files: dict[str, set[str]]) -> list[list[str]]:
     return []
 
 
+def name_of(path: Path) -> str:
+    """Return the dotted name of a module of ours."""
+    root = EVIDENCE if path.is_relative_to(EVIDENCE) else PACKAGE
+    return ".".join(path.relative_to(root.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
 def test_no_two_files_import_each_other() -> None:
-    names = {
-        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in MODULES
-    }
+    names = {name_of(path): path for path in MODULES}
     assert circles_in({module: imports_of(module, path) for module, path in names.items()}) == []
+
+
+def test_package_tests_and_scripts_need_no_evidence() -> None:
+    """What is shown of the package stands beside it: neither it nor its tests nor the speed scripts import that."""
+    own = [path for path in (*MODULES, *TESTS, *SCRIPTS) if not path.is_relative_to(ROOT / "evidence")]
+    asking = {
+        path for path in own if any(n.startswith("quintain_evidence") for n in imports_of(path.stem, path))
+    }
+    assert asking == set()
+    assert imports_of("layers", EVIDENCE / "layers" / "league.py") & {"quintain_evidence.sweep.workers"}
 
 
 def test_a_circle_is_found() -> None:
@@ -263,11 +278,9 @@ def engines_named(module: str, names: set[str]) -> set[str]:
 
 def test_nobody_builds_an_engine_by_its_class() -> None:
     """A policy is served by the engine that its settings name; only `engines` and `training` know what there is."""
-    scripts = sorted((ROOT / "benchmarks").rglob("*.py")) + sorted((ROOT / "examples").rglob("*.py"))
-    found = {str(path): engines_named(path.stem, imports_of(path.stem, path)) for path in scripts}
+    found = {str(path): engines_named(path.stem, imports_of(path.stem, path)) for path in SCRIPTS}
     for path in MODULES:
-        module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
-        found[str(path)] = engines_named(module, imports_of(module, path))
+        found[str(path)] = engines_named(name_of(path), imports_of(name_of(path), path))
     assert {path: sorted(names) for path, names in found.items() if names} == {}
     assert engines_named("quintain.api", {"quintain.engines.local.Local"})
     assert not engines_named("quintain.training.work", {"quintain.engines.local.Local"})
@@ -332,6 +345,13 @@ def test_what_grpo_is_can_be_read_in_few_files() -> None:
     assert len(loaded) <= 14, loaded
 
 
+def test_what_trains_loads_nothing_of_evidence_or_of_the_laboratory() -> None:
+    start = "import quintain.api, quintain.methods.rl.grpo, quintain.methods.loops.on_policy"
+    evidence = listed_by(start, "name.split('.')[0] == 'quintain_evidence'")
+    assert [*evidence, *listed_by(start, "name.startswith('quintain.credit_lab')")] == []
+    assert listed_by("import quintain.credit_lab", "name.startswith('quintain.credit_lab')")
+
+
 def loaded_by(start: str) -> list[str]:
     """Return the heavy packages that a fresh interpreter has loaded after `start`."""
     return listed_by(start, f"name in {HEAVY}")
@@ -346,7 +366,7 @@ def listed_by(start: str, which: str) -> list[str]:
         text=True,
         check=True,
         timeout=60,
-        env={"PYTHONPATH": str(ROOT / "src"), "PATH": ""},
+        env={"PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'evidence' / 'src'}", "PATH": ""},
     )
     return done.stdout.splitlines()[-1].split()[1:]
 

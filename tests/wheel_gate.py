@@ -55,17 +55,23 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("export", "first", "--to", "hf", "--out", "exported"),
     ("check", "exported"),
     ("serve", "--help"),
-    ("bench", "--help"),
 )
 """What is run where the wheel is installed, each in the same folder."""
+EVIDENCE: tuple[tuple[str, ...], ...] = (
+    ("bench", "--help"),
+    ("bench", "methods", "--pages", "--docs", "pages"),
+)
+"""What is run where the wheel of evidence is installed, too."""
+PACKAGES = {"quintain": "src", "quintain_evidence": "evidence/src"}
 
 
-def package_files() -> set[str]:
-    """Return every file of the package that is kept in git, as its path below src."""
+def package_files(package: str) -> set[str]:
+    """Return every file of `package` that is kept in git, as its path below src."""
+    place = PACKAGES[package]
     found = subprocess.run(
-        ["git", "ls-files", "src/quintain"], cwd=ROOT, check=True, capture_output=True, text=True
+        ["git", "ls-files", f"{place}/{package}"], cwd=ROOT, check=True, capture_output=True, text=True
     )
-    return {line.removeprefix("src/") for line in found.stdout.splitlines()}
+    return {line.removeprefix(f"{place}/") for line in found.stdout.splitlines()}
 
 
 def run(command: list[str | Path], folder: Path) -> None:
@@ -98,7 +104,7 @@ def new_environment(folder: Path, *, has_pip: bool) -> Path:
 
 def check_contents(wheel: Path, source: Path) -> None:
     """Raise where a file of the package is missing in the wheel or the source distribution."""
-    wanted = package_files()
+    wanted = package_files(wheel.name.partition("-")[0])
     with zipfile.ZipFile(wheel) as opened:
         inside = set(opened.namelist())
     with tarfile.open(source) as opened:
@@ -129,6 +135,22 @@ def use(python: Path, folder: Path) -> None:
         raise SystemExit(f"quintain was imported from {found.stdout.strip()}, not from the wheel")
 
 
+def use_evidence(python: Path, folder: Path, install: list[str | Path]) -> None:
+    """See that `quintain bench` says how it is installed, then `install` evidence and write its pages."""
+    done = subprocess.run(
+        [python, "-I", "-m", "quintain.cli", "bench"], cwd=folder, capture_output=True, text=True
+    )
+    if done.returncode != 2 or not done.stderr.endswith("from a clone: pip install ./evidence\n"):
+        raise SystemExit(f"quintain bench without evidence: got {done.stderr or done.stdout}")
+    run(install, folder)
+    (folder / "pages").mkdir()
+    for command in EVIDENCE:
+        run([python, "-I", "-m", "quintain.cli", *command], folder)
+    index = (folder / "pages" / "results" / "index.md").read_text(encoding="utf-8")
+    if "| `grpo` | works" not in index:
+        raise SystemExit(f"the wheel of evidence does not know its results: {index[-2000:]}")
+
+
 def main() -> None:
     """Build, look, install twice and use."""
     with tempfile.TemporaryDirectory(prefix="quintain-wheel-") as place:
@@ -136,18 +158,26 @@ def main() -> None:
         tools = new_environment(folder / "tools", has_pip=True)
         run([tools, "-m", "pip", "install", "-q", "--disable-pip-version-check", UV], folder)
         uv = tools.with_name("uv")
-        run([uv, "build", "--quiet", "--out-dir", folder / "dist", ROOT], folder)
-        (wheel,), (source,) = (folder / "dist").glob("*.whl"), (folder / "dist").glob("*.tar.gz")
-        check_contents(wheel, source)
+        wheels: dict[str, Path] = {}
+        for package, place in PACKAGES.items():
+            built = folder / "dist" / package
+            run([uv, "build", "--quiet", "--out-dir", built, (ROOT / place).parent], folder)
+            (wheels[package],), (source,) = built.glob("*.whl"), built.glob("*.tar.gz")
+            check_contents(wheels[package], source)
+        wheel, evidence = wheels["quintain"], wheels["quintain_evidence"]
         what, limits = f"{wheel}[{EXTRAS}]", ROOT / "constraints.txt"
         by_pip = new_environment(folder / "by-pip", has_pip=True)
         pip: list[str | Path] = [by_pip, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
         run([*pip, "-c", limits, what], folder)
         use(by_pip, folder / "with-pip")
+        use_evidence(by_pip, folder / "with-pip", [*pip, evidence])
         by_uv = new_environment(folder / "by-uv", has_pip=False)
         run([uv, "pip", "install", "--quiet", *find_links(), "--python", by_uv, "-c", limits, what], folder)
         use(by_uv, folder / "with-uv")
-    print("the wheel works in an empty environment, installed by pip and by uv")
+        use_evidence(
+            by_uv, folder / "with-uv", [uv, "pip", "install", "--quiet", "--python", by_uv, evidence]
+        )
+    print("the wheels work in an empty environment, installed by pip and by uv")
 
 
 if __name__ == "__main__":

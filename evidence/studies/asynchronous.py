@@ -42,14 +42,13 @@ from random import Random
 from statistics import mean, median
 from typing import Any
 
-from quintain_evidence.layers.inference import estimate
-
 from quintain.data.samples import token_versions
 from quintain.environments.protocol import Environment
 from quintain.methods.loops import train_by
 from quintain.methods.rl import policy_gradient
 from quintain.store.run import Run
 from quintain.types import Action, Failure, StepResult, Task, Trajectory
+from quintain_evidence.layers.inference import estimate
 
 WORLD = f"{Path(__file__).resolve()}:Search"
 SHORTEST, LONGEST, SHAPE = 0.05, 2.0, 1.2

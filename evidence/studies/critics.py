@@ -27,15 +27,15 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from quintain_evidence.labs.tables import fitted_table, s3
-from quintain_evidence.labs.tabular import TablePolicy, actions_of, packed, states_of, train_table
-from quintain_evidence.layers.inference import estimate
 
 from quintain.credit.turn_td import Numbers, by_way, q_targets, state_targets, way_advantages
 from quintain.data.turn_values import last_turn_samples
 from quintain.methods.critic import archer
 from quintain.methods.rl import grpo, ppo
 from quintain.types import Action, Completion, Group, Trajectory, Turn, derive_seed, scored
+from quintain_evidence.labs.tables import fitted_table, s3
+from quintain_evidence.labs.tabular import TablePolicy, actions_of, packed, states_of, train_table
+from quintain_evidence.layers.inference import estimate
 
 START, LEVEL = 0.3, 0.6
 BUDGET, EPISODES = 6_000, 16

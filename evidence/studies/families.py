@@ -38,11 +38,6 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from quintain_evidence.experiments.imitation import paprika as table
-from quintain_evidence.labs.levels import levels
-from quintain_evidence.labs.observed import play_games
-from quintain_evidence.labs.rounds import train_rounds
-from quintain_evidence.layers.inference import estimate
 
 import quintain
 from quintain.api import evaluate
@@ -50,6 +45,11 @@ from quintain.curriculum.levels import Chooser, Optimist, level_of
 from quintain.methods.imitation import paprika
 from quintain.methods.method import Folds
 from quintain.types import Group, derive_seed
+from quintain_evidence.experiments.imitation import paprika as table
+from quintain_evidence.labs.levels import levels
+from quintain_evidence.labs.observed import play_games
+from quintain_evidence.labs.rounds import train_rounds
+from quintain_evidence.layers.inference import estimate
 
 FAMILIES = {
     "arms": "bandit?arms=2&pulls=5&gap=1&reward=sparse",

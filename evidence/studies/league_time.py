@@ -1,8 +1,8 @@
 """What the league of a family takes on this machine: one run of each arm is timed, and counted as often as it was run.
 
-Run it with ``python evidence/studies/league_time.py --family rl`` on a machine that does nothing else. The results tell which
-runs a verdict needed, but many of them were timed beside other work. Here each arm's first seed is run anew, and so is
-the policy that it starts from; the sum over all recorded runs of the newest versions, and over their starts, is
+Run it with ``python evidence/studies/league_time.py --family rl`` on a machine that does nothing else. The results tell
+which runs a verdict needed, but many of them were timed beside other work. Here each arm's first seed is run anew, and
+so is the policy that it starts from; the sum over all recorded runs of the newest versions, and over their starts, is
 what the whole league would take of one core. Runs for learning rates are not recorded and not in it. Rows are printed
 as they are done, the longest last.
 """
@@ -15,6 +15,7 @@ from concurrent.futures import as_completed
 from pathlib import Path
 
 from quintain_evidence.layers.league import BASELINE, METHOD, TUNING, Entry, entries, known
+from quintain_evidence.layers.records import RESULTS
 from quintain_evidence.layers.spec import signatures
 from quintain_evidence.sweep import workers
 from quintain_evidence.trials import Trial, perform, warm
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--jobs", type=int, default=2, help="processes side by side, one thread each (default 2)"
     )
-    parser.add_argument("--results", type=Path, default=Path("docs/results"), help="folder of results")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of results")
     options = parser.parse_args(argv)
     chosen = entries(options.family, signatures())
     plans = {entry.row: (entry, arms_of(entry, options.results)) for entry in chosen}

@@ -22,10 +22,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from quintain_evidence.layers.inference import estimate
-
 import quintain
 from quintain.store.run import Run
+from quintain_evidence.layers.inference import estimate
 
 WORLD = "sokoban?size=5&boxes=1&walls=3&scramble=30&view=grid"
 ROUNDS = 5

@@ -19,8 +19,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from quintain_evidence.layers.inference import estimate
-
 import quintain
 from quintain.data.pipeline import Chosen, Pipeline, as_example, judged
 from quintain.eval.statistics import wilson
@@ -31,6 +29,7 @@ from quintain.training.context import COLD_START
 from quintain.training.start import DEMONSTRATIONS_PER_UPDATE
 from quintain.training.untrained import UNTRAINED
 from quintain.types import Trajectory, derive_seed
+from quintain_evidence.layers.inference import estimate
 
 SETTINGS: Mapping[str, Any] = {
     "environment": "hopqa?hops=1&distractors=4&closed=0&rounds=1",

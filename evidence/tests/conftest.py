@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quintain_evidence.layers.spec import Signature
 
 from quintain.config import build
+from quintain_evidence.layers.spec import Signature
 
 CLAIM: dict[str, Any] = {
     "row": "toy", "title": "Toy", "family": "toys", "source": "0000.00000", "kind": "tabular", "experiment": "example",

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from quintain.cli.main import main
 from quintain_evidence.layers.league import Earlier, Outcome
 from quintain_evidence.layers.runner import run
 from quintain_evidence.layers.spec import Signature, signatures
@@ -17,12 +19,10 @@ from quintain_evidence.pages import (
     write,
 )
 
-from quintain.cli.main import main
-
 
 def test_pages_are_written_from_results(write_claim: Callable[..., Path], tmp_path: Path) -> None:
     file = write_claim()
-    folder = tmp_path / "docs" / "results"
+    folder = tmp_path / "results"
     (tmp_path / "docs" / "methods").mkdir(parents=True)
     page = tmp_path / "docs" / "methods" / "toy.md"
     page.write_text("# Toy\n\n**What to look for.** That.\n", encoding="utf-8")
@@ -37,16 +37,16 @@ def test_pages_are_written_from_results(write_claim: Callable[..., Path], tmp_pa
     assert before.word == "not shown"
     assert before.missing == ("objective not run", "formula not run", "toy not run", "no league")
     run(list(known.values()), folder, 1, lambda s: f"measure {s.row}", Silent())
-    names = [found.name for found in write(standings(known, folder), folder)]
+    docs = tmp_path / "docs"
+    names = [found.name for found in write(standings(known, folder), folder, docs)]
     assert names == ["index.md", "league.md", "toy.md"]
     text = page.read_text(encoding="utf-8")
     assert "**Evidence: not shown.** Missing: objective not run, formula not run, no league." in text
     assert "- ✓ null world: " in text and "    measure toy" in text
     assert text.endswith(f"{END_MARK}\n\n**What to look for.** That.\n")
-    index = (folder / "index.md").read_text(encoding="utf-8")
-    assert (
-        "| `toy` | not shown | - | - | shown, +0." in index and "version 1 ([toy.jsonl](toy.jsonl))" in index
-    )
+    index = (docs / "results" / "index.md").read_text(encoding="utf-8")
+    assert "| `toy` | not shown | - | - | shown, +0." in index
+    assert "version 1 ([toy.jsonl](../../results/toy.jsonl))" in index
     assert index.endswith(
         "| family | signatures | league | runs of the league |\n|---|---|---|---|\n| toys | 0 | 0 | 0 |\n"
     )
@@ -88,7 +88,17 @@ def test_the_command_writes_the_pages(
     docs, claims = tmp_path / "docs", write_claim().parent
     (docs / "methods").mkdir(parents=True)
     (docs / "methods" / "toy.md").write_text("# Toy\n\n**What to look for.** That.\n")
-    words = ["bench", "methods", "--pages", "--results", str(docs / "results"), "--signatures", str(claims)]
+    words = [
+        "bench",
+        "methods",
+        "--pages",
+        "--results",
+        str(tmp_path),
+        "--signatures",
+        str(claims),
+        "--docs",
+        str(docs),
+    ]
     assert main(words) == 0
     names = [Path(line).name for line in capsys.readouterr().out.splitlines()]
     assert names == ["index.md", "league.md", "toy.md"]

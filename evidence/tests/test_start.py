@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from quintain_evidence.start import imitated
 
 from quintain.models.fingerprint import fingerprint
 from quintain.models.load import load
@@ -14,6 +13,7 @@ from quintain.training.job import Job
 from quintain.training.probe import probed_after
 from quintain.training.progress import Display
 from quintain.training.saved import START
+from quintain_evidence.start import imitated
 
 JOB = Job(
     environment="guess?max_turns=1&high=3",

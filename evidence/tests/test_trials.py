@@ -13,6 +13,12 @@ from typing import Any
 
 import pytest
 import torch
+
+from quintain.cli.main import main
+from quintain.config import build
+from quintain.errors import ConfigError, DataError, UsageError
+from quintain.methods.find import find_method
+from quintain.store.run import Run
 from quintain_evidence.trials import (
     ARMS,
     ENOUGH,
@@ -27,12 +33,6 @@ from quintain_evidence.trials import (
     trial,
     warm,
 )
-
-from quintain.cli.main import main
-from quintain.config import build
-from quintain.errors import ConfigError, DataError, UsageError
-from quintain.methods.find import find_method
-from quintain.store.run import Run
 
 SMALL: dict[str, Any] = {
     "model": "micro", "demonstrations": 2, "imitation_epochs": 1, "steps": 8, "eval_every": 4, "eval_episodes": 2,

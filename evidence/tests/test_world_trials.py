@@ -7,6 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+
+from quintain.agents import catalog
+from quintain.agents.catalog import AUTO, PRESETS, WRAPPERS, check
+from quintain.cli.main import main
+from quintain.environments.catalog import ADAPTERS, CATALOG, find
+from quintain.errors import DataError, UsageError
 from quintain_evidence import world_trials as world_benchmarks
 from quintain_evidence.world_trials import (
     END_MARK,
@@ -19,12 +25,6 @@ from quintain_evidence.world_trials import (
     imitate,
     row,
 )
-
-from quintain.agents import catalog
-from quintain.agents.catalog import AUTO, PRESETS, WRAPPERS, check
-from quintain.cli.main import main
-from quintain.environments.catalog import ADAPTERS, CATALOG, find
-from quintain.errors import DataError, UsageError
 
 SMALL: dict[str, Any] = {
     "model": "micro",

@@ -22,9 +22,6 @@ from typing import TYPE_CHECKING, Any
 from quintain.agents.catalog import AUTO, is_outside
 from quintain.agents.teacher import Teacher
 from quintain.config import build
-from quintain.credit_lab.credit import Report, check_names, run_lab
-from quintain.credit_lab.material import collect_batch, read_batch
-from quintain.credit_lab.report import write_lab
 from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.dashboard.curve import learning_curve_png, terminal_curve
 from quintain.dashboard.report import write_report
@@ -82,6 +79,8 @@ from quintain.types import Trajectory, derive_seed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+    from quintain.credit_lab.credit import Report
 
 LOG = logging.getLogger(__name__)
 ROOT = Path("runs")
@@ -536,6 +535,11 @@ def lab(
         UsageError: an unknown method, idea, loss or configuration key, or a run that exists.
         DataError: a batch without episodes, with one group, or whose success does not vary.
     """
+    # Here, for a run needs none of it.
+    from quintain.credit_lab.credit import check_names, run_lab
+    from quintain.credit_lab.material import collect_batch, read_batch
+    from quintain.credit_lab.report import write_lab
+
     check_names(ideas, IDEAS, "ideas")
     check_names(losses, LOSSES, "losses")
     folder = Path(target)

@@ -2,17 +2,18 @@
 
 import errno
 import importlib
+import re
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from quintain.cli.main import COMMANDS, Command, main
+from quintain.cli.main import COMMANDS, GROUP, Command, main
 from quintain.errors import EXIT_CODES, EnvironmentFault, MissingExtra, ModelError, StoreError
 
 Cli = Callable[..., Any]
@@ -67,7 +68,7 @@ def test_version(cli: Cli) -> None:
     ("argv", "line"),
     [
         (["trian"], "unknown command: got 'trian'; did you mean 'train'?"),
-        (["xyzzy"], f"unknown command: got 'xyzzy'; choose from {', '.join(sorted(COMMANDS))}"),
+        (["xyzzy"], f"unknown command: got 'xyzzy'; choose from {', '.join(sorted([*COMMANDS, 'bench']))}"),
         (["--steps"], "unknown flag: got '--steps'; commands come first, see `quintain --help`"),
         (["methods", "--jsno"], "flag of quintain methods: got '--jsno'; did you mean '--json'?"),
         (["methods", "x"], "quintain methods: got 'x', which it has no use for; "
@@ -200,3 +201,28 @@ def test_argv_is_the_default(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     monkeypatch.setattr(sys, "argv", ["quintain", "--version"])
     assert main() == 0
     assert capsys.readouterr().out.startswith("quintain ")
+
+
+class Point:
+    """An entry point of another distribution, whose command returns how many arguments it got."""
+
+    name, value, dist = "other", "elsewhere:run", None
+
+    def load(self) -> Callable[[Sequence[str]], int]:
+        return len
+
+
+def test_other_distributions_bring_commands(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quintain.cli.main.entry_points", lambda group: [Point()] if group == GROUP else [])
+    assert cli("other", "a", "--b").status == 2
+    assert re.search(r"\n  other +elsewhere:run\n", cli("--help").out)
+    assert cli("othre").line == "unknown command: got 'othre'; did you mean 'other'?"
+
+
+def test_bench_says_in_a_line_how_it_is_installed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quintain.cli.main.entry_points", lambda group: [])
+    found = cli("bench", "methods")
+    assert (found.status, found.out) == (2, "")
+    assert found.line.endswith(
+        "got no evidence, a distribution of its own; from a clone: pip install ./evidence"
+    )

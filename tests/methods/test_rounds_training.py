@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from quintain_evidence.formulas.rounds import Lived, recorded
 from tests.methods.test_training import Coin, rows, train, weights
 
 from quintain.data.pipeline import Pipeline, as_example, example_samples
@@ -16,6 +15,7 @@ from quintain.methods.find import find_method
 from quintain.methods.loops.rounds import Material, funnels, step_batches
 from quintain.methods.method import Improve, OptimizerSteps, Rounds, Update
 from quintain.store.run import Run
+from quintain.testing.episodes import Lived, recorded
 from quintain.types import Trajectory, scored
 
 FIELDS: dict[str, dict[str, Any]] = {

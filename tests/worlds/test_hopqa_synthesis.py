@@ -3,7 +3,6 @@
 from random import Random
 
 import pytest
-from quintain_evidence.experiments.toolrl import asearcher_questions
 
 from quintain.environments.protocol import advance, begin
 from quintain.errors import UsageError
@@ -21,7 +20,11 @@ from quintain.worlds.hopqa.synthesis import (
 )
 
 SHAPE = QuestionShape(1, 1, 40, 0.0, False, False)
+
+
 SEAT, OWNER = Fact("Orbit", "seat", "Rome"), Fact("Orbit", "owner", "Delta")
+
+
 FOUNDER, MAYOR = Fact("Ben", "employer", "Orbit"), Fact("Rome", "mayor", "Anna")
 
 
@@ -112,21 +115,3 @@ def test_who_searches_solves_them() -> None:
     assert backward > 5
     with pytest.raises(UsageError, match="evolved=4"):
         HopQA(evolved=4)
-
-
-def test_the_claim_reads_questions_by_their_words_alone() -> None:
-    told = (
-        SEAT.words(),
-        OWNER.words(),
-        MAYOR.words(),
-        "The owner of Apex is Delta.",
-        "The seat of Apex is Oslo.",
-    )
-    question = Question(
-        chain=(SEAT,), paragraphs=told, titles=("",) * 5, sources=(0,), is_closed=False, told=(),
-        asked="What is the seat of the company whose owner is Delta?",
-    )  # fmt: skip
-    assert asearcher_questions.fits(question) == {"Rome", "Oslo"}
-    (row,) = asearcher_questions.measure({"questions": 30, "distractors": 60, "played": 5}, 7)
-    assert row["violations"] == row["extra.null_changed"] == row["extra.unsolved"] == 0 < row["trials"]
-    assert 0 < row["control_violations"] < row["control_trials"] == row["trials"]

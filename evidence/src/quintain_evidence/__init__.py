@@ -1,1 +1,4 @@
-"""Benchmarks: methods against their baselines and worlds against their experts, over seeds."""
+"""What is shown of the methods, and how: claims, experiments, second versions of formulas, labs, leagues, results.
+
+A distribution of its own beside `quintain`, whose command `quintain bench` it brings. Nothing of `quintain` imports it.
+"""

@@ -4,6 +4,7 @@ Every number and every word of a verdict comes from the results; nothing here is
 two marks in a page is replaced as a whole.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,17 +19,19 @@ BEFORE = "**What to look for.**"
 """What the block stands in front of in a page that has none yet."""
 
 
-def write(standings: Mapping[str, Standing], folder: Path) -> list[Path]:
-    """Write the pages of results in `folder` and the sections of methods beside it, and return the files.
+def write(standings: Mapping[str, Standing], results: Path, docs: Path) -> list[Path]:
+    """Write ``results`` of the documentation in `docs` and the sections of its ``methods``, and return the files.
 
-    `folder` is ``docs/results``, and methods are in ``docs/methods``.
+    `results` is the folder of the lines that rows link to.
     """
+    folder = docs / "results"
     written = [folder / "index.md", folder / "league.md"]
     folder.mkdir(parents=True, exist_ok=True)
-    written[0].write_text(overview(standings), encoding="utf-8")
+    link = Path(os.path.relpath(results.resolve(), folder.resolve())).as_posix()
+    written[0].write_text(overview(standings, link), encoding="utf-8")
     written[1].write_text(league_page(standings), encoding="utf-8")
     for row, found in standings.items():
-        page = folder.parent / "methods" / f"{row}.md"
+        page = docs / "methods" / f"{row}.md"
         if page.exists():
             block = f"{START_MARK}\n\n{evidence(found)}\n\n{END_MARK}"
             page.write_text(with_block(page.read_text(encoding="utf-8"), block), encoding="utf-8")
@@ -36,8 +39,8 @@ def write(standings: Mapping[str, Standing], folder: Path) -> list[Path]:
     return written
 
 
-def overview(standings: Mapping[str, Standing]) -> str:
-    """Return the page of all rows: what each layer says, and what is missing."""
+def overview(standings: Mapping[str, Standing], link: str) -> str:
+    """Return the page of all rows: what each layer says, and what is missing; `link` leads to their results."""
     lines = [
         "# Evidence",
         "",
@@ -63,7 +66,7 @@ def overview(standings: Mapping[str, Standing]) -> str:
             found.word + ", before a change" * any(state.signature.outdated for state in found.claims),
             passed(found.objective),
             passed(found.formula),
-            "; ".join(claim_cell(found, k) for k in range(len(found.claims))),
+            "; ".join(claim_cell(found, k, link) for k in range(len(found.claims))),
             found.badge or "-",
             ", ".join(found.missing) or "-",
         )
@@ -97,13 +100,13 @@ def passed(checks: Sequence[Check] | None) -> str:
     return "-" if checks is None else f"{sum(check.has_passed for check in checks)} of {len(checks)}"
 
 
-def claim_cell(found: Standing, place: int) -> str:
+def claim_cell(found: Standing, place: int, link: str) -> str:
     """Return what was measured of a claim: ``shown, +0.07 [0.05, 0.09] correlation, version 1 (gigpo.jsonl)``."""
     state = found.claims[place]
     effect = state.verdict.effect
     told = "" if effect is None else f", {with_interval(effect, '+')} {state.signature.unit}"
     row = state.signature.row
-    source = f", version {state.version} ([{row}.jsonl]({row}.jsonl))" if state.num_lines else ""
+    source = f", version {state.version} ([{row}.jsonl]({link}/{row}.jsonl))" if state.num_lines else ""
     return f"{state.word()}{told}{source}"
 
 

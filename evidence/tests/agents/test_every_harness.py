@@ -5,7 +5,6 @@ from contextlib import closing
 from functools import partial
 
 import pytest
-from quintain_evidence.world_trials import HARNESSES, World
 
 from quintain.engines.protocol import Request
 from quintain.engines.scripted import Scripted
@@ -15,6 +14,7 @@ from quintain.safety.isolation import find_fault
 from quintain.training.job import Job
 from quintain.training.start import harness, new_tokenizer, teacher
 from quintain.types import Turn
+from quintain_evidence.world_trials import HARNESSES, World
 
 
 @pytest.mark.parametrize("world", [pytest.param(world, id=world.name) for world in HARNESSES])

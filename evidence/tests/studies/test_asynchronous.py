@@ -4,11 +4,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.speed_scripts import load_benchmark
+from tests.speed_scripts import load_script
 
 from quintain.types import Action, Task
 
-asynchronous = load_benchmark("asynchronous")
+asynchronous = load_script("evidence/studies/asynchronous.py")
 
 
 def row(arm: str, seed: int, seconds: float, success: float, oldest: float = 4.0) -> dict[str, Any]:

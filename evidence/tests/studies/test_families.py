@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.speed_scripts import load_benchmark
+from tests.speed_scripts import load_script
 
 from quintain.types import Group, Task
 
-FAMILIES = load_benchmark("families")
+FAMILIES = load_script("evidence/studies/families.py")
 
 
 def group(kind: str) -> Group:

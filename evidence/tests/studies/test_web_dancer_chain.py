@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from tests.speed_scripts import load_benchmark
+from tests.speed_scripts import load_script
 
 from quintain.methods.imitation import web_dancer
 from quintain.types import Action, Completion, Score, Stop, Task, Trajectory, Turn, as_content
 
-chain = load_benchmark("web_dancer_chain")
+chain = load_script("evidence/studies/web_dancer_chain.py")
 
 
 def tried(number: int, *, is_solved: bool) -> Trajectory:

@@ -10,6 +10,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import EntryPoint, entry_points
 from typing import NamedTuple, cast
 
 from quintain.errors import (
@@ -23,6 +24,8 @@ from quintain.errors import (
 )
 
 TRACEBACK_VARIABLE = "QUINTAIN_TRACEBACK"
+GROUP = "quintain.commands"
+"""Entry points by which other distributions bring commands: functions of the arguments that return the exit status."""
 
 
 class Command(NamedTuple):
@@ -56,10 +59,14 @@ COMMANDS: dict[str, Command] = {
     "export": Command("exporting:export", "take a model or episodes out of a run: hf, messages, parquet"),
     "view": Command("viewing:view", "show where the report of a run lies, and its curve"),
     "lab": Command("lab:lab", "compare ideas of credit and losses on one batch: quintain lab grpo|RUN"),
-    "bench": Command("bench:bench", "methods against their baselines, over seeds, at equal budget"),
     "methods": Command("listing:methods", "list the published methods and how far each has come"),
     "environments": Command("listing:environments", "list the environments"),
 }
+
+EVIDENCE = Command(
+    "", "methods against their baselines, over seeds, at equal budget, where evidence/ is installed"
+)
+"""`quintain bench`, which the distribution in ``evidence/`` brings."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -103,12 +110,34 @@ def dispatch(arguments: Sequence[str]) -> int:
         print(f"quintain {version()}")
         return 0
     if name not in COMMANDS:
-        what = "flag" if name.startswith("-") else "command"
-        hint = "commands come first, see `quintain --help`" if what == "flag" else suggestion(name, COMMANDS)
-        raise UsageError(f"unknown {what}: got {name!r}; {hint}")
+        return find_command(name)(rest)
     module, _, function = COMMANDS[name].home.partition(":")
     found = vars(importlib.import_module(f"quintain.cli.{module}"))[function]
     return cast(Callable[[Sequence[str]], int], found)(rest)
+
+
+def find_command(name: str) -> Callable[[Sequence[str]], int]:
+    """Return the command `name` of another distribution.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = commands_of_others()
+    if name in found:
+        return cast(Callable[[Sequence[str]], int], found[name].load())
+    if name == "bench":
+        raise UsageError(
+            "quintain bench: got no evidence, a distribution of its own; from a clone: pip install ./evidence"
+        )
+    what = "flag" if name.startswith("-") else "command"
+    known = {*COMMANDS, *found, "bench"}
+    hint = "commands come first, see `quintain --help`" if what == "flag" else suggestion(name, known)
+    raise UsageError(f"unknown {what}: got {name!r}; {hint}")
+
+
+def commands_of_others() -> dict[str, EntryPoint]:
+    """Return the commands that other distributions bring, by name."""
+    return {point.name: point for point in entry_points(group=GROUP)}
 
 
 def version() -> str:
@@ -118,8 +147,13 @@ def version() -> str:
 
 def help_text() -> str:
     """Return what ``quintain --help`` prints."""
-    width = max(map(len, COMMANDS))
-    commands = [f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items()]
+    others = {
+        name: Command("", f"of {point.dist.name}" if point.dist else point.value)
+        for name, point in commands_of_others().items()
+    }
+    known = {**others, **COMMANDS, "bench": EVIDENCE}
+    width = max(map(len, known))
+    commands = [f"  {name:<{width}}  {command.summary}" for name, command in known.items()]
     codes = [f"  {code:>3}  {meaning}" for code, meaning in EXIT_CODES.items()]
     return "\n".join(
         [

@@ -1,7 +1,7 @@
 """The one table of methods: what they are called, where their code is, what they are compared with, what is shown.
 
 It makes the names that ``quintain train`` takes, the list of ``quintain methods``, and the tables of README, docs and
-navigation (`docs/tables.py`). What is shown of a method is computed from its results (`quintain_evidence.layers.standing`):
+navigation (`docs/tables.py`). What is shown of a method is computed from its results, which are in ``evidence/``:
 ``python docs/tables.py`` writes it into ``shown.json``, and nobody writes it by hand.
 """
 

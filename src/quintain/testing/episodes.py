@@ -1,9 +1,10 @@
 """Turns and episodes as they are recorded, made of plain numbers."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from quintain.types import Action, Completion, Score, Stop, Task, Trajectory, Turn
+from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn
 
 TASK = Task(id="t", environment="e", seed=0)
 SILENT = Action()
@@ -30,3 +31,35 @@ def episode_of(
         **fields,
     }
     return Trajectory(turns=tuple(turns), **given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lived:
+    """An episode in plain numbers."""
+
+    task: int
+    value: float
+    is_success: bool
+    num_turns: int
+
+
+def recorded(case: Sequence[Lived]) -> list[Group]:
+    """Return the episodes as they are recorded: a group for each task, in order; `seed` is the place in `case`."""
+    groups: list[Group] = []
+    for number in sorted({lived.task for lived in case}):
+        task = Task(id=f"t{number}", environment="e", seed=number)
+        members = [(place, lived) for place, lived in enumerate(case) if lived.task == number]
+        told = tuple(
+            episode_of(
+                [turn_of()] * lived.num_turns,
+                lived.value,
+                is_success=lived.is_success,
+                task=task,
+                seed=place,
+                group=task.id,
+                index=index,
+            )
+            for index, (place, lived) in enumerate(members)
+        )
+        groups.append(Group(task=task, trajectories=told))
+    return groups

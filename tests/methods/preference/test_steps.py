@@ -1,14 +1,12 @@
 """Agent-R, RRO, E2CL and StepAgent: which steps they find, what they make of them, and that they train."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
-from quintain_evidence.formulas.steps import acted
-from tests.methods.test_training import Coin, Hopeless, interrupting, resume, rows, train, weights
+from tests.methods.test_training import Coin, interrupting, resume, rows, train, weights
 
 from quintain.agents.foresight import FINE
 from quintain.data.pipeline import example_samples
@@ -18,14 +16,16 @@ from quintain.errors import ConfigError, UsageError
 from quintain.methods.method import Collector
 from quintain.methods.preference import agent_r, e2cl, rro, step_agent
 from quintain.methods.preference.agent_r import Revision, Revisions
-from quintain.rollout.splices import Tried, can_be_carried_out, states_in, tried
+from quintain.rollout.splices import can_be_carried_out, states_in, tried
 from quintain.rollout.tree import upper_bound
 from quintain.store.run import Run
 from quintain.testing.pupil import Pupil, RolloutCollector, new_pupil, tasks_from
 from quintain.training.start import expert_action
-from quintain.types import Action, Group, StepResult, Stop, Task, as_content
+from quintain.types import Action, Group, StepResult, Task
 
 GARDEN = f"{__file__}:Garden"
+
+
 BLOCKS = "plan?blocks=3&irreversible=true"
 
 
@@ -70,6 +70,8 @@ FIELDS: dict[str, dict[str, Any]] = {
         "expansions": 2,
     },
 }
+
+
 START = {"environment": GARDEN, "max_turn_tokens": 4}
 
 
@@ -210,80 +212,16 @@ def test_selection_is_that_of_the_paper() -> None:
     assert upper_bound(0.5, 10, 3, 0.25 / 2**0.5) == pytest.approx(0.719022, abs=1e-6)
 
 
-def test_what_an_invalid_action_led_to_puts_nothing_right() -> None:
-    lost, won = acted((0, 1), 0.0, 0), acted((0, 0), 1.0, 1)
-    assert agent_r.partners([lost, won], good=0.5, gap=0.2) == [(lost, won)]
-    invalid = replace(won, turns=(won.turns[0], replace(won.turns[1], is_valid=False)))
-    assert agent_r.partners([lost, invalid], good=0.5, gap=0.2) == []
-
-
-def test_the_cut_is_after_the_first_bad_step_behind_the_parting() -> None:
-    assert agent_r.first_bad(["good", "bad", "uncertain", "bad"], 0) == 2
-    assert agent_r.first_bad(["good", "bad", "uncertain", "bad"], 2) == 4
-    assert agent_r.first_bad(["good", "uncertain"], 0) is None
-    tree = [acted((0, 0), 1.0, 0), acted((0, 1, 1), 0.0, 1), acted((0, 1, 0), 0.0, 2), acted((1,), 0.5, 3)]
-    assert agent_r.verdicts(tree, tree[1], 0.5) == ["uncertain", "bad", "good"]
-
-
 def test_rounds_ask_for_better_and_better_episodes() -> None:
     assert agent_r.Config().good == (0.5, 0.7, 0.9)
     made = agent_r.method(agent_r.Config(undo_turns=0))
     assert not made.needs.snapshots and agent_r.method(agent_r.Config()).needs.legal_actions
 
 
-def test_drawing_stops_at_the_first_rise() -> None:
-    values = [0.3, 0.4, 0.55]
-    assert rro.num_drawn(values, 0.4) == 3 and rro.num_drawn(values, 0.4, is_strict=False) == 2
-    assert rro.num_drawn(values, 0.9) == 3, "the cap"
-    assert rro.followed(values, 0.4) == 2 and rro.followed([0.1, 0.3, 0.2], 0.4) == 1
-    climb = rro.Climb(prefix=cast(Any, None), before=0.4, drawn=[(acted((0,), 0.0, 0), 0.4)])
-    assert not rro.has_stopped(climb, rro.Config(cap=2))
-    assert rro.has_stopped(climb, rro.Config(cap=2, is_strict=False)) and rro.has_stopped(
-        climb, rro.Config(cap=1)
-    )
-    assert rro.followed_of(climb, rro.Config()) == 0
-
-
-def test_without_a_stop_all_are_drawn_and_the_best_is_followed() -> None:
-    drawn = [(acted((k,), 0.0, k), value) for k, value in enumerate([0.8, 0.5])]
-    climb = rro.Climb(prefix=cast(Any, None), before=0.4, drawn=drawn)
-    assert rro.has_stopped(climb, rro.Config(cap=3)) and rro.followed_of(climb, rro.Config()) == 1
-    fixed = rro.Config(cap=3, stops=False)
-    assert not rro.has_stopped(climb, fixed) and rro.followed_of(climb, fixed) == 0
-    assert rro.has_stopped(climb, rro.Config(cap=2, stops=False))
-
-
-def test_a_pair_is_the_best_and_the_worst_of_a_state() -> None:
-    drawn = [(acted((k,), 0.0, k), value) for k, value in enumerate([0.3, 0.4, 0.55, 0.3])]
-    rising = rro.Rising(rro.Config(), families=[drawn, drawn[:1], [drawn[0], drawn[3]]])
-    (pair,) = rising.pairs
-    assert (pair.chosen.index, pair.rejected.index) == (2, 0) and pair.margin == pytest.approx(0.25)
-    assert pair.level == "turn"
-
-
 def test_as_published_nothing_is_imitated_beside() -> None:
     made = [rro.method(rro.Config(imitation_weight=weight)) for weight in (0.0, 1.0)]
     assert [each.needs.reference for each in made] == [True, True]
     assert made[0].update.loss is not made[1].update.loss
-
-
-def test_what_a_draft_teaches() -> None:
-    shown = acted((0, 0), 1.0, 0)
-    result = StepResult(observation="Hands full. Table: mug.", is_valid=False)
-    on, off = Action(text="on"), Action(text="off")
-    lesson = e2cl.lesson_of(shown, 1, off, Tried(result, on))
-    assert lesson is not None and lesson.feedback == "hands full" and lesson.right == on
-    assert [each.text for each in lesson.said] == ["off", "hands full", "on"]
-    assert lesson.place == (shown.task.id, ("0",))
-    fine = e2cl.lesson_of(shown, 1, off, Tried(replace(result, is_valid=True), None))
-    assert fine is not None and fine.said == (off, Action(text=FINE)) and fine.feedback == FINE
-    assert e2cl.lesson_of(shown, 1, off, Tried(result, None)) is None, "nothing is known that is right"
-    assert e2cl.lesson_of(shown, 1, on, Tried(result, on)) is None, "and it is not the draft itself"
-    assert e2cl.lesson_of(shown, 1, Action(error="?"), Tried(result, on)) is None
-    same = Action(text="hands full")
-    assert e2cl.lesson_of(shown, 1, same, Tried(result, on)) is None, (
-        "said again, it would be taken to be fine"
-    )
 
 
 @pytest.mark.parametrize("onward", [0, 2])
@@ -317,18 +255,6 @@ def test_lessons_are_written_and_only_what_came_of_a_draft_and_what_followed_cou
         tried(Bare, shown[0], {})
 
 
-def test_nothing_follows_a_draft_that_is_fine_or_where_no_way_is_known() -> None:
-    on, off = Action(text="on"), Action(text="off")
-    begun = replace(acted((0,), 1.0, 0).turns[0], observation=as_content("The coin is in the air."))
-    task = Task(id="g", environment="coin", seed=0)
-    shown = replace(acted((0,), 1.0, 0), task=task, turns=(begun,))
-    fine = e2cl.Lesson(episode=shown, turn=0, draft=off, feedback=FINE, right=off)
-    assert e2cl.gone_on(Coin, fine, 2) is fine
-    wrong = replace(fine, feedback="no use", right=on)
-    assert e2cl.gone_on(Hopeless, wrong, 0) is wrong
-    assert e2cl.gone_on(Hopeless, wrong, 2) == wrong, "nothing solves it"
-
-
 class Bare(Coin):
     """Without snapshots."""
 
@@ -352,22 +278,6 @@ def test_the_inverse_variant_pays_by_the_discriminator_alone(tmp_path: Path) -> 
     assert 0 < found[0]["step_agent/expert_like"] < 0.5 and found[0]["step_agent/other"] > 0
     assert found[0]["train/reward"] != found[1]["train/reward"], "what the environment pays is another thing"
     assert weights(one / "model") == weights(other / "model") != weights(one / "start")
-
-
-def test_the_same_step_however_written_drops_out_and_so_does_a_cut_one() -> None:
-    expert = acted((1,), 1.0, 9)
-    own = [acted((done,), 0.0, k) for k, done in enumerate((1, 2, 2, 3))]
-    cut = replace(
-        own[3],
-        turns=(replace(own[3].turns[0], completion=replace(own[3].turns[0].completion, stop="length")),),
-    )
-    group = Group(task=expert.task, trajectories=(*own[:3], cut))
-    (pair,) = step_agent.preferred([group], {expert.task.id: expert})
-    assert pair.chosen.index == 9 and pair.rejected.index == 1
-    limited = replace(own[1], stop=Stop.CUT)
-    assert len(step_agent.preferred([replace(group, trajectories=(limited,))], {expert.task.id: expert})) == 1
-    assert not step_agent.preferred([group], {})
-    assert not step_agent.preferred([replace(group, trajectories=(own[0],))], {expert.task.id: expert})
 
 
 def test_a_reward_is_the_logit_of_the_discriminator() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from quintain_evidence.experiments.selftraining import androidgen as experiment
 from tests.methods.test_training import rows, train
 from transformers import AutoTokenizer
 
@@ -22,7 +21,6 @@ from quintain.methods.loops import rounds
 from quintain.methods.rl.parts.contexts import ExpertLabels
 from quintain.methods.selftraining import androidgen
 from quintain.store.run import Run
-from quintain.testing.episodes import episode_of, turn_of
 from quintain.testing.pupil import new_pupil, tasks_from
 from quintain.types import (
     Action,
@@ -91,16 +89,6 @@ def test_one_subgoal_is_never_kept_by_a_failure(monkeypatch: pytest.MonkeyPatch)
     shown = pupil.show(world, tasks_from(world, 20), noisy(0.9), seed=0)
     failed = [t for t in shown if not t.is_success]
     assert all(androidgen.num_kept(critic.labels(t)) == 0 for t in failed)
-
-
-def test_controls_keep_as_many_turns() -> None:
-    turns = [turn_of() for _ in range(5)]
-    failed = [episode_of(turns, index=index, seed=index) for index in range(4)]
-    kept = [1, 2, 3, 5]
-    windows, elsewhere = experiment.windows(0)(failed, kept), experiment.elsewhere(0)(failed, kept)
-    assert [sum(own) for own in windows] == kept and windows[0].index(1.0) + windows[1].index(1.0) > 0
-    assert sorted(sum(own) for own in elsewhere) == kept and [sum(own) for own in elsewhere] != kept
-    assert all(own == sorted(own, reverse=True) for own in elsewhere), "a beginning"
 
 
 def test_tasks_are_played_with_what_was_solved_from_easy_to_hard() -> None:

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import pytest
 import torch
-from quintain_evidence.formulas.rounds import Lived, recorded
 from tests.methods.test_training import rows, train
 from transformers import AutoTokenizer
 
@@ -17,6 +16,7 @@ from quintain.errors import ConfigError, InvariantError
 from quintain.methods.loops import rounds
 from quintain.methods.method import Collector
 from quintain.methods.selftraining.star import Config, method, right, stripped, unhinted, updates
+from quintain.testing.episodes import Lived, recorded
 from quintain.text.parse import parse_react
 from quintain.types import Example, Group, Sample, Task, Trajectory, Turn
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from quintain_evidence.experiments.toolrl import dare as experiment
 
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Environment
@@ -66,24 +65,6 @@ def test_a_query_is_of_a_tool_that_nothing_was_learned_of() -> None:
     asked = found.questions()
     assert {number for _, number in asked} == set(found.apart) and len(asked) == 4 * len(found.apart)
     assert asked == contrast().questions()
-
-
-@pytest.mark.slow
-def test_the_profile_is_learned_and_only_from_pairs_that_tell_it() -> None:
-    options = {"tools": 60, "steps": 20, "batch_size": 24, "hard": 3, "temperature": 0.05, "rate": 0.03}
-    (row,) = experiment.measure(options, 5)
-    assert row["method"] > row["control"] + 0.2 and row["method"] > row["null_method"] + 0.2
-    assert row["extra.blind"] == 0.25 and row["extra.ndcg_gap"] > 0.05
-
-
-def test_queries_of_the_control_tell_data_of_the_group() -> None:
-    shelf = Shelf(tools=40, retriever="none")
-    own, permuted, blind = (experiment.Asked(shelf, told) for told in ("own", "permuted", "none"))
-    assert own.query(3, Random(0)).partition(":")[0] == permuted.query(3, Random(0)).partition(":")[0]
-    assert len({permuted.query(3, Random(k)) for k in range(40)}) == 40
-    assert blind.query(3, Random(0)) == shelf.stock[3].does == blind.documents()[3]
-    dealt = experiment.Asked(shelf, "own", deals=Random(0))
-    assert sorted(dealt.documents()) == sorted(own.documents()) and dealt.documents() != own.documents()
 
 
 def test_inside_a_group_the_first_of_its_documents_counts() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from quintain_evidence.experiments.toolrl import deep_research as experiment
 
 from quintain.environments.protocol import advance, begin
 from quintain.methods.loops import train_by
@@ -16,7 +15,6 @@ from quintain.store.run import Run
 from quintain.types import Action, Completion, Group, Score, Stop, Trajectory, Turn
 from quintain.worlds.stream.game import Stream
 
-WORLD = "stream?facts=1&pages=4&closed_book=0.5&decoys=1&cost=0.05"
 Script = Callable[[Stream, int], str]
 
 
@@ -90,17 +88,6 @@ def test_a_look_costs_what_is_said() -> None:
         for cost in (0.0, 0.1)
     ]
     assert [round(o.value, 6) for o in paid if isinstance(o, Score)] == [0.96, 0.76]
-
-
-@pytest.mark.slow
-def test_the_experiment_deals_out_as_many_reads_and_nulls_are_null() -> None:
-    torch.set_num_threads(1)
-    rows = experiment.measure({"world": WORLD, "rate": 30.0, "batches": 12, "held_out": 64, "seeds": 1}, 3)
-    (row,) = rows
-    assert row["method"] > row["control"] + 0.05 and row["extra.gain"] > 0.1
-    assert row["extra.closed"] < 0.3 and row["extra.open"] > 0.8
-    assert row["null_method"] == pytest.approx(row["null_control"], abs=0.05)
-    assert experiment.share([0, 1], [False, False]) == 0.0
 
 
 def test_a_short_run_on_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

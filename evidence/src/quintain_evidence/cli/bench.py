@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
-from quintain_evidence.cli.methods import LAYERS, RESULTS, run_layer, write_pages
-from quintain_evidence.cli.worlds import worlds
-
 from quintain.cli.arguments import Parser, one_of, whole_number
 from quintain.errors import UsageError, suggestion
+from quintain_evidence.cli.methods import LAYERS, record_renames, run_layer, write_pages
+from quintain_evidence.cli.worlds import worlds
 
 
 def bench(argv: Sequence[str]) -> int:
@@ -14,12 +13,16 @@ def bench(argv: Sequence[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: quintain bench methods --layer LAYER [--family rl] [--only ROWS] [--jobs 1]")
         print("       quintain bench worlds [--only NAME] [--seeds 3] [--jobs 1]")
+        print("       quintain bench rename --since REVISION --names FILE")
         return 0 if argv else UsageError.exit_code
     what, *rest = argv
     if what == "worlds":
         return worlds(rest)
+    if what == "rename":
+        return rename(rest)
     if what != "methods":
-        raise UsageError(f"what to benchmark: got {what!r}; {suggestion(what, ('methods', 'worlds'))}")
+        known = ("methods", "rename", "worlds")
+        raise UsageError(f"what to benchmark: got {what!r}; {suggestion(what, known)}")
     return methods(rest)
 
 
@@ -32,11 +35,12 @@ def methods(argv: Sequence[str]) -> int:
     parser.flag("--family", "family of methods (default rl)", "FAMILY", "rl")
     parser.flag("--only", "rows, separated by commas (default: all of the family)", "ROWS")
     parser.flag("--jobs", "processes side by side, one thread each (default 1)", "N", "1")
-    parser.flag("--results", "folder of results (default docs/results)", "FOLDER", RESULTS)
+    parser.flag("--results", "folder of results (default: those of the package)", "FOLDER")
     parser.flag("--runs", "folder that holds the league's runs (default runs/bench)", "ROOT", "runs/bench")
     parser.flag("--signatures", "folder of registered claims (default: those of the package)", "FOLDER")
     parser.flag("--set", "settings of both arms of the league over its own, as JSON", "JSON", "{}")
-    parser.switch("--pages", "run nothing; write what is known into the documentation beside the results")
+    parser.switch("--pages", "run nothing; write what is known into the documentation")
+    parser.flag("--docs", "folder of the documentation that --pages writes (default docs)", "FOLDER", "docs")
     parser.switch("--json", "print what is known as JSON")
     arguments = parser.read(argv)
     jobs = whole_number(arguments.jobs, "--jobs", least=1)
@@ -45,3 +49,21 @@ def methods(argv: Sequence[str]) -> int:
     if arguments.layer is None:
         raise UsageError(f"bench methods needs --layer: got nothing; choose from {', '.join(LAYERS)}")
     return run_layer(one_of(arguments.layer, "--layer", LAYERS), arguments, jobs)
+
+
+def rename(argv: Sequence[str]) -> int:
+    """Carry the results of experiments that are the same but for names over to their new digests."""
+    parser = Parser(
+        "bench rename",
+        "Write into the results of a row that its experiment is the one that was measured, but for names; the two "
+        "files are compared.",
+    )
+    parser.flag("--since", "revision of this checkout before the names changed", "REVISION")
+    parser.flag("--names", "TOML file whose table [names] says what became of which name", "FILE")
+    parser.flag("--results", "folder of results (default: those of the package)", "FOLDER")
+    parser.flag("--signatures", "folder of registered claims (default: those of the package)", "FOLDER")
+    arguments = parser.read(argv)
+    for flag, value in (("--since", arguments.since), ("--names", arguments.names)):
+        if value is None:
+            raise UsageError(f"bench rename needs {flag}: got nothing; see quintain bench rename --help")
+    return record_renames(arguments)

@@ -1,6 +1,6 @@
 """``quintain bench methods --layer LAYER``: the evidence of methods, layer by layer, with what is missing run.
 
-What was measured is appended to ``docs/results/<row>.jsonl``; what stands there is not run again.
+What was measured is appended to ``results/<row>.jsonl``; what stands there is not run again.
 """
 
 import json
@@ -13,6 +13,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from quintain.cli.tables import show
+from quintain.errors import UsageError
+from quintain_evidence.layers.records import RESULTS, append, lines, provenance
 
 if TYPE_CHECKING:
     from quintain_evidence.layers.league import Entry, Outcome
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from quintain_evidence.layers.spec import Signature
     from quintain_evidence.layers.verdict import Check
 
-RESULTS = "docs/results"
 LAYERS = ("objective", "formula", "signature", "league")
 LEAGUE = ("row", "verdict", "method", "baseline", "difference", "seeds", "at other rates")
 COLUMNS = ("row", "version", "verdict", "effect", "p", "null world", "blocks", "minutes")
@@ -62,6 +63,22 @@ class Bar:
         self.console.print(f"{self._done}/{self._total}  {text}", highlight=False, soft_wrap=True)
 
 
+def results_of(given: str | None) -> Path:
+    """Return the folder that results are added to: `given`, or the package's own in a checkout.
+
+    Raises:
+        UsageError: the package is installed, and no folder is given.
+    """
+    if given is not None:
+        return Path(given)
+    if not (RESULTS.parents[2] / "pyproject.toml").exists():
+        raise UsageError(
+            f"--results: got nothing, and those of the installed package are not added to; name a folder, such as "
+            f"a copy of {RESULTS}"
+        )
+    return RESULTS
+
+
 def run_layer(layer: str, arguments: Namespace, jobs: int) -> int:
     """Run what a layer lacks and print what it says; 0 where every run went through."""
     return {
@@ -77,7 +94,7 @@ def run_signatures(arguments: Namespace, jobs: int) -> int:
     from quintain_evidence.layers.runner import run
     from quintain_evidence.layers.spec import chosen
 
-    folder = Path(arguments.results)
+    folder = results_of(arguments.results)
     found = chosen(arguments.family, arguments.only, specs_of(arguments))
 
     def command(signature: "Signature") -> str:
@@ -99,10 +116,11 @@ def run_objective(arguments: Namespace, _jobs: int) -> int:
     from quintain_evidence.layers.records import OBJECTIVE, record
 
     found: dict[str, Sequence[Check]] = {}
+    folder = results_of(arguments.results)
     for entry in league(arguments)[1]:
         found[entry.row] = audit_objective(entry)
         command = words(arguments.family, "objective", entry.row)
-        record(Path(arguments.results), entry.row, OBJECTIVE, entry.digest(), found[entry.row], command)
+        record(folder, entry.row, OBJECTIVE, entry.digest(), found[entry.row], command)
     return print_checks(found, arguments)
 
 
@@ -113,13 +131,14 @@ def run_formula(arguments: Namespace, _jobs: int) -> int:
     from quintain_evidence.layers.spec import chosen
 
     rows: dict[str, dict[str, None]] = {}
+    folder = results_of(arguments.results)
     for signature in chosen(arguments.family, arguments.only, specs_of(arguments)):
         rows.setdefault(signature.method, {}).update(dict.fromkeys(signature.formulas))
     found: dict[str, Sequence[Check]] = {}
     for row, names in rows.items():
         found[row] = check_formulas(tuple(names))
         command = words(arguments.family, "formula", row)
-        record(Path(arguments.results), row, FORMULA, formulas_key(names), found[row], command)
+        record(folder, row, FORMULA, formulas_key(names), found[row], command)
     return print_checks(found, arguments)
 
 
@@ -127,7 +146,7 @@ def run_league(arguments: Namespace, jobs: int) -> int:
     """Run what the league lacks and print its outcomes."""
     from quintain_evidence.layers.league import Season
 
-    folder = Path(arguments.results)
+    folder = results_of(arguments.results)
     registered, found = league(arguments)
 
     def command(row: str) -> str:
@@ -163,15 +182,53 @@ def specs_of(arguments: Namespace) -> Path:
 
 
 def write_pages(arguments: Namespace) -> int:
-    """Write what is known into the documentation beside the results, and print which files that changed."""
+    """Write what is known into the documentation, and print which files that changed."""
     from quintain_evidence.layers.spec import signatures
     from quintain_evidence.layers.standing import standings
     from quintain_evidence.pages import write
 
-    folder = Path(arguments.results)
-    for file in write(standings(signatures(specs_of(arguments)), folder), folder):
+    folder = RESULTS if arguments.results is None else Path(arguments.results)
+    for file in write(standings(signatures(specs_of(arguments)), folder), folder, Path(arguments.docs)):
         print(file)
     return 0
+
+
+def record_renames(arguments: Namespace) -> int:
+    """Write a line to the results of each row whose experiment is the same but for names; 1 where one is another."""
+    from quintain_evidence.layers.runner import LAYER, code_digest, source_of
+    from quintain_evidence.layers.spec import module_of, signatures
+    from quintain_evidence.renames import LAYER as RENAMES
+    from quintain_evidence.renames import digest_of, earlier_digests, find_source, normalize, read_names
+
+    folder, root = results_of(arguments.results), Path.cwd()
+    names = read_names(Path(arguments.names))
+    command = shlex.join(
+        ["quintain", "bench", "rename", "--since", arguments.since, "--names", arguments.names]
+    )
+    others: list[str] = []
+    for row, signature in signatures(specs_of(arguments)).items():
+        module, known = module_of(signature), lines(folder, row)
+        before, after = find_source(module, names, arguments.since, root), source_of(signature)
+        old, new = digest_of(before), code_digest(signature)
+        earlier = earlier_digests([line for line in known if line.get("layer") == RENAMES], old)
+        measured = any(line.get("layer") == LAYER and line["experiment"] in earlier for line in known)
+        if old == new or not measured:
+            continue
+        if normalize(before, names) != normalize(after, {}):
+            others.append(row)
+        elif not any(line.get("layer") == RENAMES and line["after"] == new for line in known):
+            told = {
+                "layer": RENAMES,
+                "row": row,
+                "before": old,
+                "after": new,
+                "names": Path(arguments.names).name,
+            }
+            append(folder, row, {**told, **provenance(command)})
+            print(f"{row}\t{old} → {new}")
+    for row in others:
+        print(f"{row}: its experiment is another, whatever its names; its results stay as they were")
+    return int(bool(others))
 
 
 def print_checks(found: "Mapping[str, Sequence[Check]]", arguments: Namespace) -> int:

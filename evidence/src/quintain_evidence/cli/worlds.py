@@ -12,11 +12,12 @@ from concurrent.futures import Future, as_completed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quintain_evidence.sweep import overrides, store, workers
-
 from quintain.cli.arguments import Parser, whole_number
 from quintain.cli.tables import show
 from quintain.errors import UsageError, suggestion
+from quintain_evidence.cli.methods import results_of
+from quintain_evidence.layers.records import RESULTS
+from quintain_evidence.sweep import overrides, store, workers
 
 if TYPE_CHECKING:
     from quintain_evidence.world_trials import Imitated, World
@@ -32,7 +33,7 @@ def worlds(argv: Sequence[str]) -> int:
     parser.flag("--seeds", "seeds of each (default 3)", "N", "3")
     parser.flag("--jobs", "processes that train side by side, one thread each (default 1)", "N", "1")
     parser.flag("--runs", "folder that holds the runs (default runs/worlds, or runs/agents)", "ROOT")
-    parser.flag("--output", "file of results (default docs/results/worlds.json, or agents.json)", "FILE")
+    parser.flag("--output", "file of results (default: worlds.json of the package, or agents.json)", "FILE")
     parser.flag("--set", "settings over those of the benchmark, as JSON", "JSON", "{}")
     parser.flag("--page", "run nothing; write the stored results into this page, between its marks", "FILE")
     parser.switch("--json", "print the results as JSON")
@@ -41,9 +42,9 @@ def worlds(argv: Sequence[str]) -> int:
     seeds = range(whole_number(arguments.seeds, "--seeds", least=1))
     jobs = whole_number(arguments.jobs, "--jobs", least=1)
     kind = "agents" if arguments.agents else "worlds"
-    output = Path(arguments.output or f"docs/results/{kind}.json")
     if arguments.page is not None:
-        return page(output, Path(arguments.page))
+        return page(Path(arguments.output or RESULTS / f"{kind}.json"), Path(arguments.page))
+    output = Path(arguments.output or results_of(None) / f"{kind}.json")
     settings, root = overrides(arguments.set), Path(arguments.runs or f"runs/{kind}")
     root.mkdir(parents=True, exist_ok=True)
 

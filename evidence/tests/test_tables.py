@@ -1,0 +1,58 @@
+"""The tables of README, documentation and navigation are those of what is shown."""
+
+import io
+import runpy
+import shutil
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from quintain_evidence.layers import standing
+from quintain_evidence.layers.records import RESULTS
+from quintain_evidence.layers.spec import signatures
+from quintain_evidence.layers.standing import standings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run_tables(root: Path, *argv: str) -> tuple[int, str, str]:
+    """Run docs/tables.py as it stands in the folder `root`; return its exit status and what it prints."""
+    program, out, told = str(root / "docs" / "tables.py"), io.StringIO(), io.StringIO()
+    status = 0
+    with pytest.MonkeyPatch.context() as patched, redirect_stdout(out), redirect_stderr(told):
+        patched.setattr(sys, "argv", [program, *argv])
+        try:
+            runpy.run_path(program, run_name="__main__")
+        except SystemExit as ending:
+            status = int(ending.code or 0)
+    return status, out.getvalue(), told.getvalue()
+
+
+def test_the_tables_of_methods_are_current(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what is stale is named, and written anew only when that is asked for."""
+    known = standings(signatures(), RESULTS)  # computed once
+    monkeypatch.setattr(standing, "standings", lambda *_: known)
+    assert run_tables(ROOT, "--check")[0] == 0, "run python docs/tables.py"
+    (tmp_path / "docs" / "methods").mkdir(parents=True)
+    (tmp_path / "src" / "quintain" / "methods").mkdir(parents=True)
+    shown = "src/quintain/methods/shown.json"
+    pages = ("docs/methods/index.md", "docs/data.md", "docs/pretrained.md")
+    names = ("README.md", *pages, "mkdocs.yml", shown, "docs/tables.py")
+    for name in names:
+        shutil.copy(ROOT / name, tmp_path / name)
+    readme, index = tmp_path / "README.md", tmp_path / "docs" / "methods" / "index.md"
+    index.write_text(
+        index.read_text(encoding="utf-8").replace("[`gigpo`](gigpo.md)", "gigpo"), encoding="utf-8"
+    )
+    readme.write_text(readme.read_text(encoding="utf-8") + "More.\n", encoding="utf-8")
+    stale = index.read_text(encoding="utf-8")
+    stale_tables = "stale tables in docs/methods/index.md: run python docs/tables.py\n"
+    assert run_tables(tmp_path, "--check") == (1, "", stale_tables)
+    assert index.read_text(encoding="utf-8") == stale, "a check writes nothing"
+    assert run_tables(tmp_path)[0] == 0
+    for name in names[1:]:
+        assert (tmp_path / name).read_bytes() == (ROOT / name).read_bytes()
+    assert readme.read_text(encoding="utf-8").endswith("More.\n"), "only what is between the marks is written"
+    assert run_tables(tmp_path, "--check")[0] == 0
