@@ -34,7 +34,7 @@ INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real proof-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow test-evidence test-evidence-slow coverage test-faults test-attacks test-mutations soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates template-table test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real proof-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow test-evidence test-evidence-slow coverage test-faults test-loops test-growth test-attacks test-mutations soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates template-table test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -104,7 +104,7 @@ coverage: $(VENV)/.dev  ## the whole suite again, traced: the coverage that each
 	$(BIN)/python tests/coverage_gate.py
 
 test-faults: $(VENV)/.dev  ## kills, signals, errors of the disk and damaged files (KILLS=100 SIGNALS=50 for more)
-	$(BIN)/python -m pytest tests/faults tests/rollout/test_workers.py tests/training/monitors -m faults -q -rP --kills=$(or $(KILLS),18) --signals=$(or $(SIGNALS),10)
+	$(BIN)/python -m pytest tests/faults --ignore=tests/faults/test_loops.py --ignore=tests/faults/test_growth.py --ignore=tests/faults/test_values.py tests/rollout/test_workers.py tests/training/monitors -m faults -q -rP --kills=$(or $(KILLS),18) --signals=$(or $(SIGNALS),10)
 
 test-attacks: $(VENV)/.dev  ## attacks on sandbox, loaders, templates and names, each also on a weakened build (needs bubblewrap)
 	$(BIN)/python -m pytest tests/attacks -m attacks -q
@@ -115,6 +115,12 @@ test-mutations: $(VENV)/.dev  ## a bug for each of the silent failures S1 to S20
 soak: $(VENV)/.dev  ## a run under a random fault every 15 s beside one without, for 30 minutes (MINUTES=5 SEED=1)
 	$(BIN)/python -m pytest tests/faults/test_runs.py -m faults -k soak -q -rP --pause=15 \
 	  --minutes=$(or $(MINUTES),30) --soak-seed=$(or $(SEED),0)
+
+test-loops: $(VENV)/.dev  ## a run of each of 14 loops, killed and resumed, beside one that is not (KILLS=5 LOOP=replay; an hour)
+	$(BIN)/python -m pytest tests/faults/test_loops.py -m faults -q -rP --loop-kills=$(or $(KILLS),5) $(if $(LOOP),-k "$(LOOP)")
+
+test-growth: $(VENV)/.dev  ## a run of 1,000 steps in one process: memory, descriptors, threads and time of a step stay (10 minutes)
+	$(BIN)/python -m pytest tests/faults/test_growth.py -m faults -q -rP --growth-steps=$(or $(STEPS),1000)
 
 test-reference: $(VENV)/.reference  ## our formulas against TRL's and TorchRL's, on random batches
 	$(BIN)/python -m pytest tests/reference -q
@@ -175,7 +181,7 @@ test-vllm: $(VENV)/.dev $(VENV)/.ray .venv-vllm/.ready  ## vLLM on this machine'
 	OMP_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 $(BIN)/python -m pytest tests/vllm -m vllm -q -rP
 
 # Each goes on where another failed; the last line names those that did. A night of two cores.
-NIGHTLY := test-slow test-evidence test-evidence-slow coverage test-faults test-attacks test-mutations test-reference test-wheel test-extras test-real test-trackers \
+NIGHTLY := test-slow test-evidence test-evidence-slow coverage test-faults test-loops test-growth test-attacks test-mutations test-reference test-wheel test-extras test-real test-trackers \
   test-clients test-templates test-cluster test-vllm quickstart-real
 nightly:  ## what a change does not wait for: the targets of NIGHTLY, one after the other
 	@failed=; for target in $(NIGHTLY); do \

@@ -14,6 +14,10 @@ PROBLEM_OF_THE_DISK = frozenset(
     [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO]
 )
 """Errors of the system that mean a disk which is full, forbidden or broken."""
+NO_DESCRIPTOR = frozenset([errno.EMFILE, errno.ENFILE])
+"""Errors of the system that mean too many open files."""
+MORE_DESCRIPTORS = "allow more open files (ulimit -n 4096)"
+"""What helps then."""
 
 
 class QuintainError(Exception):

@@ -116,6 +116,33 @@ def test_an_unexpected_error_without_room_for_its_traceback_is_still_one_line(
     assert cli("stop").line.endswith("got ZeroDivisionError: oh; set QUINTAIN_TRACEBACK=1 to see where")
 
 
+def test_ctrl_c_that_an_import_made_another_error_of_is_an_interruption(
+    cli: Cli, stopping: Callable[[BaseException], None]
+) -> None:
+    """As a module in C tells it, and as the missing of an optional package."""
+    broken = ImportError("initialization failed")
+    broken.__cause__ = KeyboardInterrupt()
+    stopping(broken)
+    assert (cli("stop").status, cli("stop").line) == (130, "interrupted")
+    missing = MissingExtra("parquet needs the package pyarrow")
+    missing.__context__ = broken
+    stopping(missing)
+    assert cli("stop").status == 130
+    full = StoreError("saving: got a full disk")
+    full.__context__ = KeyboardInterrupt()
+    stopping(full)
+    assert cli("stop").status == StoreError.exit_code, "what fails after Ctrl-C is told"
+
+
+def test_too_many_open_files_are_no_error_inside(cli: Cli, stopping: Callable[[BaseException], None]) -> None:
+    stopping(OSError(errno.EMFILE, "Too many open files", "x.toml"))
+    found = cli("stop")
+    assert (found.status, found.line) == (
+        6,
+        "writing or reading x.toml: got Too many open files; allow more open files (ulimit -n 4096)",
+    )
+
+
 def test_a_traceback_can_be_asked_for(
     cli: Cli, stopping: Callable[[BaseException], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

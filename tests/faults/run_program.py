@@ -12,7 +12,7 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -129,8 +129,12 @@ def outcome(folder: Path) -> dict[str, Any]:
     """Return what must be equal: the curve without clocks, and hashes of the weights and of the newest checkpoint."""
     newest = max((folder / "checkpoints").glob("step-*"))
     files = [*folder.glob("model/*.safetensors"), *newest.glob("*.safetensors")]
-    hashes = {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in sorted(files)}
-    return {"curve": curve(folder), **hashes}
+    return {"curve": curve(folder), **{file.name: digest for file, digest in digests(files).items()}}
+
+
+def digests(files: Iterable[Path]) -> dict[Path, str]:
+    """Return the SHA-256 of each of `files`."""
+    return {file: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(files)}
 
 
 def whole(root: Path) -> dict[str, int]:

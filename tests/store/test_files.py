@@ -1,11 +1,17 @@
 import errno
+import os
+import resource
 import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from quintain.errors import StoreError
 from quintain.store import faults, files
+from quintain.store.journal import Journal
+from quintain.store.run import Run
 
 
 @pytest.mark.parametrize(
@@ -40,6 +46,34 @@ def test_the_error_names_path_reason_and_free_bytes(tmp_path: Path, monkeypatch:
     assert set(asked) == {tmp_path}
     assert str(error).startswith(f"writing in {missing}: got 'No space left on device' with ")
     assert "bytes free" in str(error) and "resume" in str(error) and "\n" not in str(error)
+
+
+@contextmanager
+def without_descriptors() -> Generator[None]:
+    """Let no more files be opened."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_no_descriptor_is_no_full_disk(tmp_path: Path) -> None:
+    Run.create(tmp_path / "run", recipe="r", config={}).close()
+    journal = tmp_path / "run" / "run.db"
+    with without_descriptors(), pytest.raises(StoreError) as caught:
+        Journal(journal, lambda kind, message: None, is_writable=True)
+    assert str(caught.value) == (
+        f"opening the journal in {journal}: got 'too many open files'; allow more open files (ulimit -n 4096), then "
+        "resume: what was committed before is intact"
+    )
+    error = files.disk_error("writing", tmp_path, OSError(errno.EMFILE, "Too many open files"))
+    assert "bytes free" not in str(error) and "ulimit" in str(error)
+    assert not files.has_no_descriptor(sqlite3.OperationalError("unable to open database file"))
+    assert not files.has_no_descriptor(ValueError("unable to open"))
 
 
 def test_the_error_of_something_else_carries_its_text(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_an_interrupted_run_stays(tmp_path: Path) -> None:
 
 
 def test_what_is_of_the_disk() -> None:
-    assert is_of_the_disk(FULL)
+    assert is_of_the_disk(FULL) and is_of_the_disk(OSError(errno.EMFILE, "Too many open files"))
     assert is_of_the_disk(ValueError("Error while serializing: I/O error: File too large (os error 27)"))
     assert not is_of_the_disk(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
     assert not is_of_the_disk(StoreError("the run one: got a schema of tomorrow; upgrade"))

@@ -1,5 +1,5 @@
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -18,6 +18,7 @@ from quintain.engines.local import Local
 from quintain.engines.protocol import Request, Sampling
 from quintain.errors import ConfigError, InvariantError, StoreError, UsageError
 from quintain.losses.policy import clipped
+from quintain.models.cpu import native
 from quintain.models.heads import ValueHead
 from quintain.training.gap import gap
 from quintain.training.learner import Learner, Optimization
@@ -35,6 +36,15 @@ SHAPE: dict[str, Any] = {
 CLEAR = Path("/proc/self/clear_refs")
 PLAIN = Optimization(learning_rate=0.0, shares_prefixes=False, max_grad_norm=1e9)
 SHARED = replace(PLAIN, shares_prefixes=True)
+
+
+@pytest.fixture(scope="module", params=["kernels", "torch"], autouse=True)
+def path(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test here is run twice: on the kernels in C, and on torch as where there is no compiler."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "torch":
+            patch.setattr(native, "unavailable", lambda: "switched off")
+        yield
 
 
 def qwen() -> PreTrainedModel:

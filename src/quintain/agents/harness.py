@@ -332,7 +332,7 @@ class ChoiceSession(ChatSession):
 
     def __init__(self, chat: Chat, sampling: Sampling, brief: Brief, *, list_actions: bool) -> None:
         """Begin with the legal actions of `brief`."""
-        wording = Wording(parse=self._taken, write=lambda action: action.text)
+        wording = Wording(parse=parse_text, write=lambda action: action.text)
         super().__init__(chat, sampling, wording, system_text(brief))
         self._legal = brief.legal_actions
         self._list_actions = list_actions
@@ -368,8 +368,9 @@ class ChoiceSession(ChatSession):
             raise DataError(f"writing a choice: {chosen.error}")
         return self._choices().written[chosen.text]
 
-    def _taken(self, text: str) -> Action:
+    def _read(self, ids: tuple[int, ...]) -> Action:
         """Return the action that a completion is: any that is said where nobody ever told which are legal."""
+        text = self._conversation.words(ids)
         return self._chosen(text) if self._legal else Action(text=text.strip())
 
     def _chosen(self, text: str) -> Action:

@@ -16,6 +16,8 @@ from typing import NamedTuple, cast
 from quintain.errors import (
     EXIT_CODES,
     INTERRUPTED_EXIT_CODE,
+    MORE_DESCRIPTORS,
+    NO_DESCRIPTOR,
     PROBLEM_OF_THE_DISK,
     QuintainError,
     StoreError,
@@ -81,8 +83,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0
-    except QuintainError as error:
-        return complain(str(error), error.exit_code)
     except KeyboardInterrupt:
         return complain("interrupted", INTERRUPTED_EXIT_CODE)
     except BrokenPipeError:
@@ -91,9 +91,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
+        if is_interrupted(error):
+            return complain("interrupted", INTERRUPTED_EXIT_CODE)
+        if isinstance(error, QuintainError):
+            return complain(str(error), error.exit_code)
         if os.environ.get(TRACEBACK_VARIABLE):
             raise
-        if isinstance(error, OSError) and error.errno in PROBLEM_OF_THE_DISK:
+        if isinstance(error, OSError) and error.errno in PROBLEM_OF_THE_DISK | NO_DESCRIPTOR:
             return complain(problem_of_the_disk(error), StoreError.exit_code)
         return complain(broken(error), QuintainError.exit_code)
 
@@ -176,10 +180,23 @@ def complain(message: str, status: int) -> int:
     return status
 
 
+def is_interrupted(error: BaseException) -> bool:
+    """Whether `error` is what a module that was being imported made of Ctrl-C."""
+    is_import = False
+    found: BaseException | None = error
+    while found is not None:
+        is_import = is_import or isinstance(found, ImportError)
+        if is_import and isinstance(found, KeyboardInterrupt):
+            return True
+        found = found.__cause__ or found.__context__
+    return False
+
+
 def problem_of_the_disk(error: OSError) -> str:
-    """Return the line about a disk that is full, read-only or forbidden."""
+    """Return the line about a disk that is full, read-only or forbidden, or about too many open files."""
     where = f" {error.filename}" if error.filename else ""
-    return f"writing or reading{where}: got {error.strerror}; free space or choose another place"
+    advice = MORE_DESCRIPTORS if error.errno in NO_DESCRIPTOR else "free space or choose another place"
+    return f"writing or reading{where}: got {error.strerror}; {advice}"
 
 
 def broken(error: Exception) -> str:

@@ -167,7 +167,7 @@ def read_lines(lines: Iterable[str], name: str) -> Iterator[Found]:
         is_mended = False
         try:
             value, is_mended = mended(json.loads(line), line)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # a number of 5,000 digits is no JSONDecodeError
             value = DataError(f"{name} line {number}: got no JSON ({error}); write one object per line")
         yield Found(file=name, line=number, value=value, is_mended=is_mended)
 
@@ -184,12 +184,12 @@ def read_array(text: str, name: str) -> Iterator[Found]:
             return
         try:
             value, end = decoder.raw_decode(text, at)
-        except (json.JSONDecodeError, RecursionError) as error:
+            value, is_mended = mended(value, text[at:end])
+        except (ValueError, RecursionError) as error:
             raise DataError(
                 f"{name} line {line}: got no JSON ({str(error).partition(':')[0]}); mend the array, or write one "
                 "object per line"
             ) from None
-        value, is_mended = mended(value, text[at:end])
         yield Found(file=name, line=line, value=value, is_mended=is_mended)
         at = end
 
@@ -218,7 +218,7 @@ def single_object(text: str) -> object | None:
     """Return the object that the whole of `text` is; None where it is not one."""
     try:
         value: object = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return None
     return cast(object, value) if isinstance(value, dict) else None
 

@@ -23,6 +23,7 @@ from quintain.data.thoughts import whole_text
 from quintain.data.verifiers import as_conversations, is_rollout, is_trace
 from quintain.errors import DataError
 from quintain.types import NOTHING, Message, Text, ToolCall, ToolSpec, as_text
+from quintain.types.plain import MAX_AMOUNT, as_amount
 
 TrainOn = Literal["all", "last", "tagged"]
 """Which answers are trained: all but those that say otherwise, the last one, or those that say so."""
@@ -297,6 +298,11 @@ def read_record(value: Mapping[str, Any], found: Found, *, keeps_text: bool = Fa
     if "system" in fields and not (read and read[0].message.role == "system"):
         system = _text(fields.pop("system"), place, may_be_empty=True)
         read = [Said(message=_message("system", system)), *read] if system else read
+    reward = fields.get("reward")
+    if isinstance(reward, int | float) and as_amount(reward) is None:
+        raise DataError(
+            f"{place}: got the reward {reward!r:.40}; give a finite number of at most {MAX_AMOUNT:g} in size"
+        )
     said = _in_order(_joined(read, place), place, keeps_text=keeps_text)
     if not any(each.message.role == "assistant" and not is_empty(each.message) for each in said):
         raise DataError(f"{place}: got no assistant message with content; there is nothing to learn from")
@@ -601,7 +607,7 @@ def _text(content: object, place: str, *, may_be_empty: bool) -> str:
 def _json(value: object, what: str, place: str) -> object:
     try:
         return json.loads(value) if isinstance(value, str) else value
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{place}: got {what} that is no JSON ({error}); write an object") from None
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
+from quintain.environments.process import ProcessWatch
 from quintain.environments.protocol import Environment, Expert, Factory, environment_name
 from quintain.errors import EnvironmentFault, QuintainError, UsageError
 from quintain.types import Split, Task, ToolSpec
@@ -39,7 +40,8 @@ def blame(spec: str) -> Generator[None]:
     """Turn what is raised within into an `EnvironmentFault` that names `spec`; our other errors stay as they are."""
     told = f"environment {spec}: "
     try:
-        yield
+        with ProcessWatch():
+            yield
     except EnvironmentFault as fault:
         if str(fault).startswith(told):
             raise

@@ -32,7 +32,7 @@ from quintain.types import (
     Unnamed,
     derive_seed,
 )
-from quintain.types.plain import as_number, as_truth
+from quintain.types.plain import MAX_AMOUNT, as_number, as_truth
 
 SEED_BITS = 52
 CLAIMS = ("is_terminated", "is_truncated", "is_valid", "is_success")
@@ -585,12 +585,21 @@ def checked_rewards(who: str, seats: Sequence[str], rewards: Mapping[str, float]
 
 
 def checked_reward(who: str, label: str, value: object) -> float:
-    """Return `value` as a float; booleans count as 0 and 1, everything else must be one finite real number."""
-    if type(value) is float and math.isfinite(value):
+    """Return `value` as a float; booleans count as 0 and 1, everything else must be one real number that can be paid.
+
+    Raises:
+        EnvironmentFault: it is none, not finite, or so large that what is computed of it would not be.
+    """
+    if type(value) is float and -MAX_AMOUNT <= value <= MAX_AMOUNT:
         return value
     number = as_number(value)
     if number is None or not math.isfinite(number):
-        raise EnvironmentFault(f"{who}: {label} must be a finite number: got {value!r:.60}; return a float")
+        came = value if number is None else number  # a whole number of thousands of digits has no text
+        raise EnvironmentFault(f"{who}: {label} must be a finite number: got {came!r:.60}; return a float")
+    if abs(number) > MAX_AMOUNT:
+        raise EnvironmentFault(
+            f"{who}: {label} must be of at most {MAX_AMOUNT:g} in size: got {number!r}; scale it down"
+        )
     return number
 
 

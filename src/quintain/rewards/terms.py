@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from quintain.errors import UsageError, suggestion
 from quintain.types import Failure, Group, Score, Trajectory, Turn
-from quintain.types.plain import as_number
+from quintain.types.plain import MAX_AMOUNT, as_number
 
 Measure = Callable[[Trajectory], float | Sequence[float] | Failure]
 
@@ -134,19 +134,19 @@ def _measure(term: Term, trajectory: Trajectory) -> list[float] | Failure:
 
 
 def _find_overflow(terms: Sequence[Term], weighted: Mapping[str, Sequence[float]]) -> Failure | None:
-    """Return the failure of the term with which the sums are finite no longer."""
+    """Return the failure of the term with which the sums are no reward any longer."""
     total = 0.0
     for term in terms:
         total += sum(map(abs, weighted[term.name]))
-        if not math.isfinite(total):
-            return _failure(
-                term, "reward_not_finite", f"got {list(weighted[term.name])} with weight {term.weight}"
-            )
+        if not total <= MAX_AMOUNT:
+            kind = "reward_too_large" if math.isfinite(total) else "reward_not_finite"
+            return _failure(term, kind, f"got {list(weighted[term.name])} with weight {term.weight}")
     return None
 
 
 def _failure(term: Term, kind: str, found: str) -> Failure:
-    message = f"reward term {term.name}: {found}; return a finite number, or one for every turn"
+    wanted = f"a finite number of at most {MAX_AMOUNT:g}, or one for every turn"
+    message = f"reward term {term.name}: {found}; return {wanted}"
     return Failure(owner="judge", kind=kind, message=message)
 
 

@@ -294,12 +294,15 @@ class LiveEpisode:
             voice.view = view
             return voice
         assert self.brief is not None, "an episode is opened before it is asked"
-        policy = self.players.policy(seat)
-        session = self.players.agents[policy].open(replace(self.brief, legal_actions=view.legal_actions))
+        players = (
+            self.players
+        )  # a voice keeps these, and not the episode that keeps it: a circle is freed late
+        policy = players.policy(seat)
+        session = players.agents[policy].open(replace(self.brief, legal_actions=view.legal_actions))
         self.voices[seat] = Voice(
             name=self.name if seat == ALONE else f"{self.name}/{seat}",
             policy=policy,
-            plays=lambda role: self.players.policy(f"{seat}/{role}" if role else seat),
+            plays=lambda role: players.policy(f"{seat}/{role}" if role else seat),
             session=session,
             deliberates=cast(Deliberates, session) if deliberates(type(session)) else None,
             view=view,

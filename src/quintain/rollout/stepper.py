@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar, cast
 from weakref import WeakSet
 
 from quintain.environments.boundary import place
+from quintain.environments.process import ProcessWatch
 from quintain.environments.tools import OwnedFault
 from quintain.errors import EnvironmentFault, SandboxError
 from quintain.safety import box
@@ -246,7 +247,8 @@ def _work(batch: _Batch[T]) -> None:
 def guarded(call: Callable[[], T]) -> T | Failure:
     """Return the result of `call`, or the `Failure` that what it raised stands for."""
     try:
-        return call()
+        with ProcessWatch():
+            return call()
     except OwnedFault as fault:
         return Failure(owner=fault.owner, kind=fault.kind, message=str(fault))
     except SandboxError as fault:

@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 from pathlib import Path
 
-from quintain.errors import StoreError
+from quintain.errors import MORE_DESCRIPTORS, NO_DESCRIPTOR, StoreError
 from quintain.store import faults
 
 _FULL_DISK = (
@@ -40,9 +40,24 @@ def is_disk_trouble(error: BaseException) -> bool:
     return any(sign in str(error).lower() for sign in _FULL_DISK)
 
 
+def has_no_descriptor(error: BaseException) -> bool:
+    """Whether `error` means that no more files can be opened; SQLite calls that a file which cannot be opened."""
+    if isinstance(error, OSError):
+        return error.errno in NO_DESCRIPTOR
+    if not (isinstance(error, sqlite3.OperationalError) and "unable to open" in str(error)):
+        return False
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as found:
+        return found.errno in NO_DESCRIPTOR
+    return False
+
+
 def disk_error(asked: str, path: Path, error: BaseException, *, then: str = _RESUME) -> StoreError:
     """Return the `StoreError` for `error`, which happened while doing `asked` at `path`; `then` is what helps."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if has_no_descriptor(error):
+        return StoreError(f"{asked} in {path}: got 'too many open files'; {MORE_DESCRIPTORS}, then {then}")
     if isinstance(error, OSError) and error.errno in _NO_PLACE:
         return StoreError(
             f"{asked} in {path}: got {reason!r}; give a folder that can be written to, then {then}"

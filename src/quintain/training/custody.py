@@ -9,8 +9,16 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from quintain.errors import PROBLEM_OF_THE_DISK, DataError, QuintainError, StoreError, UsageError
-from quintain.store.files import disk_error, is_disk_trouble
+from quintain.errors import (
+    MORE_DESCRIPTORS,
+    NO_DESCRIPTOR,
+    PROBLEM_OF_THE_DISK,
+    DataError,
+    QuintainError,
+    StoreError,
+    UsageError,
+)
+from quintain.store.files import disk_error, has_no_descriptor, is_disk_trouble
 from quintain.store.run import Run
 
 
@@ -43,8 +51,9 @@ def told(error: Exception, folder: Path, *, is_gone: bool) -> Exception:
     """Return `error`, with what became of the run in `folder`."""
     if is_of_the_disk(error):
         if is_gone:
+            advice = MORE_DESCRIPTORS if has_no_descriptor(error.__cause__ or error) else "make room"
             return StoreError(
-                f"starting the run {folder}: got {reason(error)}; make room, then start it again"
+                f"starting the run {folder}: got {reason(error)}; {advice}, then start it again"
             )
         found = error if isinstance(error, StoreError) else disk_error("writing the run", folder, error)
         return StoreError(f"{found}{way_on(folder)}")
@@ -63,7 +72,7 @@ def is_of_the_disk(error: BaseException) -> bool:
     if isinstance(error, StoreError):
         return error.__cause__ is not None and is_disk_trouble(error.__cause__)
     if isinstance(error, OSError):
-        return error.errno in PROBLEM_OF_THE_DISK
+        return error.errno in PROBLEM_OF_THE_DISK | NO_DESCRIPTOR
     return not isinstance(error, QuintainError) and is_disk_trouble(error)
 
 

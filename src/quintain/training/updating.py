@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from statistics import fmean
 
 import numpy as np
 import torch
@@ -32,6 +31,7 @@ from quintain.training.policies import Policies, Policy
 from quintain.training.signals import SignalRecorder
 from quintain.training.update import Update
 from quintain.types import Batch, Credit, LossReport, Outputs, Sample, derive_seed
+from quintain.types.plain import mean_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,16 +423,16 @@ def mean_report(reports: Sequence[StepReport]) -> StepReport:
         return reports[0]
     names = dict.fromkeys(name for report in reports for name in report.metrics)
     metrics: Mapping[str, float] = {
-        name: fmean(report.metrics[name] for report in reports if name in report.metrics) for name in names
+        name: mean_of(report.metrics[name] for report in reports if name in report.metrics) for name in names
     }
     return StepReport(
-        loss=fmean(report.loss for report in reports),
-        grad_norm=fmean(report.grad_norm for report in reports),
+        loss=mean_of(report.loss for report in reports),
+        grad_norm=mean_of(report.grad_norm for report in reports),
         num_tokens=sum(report.num_tokens for report in reports),
         seconds=sum(report.seconds for report in reports),
         is_skipped=any(report.is_skipped for report in reports),
         metrics=metrics,
-        lr_scale=fmean(report.lr_scale for report in reports),
+        lr_scale=mean_of(report.lr_scale for report in reports),
     )
 
 

@@ -1,13 +1,17 @@
 """Thresholds as text, what is kept with an alarm, and what ends a run."""
 
+import random
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.training.monitors.test_measures import episode, group
 
 from quintain.errors import ConfigError, FailureRateError
+from quintain.store.best import best_step
 from quintain.training.job import Job
-from quintain.training.monitors.alarms import Alarm
+from quintain.training.monitors.alarms import NOISE_ROWS, Alarm, alarms
 from quintain.training.monitors.watch import NUM_KEPT, Monitors, best, transcript
 from quintain.training.thresholds import Thresholds, thresholds
 from quintain.types import Action, ToolCall
@@ -33,6 +37,52 @@ def test_what_is_no_threshold_is_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Job(monitors=text).check()
     assert str(caught.value) == message
+
+
+NAMES = (
+    "train/success", "train/reward", "train/reward_error", "train/tokens", "monitor/entropy", "monitor/zero_variance",
+    "monitor/solved", "monitor/unreadable", "monitor/beyond", "monitor/failures/tool", "monitor/repeated_ngrams",
+    "monitor/share/a", "monitor/share/b", "tools/pay/calls", "tools/pay/tool_error", "eval/success", "eval/audit",
+    "canary/empty", "reward_model/score", "reward_model/gold", "judge/agreement", "preference/chosen_log_ratio",
+    "preference/rejected_log_ratio", "branch/lost", "monitor/retries/tool", "verdicts/unread",
+)  # fmt: skip
+
+
+@st.composite
+def curves(draw: st.DrawFn) -> list[dict[str, float]]:
+    """Return rows with some of the metrics that rules read, most of them of training."""
+    rng = random.Random(draw(st.integers(0, 10_000)))
+    often = {name: rng.choice((0.05, 0.5, 1.0)) for name in ("monitor/failures", *NAMES)}
+    drift = {name: rng.choice((-0.02, 0.0, 0.02)) for name in NAMES}
+    rows: list[dict[str, float]] = []
+    for step in range(draw(st.integers(1, 70))):
+        row = {name: abs(rng.random() + drift[name] * step) for name in NAMES if rng.random() < often[name]}
+        if "preference/chosen_log_ratio" in row:
+            row["preference/chosen_log_ratio"] *= -20
+        if rng.random() < often["monitor/failures"]:
+            row["monitor/failures"] = 0.0
+        rows.append({"step": step, **row})
+    return rows
+
+
+@given(rows=curves(), window=st.integers(1, 30))
+@settings(max_examples=60)
+def test_what_is_kept_of_old_rows_raises_the_same_alarms(rows: list[dict[str, float]], window: int) -> None:
+    bounds = Thresholds(window=window)
+    monitors = Monitors(bounds, [])
+    for number, row in enumerate(rows, 1):
+        monitors.judge(row)
+        whole = rows[:number]
+        for kept in (vars(monitors)["_rows"], vars(Monitors(bounds, whole))["_rows"]):
+            assert alarms(kept, bounds) == alarms(whole, bounds) and best_step(kept) == best_step(whole)
+
+
+def test_of_old_rows_little_is_kept() -> None:
+    monitors = Monitors(Thresholds(), [])
+    for step in range(500):
+        monitors.judge({"step": step, "monitor/failures": 0.0, **{f"rewards/{n}": 0.5 for n in range(50)}})
+    sizes = [len(row) for row in vars(monitors)["_rows"]]
+    assert len(sizes) == 500 and sum(size > 10 for size in sizes) <= 5 + NOISE_ROWS
 
 
 def test_the_best_episodes_are_kept_with_an_alarm_of_hacking() -> None:

@@ -35,7 +35,7 @@ from quintain.types import (
     ToolError,
     ToolSpec,
 )
-from quintain.types.plain import as_number
+from quintain.types.plain import MAX_AMOUNT, as_number
 
 Row = Mapping[str, Any]
 HELD_OUT = 4
@@ -414,7 +414,7 @@ def checked_score(value: object, who: str, bounds: tuple[float, float]) -> float
     low, high = bounds
     number = as_number(value)
     score = math.nan if number is None else number
-    if not low <= score <= high or math.isinf(score):
+    if not low <= score <= high or abs(score) > MAX_AMOUNT:
         raise GraderFault(
             f"grader of {who}: got the score {value!r:.60}; let it give a number from {low:g} to {high:g}"
         )

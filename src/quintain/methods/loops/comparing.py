@@ -34,6 +34,7 @@ from quintain.training.labelling import FILE, Session
 from quintain.training.policies import Policies
 from quintain.training.updating import learn_in_epochs
 from quintain.types import Comparison, Group, Sample, Score, Trajectory, as_text, derive_seed
+from quintain.types.plain import mean_of
 
 SYNTHETIC, ASK = "synthetic", "ask"
 TERM = "learned"
@@ -145,7 +146,7 @@ class Members:
                 agree.append(agreement(self._sums(name, out), out))
         self.look(comparisons)
         return {
-            "reward_model/loss": fmean(losses),
+            "reward_model/loss": mean_of(losses),
             **({"reward_model/agreement": fmean(agree)} if agree else {}),
         }
 

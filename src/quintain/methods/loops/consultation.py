@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -31,10 +32,15 @@ from quintain.types import ALONE, Action, Completion, ToolSpec, Trajectory, Turn
 
 
 class Consulted:
-    """The policies of `context`, as one method may ask them in every step: see `Consultation`."""
+    """The policies of `context`, as one method may ask them in every step: see `Consultation`.
 
-    def __init__(self, context: TrainingContext) -> None:
+    Of about `num_kept` episodes it keeps from one step to the next what was legal in them, and what policies that rest
+    say.
+    """
+
+    def __init__(self, context: TrainingContext, num_kept: int = 4096) -> None:
         self.step = 0
+        self._num_kept = num_kept
         self.max_length = min(longest_stream(policy.model) for policy in context.policies.values())
         self._context, self._policies = context, context.policies
         self._ways: dict[tuple[str, int, str], list[list[Way]]] = {}
@@ -47,6 +53,8 @@ class Consulted:
         """Ask for `step` from now on."""
         self.step = step
         self._forget()
+        _trim(self._ways, self._num_kept)
+        _trim(self._legal, self._num_kept)
 
     def token_values(self, episodes: Sequence[Trajectory], *, by: str) -> Critic:
         """See `Consultation.token_values`."""
@@ -186,6 +194,12 @@ class Consulted:
 
             self._about = ask(self._context.make_environment, told)
         return self._about
+
+
+def _trim(known: dict[Any, Any], most: int) -> None:
+    """Forget what was known first, above `most`."""
+    for key in list(known)[: max(0, len(known) - most)]:
+        del known[key]
 
 
 def taken(episode: Trajectory, number: int, completion: Completion) -> Trajectory:

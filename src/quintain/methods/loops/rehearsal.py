@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
 
 from quintain.data.pipeline import as_example, example_samples
 from quintain.data.seats import separated
@@ -14,6 +13,7 @@ from quintain.training.context import TrainingContext
 from quintain.training.signals import Imitated
 from quintain.training.updating import epoch_batch, learn_from
 from quintain.types import Example, Group, Use
+from quintain.types.plain import mean_of
 
 
 class Rehearsed:
@@ -59,7 +59,9 @@ class Rehearsed:
                 observe=self._imitated.watch(batch),
             )
             losses.append(report.loss)
-        told = {"rehearsal/loss": fmean(losses), "rehearsal/found": float(len(self.found))} if losses else {}
+        told = (
+            {"rehearsal/loss": mean_of(losses), "rehearsal/found": float(len(self.found))} if losses else {}
+        )
         return {**told, **before, **({} if self.retention is None else self.retention.lost("known"))}
 
     def uses(self, uses: Sequence[Use] | None) -> list[Use] | None:

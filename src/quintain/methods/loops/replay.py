@@ -122,7 +122,8 @@ def train_by_replay(method: Replay, job: Job, run: Run) -> None:
     """Train by `method` until ``job.steps``, continuing where `run` was left."""
     with begun(method.needs, job, run) as context:
         refuse_without_turn_rewards(context, method.needs, method.reward)
-        buffer, consulted = Buffer(method.buffer), Consulted(context)
+        buffer = Buffer(method.buffer)
+        consulted = Consulted(context, 2 * method.buffer.capacity)
         if method.log:
             buffer.add(0, method.reward(logged(Path(method.log), context)))
         for past, played in recall(run, method.state):

@@ -34,6 +34,19 @@ UNREAD: Mapping[str, str] = {
     "reward/failed": "episodes' rewards",
 }
 """Metric → whose verdicts it is the share without one of."""
+LASTING = frozenset(
+    [
+        "step",
+        "monitor/failures",
+        "train/reward",
+        "reward_model/score",
+        "reward_model/gold",
+        "preference/chosen_log_ratio",
+        "preference/rejected_log_ratio",
+        *(f"{name}/{what}" for name in JUDGES for what in ("agreement", "error")),
+    ]
+)
+"""What rules ask of rows that are neither the first nor the last; see `is_lasting`."""
 NOT_THE_POLICY = ("tool_error", "timeout", "infrastructure")
 
 
@@ -59,6 +72,11 @@ class Alarm:
     def kind(self) -> str:
         """Return the word for it."""
         return "note" if self.is_note else "alarm"
+
+
+def is_lasting(name: str) -> bool:
+    """Whether a rule may read the metric `name` of any row of a curve, and not of the first and last ones alone."""
+    return name in LASTING or name.startswith(("eval/", "canary/"))
 
 
 def alarms(rows: Sequence[Row], bounds: Thresholds) -> list[Alarm]:

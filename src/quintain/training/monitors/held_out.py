@@ -8,7 +8,6 @@ in another way than the reward does. Neither is ever trained on, and what breaks
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite
 from typing import Protocol, runtime_checkable
 
 from quintain.environments.baselines import play
@@ -16,7 +15,7 @@ from quintain.environments.boundary import call_within, spec_of
 from quintain.environments.protocol import Environment, Factory
 from quintain.errors import EnvironmentFault
 from quintain.types import Action, Score, Task, Trajectory
-from quintain.types.plain import as_number
+from quintain.types.plain import as_amount
 
 CANARIES = {
     "empty": "",
@@ -66,8 +65,7 @@ def audited(make: Factory, trajectories: Sequence[Trajectory]) -> dict[str, floa
         grades = call_within(spec_of(make), graded)
     except EnvironmentFault:
         return {}
-    known = [as_number(grade) for grade in grades]
-    finite = [grade for grade in known if grade is not None and isfinite(grade)]
+    finite = [grade for each in grades if (grade := as_amount(each)) is not None]
     return {"eval/audit": sum(finite) / len(finite)} if finite else {}
 
 

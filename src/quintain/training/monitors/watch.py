@@ -8,7 +8,7 @@ from typing import Any
 
 from quintain.errors import FailureRateError
 from quintain.store.best import best_step
-from quintain.training.monitors.alarms import Alarm, Row, alarms
+from quintain.training.monitors.alarms import NOISE_ROWS, Alarm, Row, alarms, is_lasting
 from quintain.training.monitors.cures import Advice
 from quintain.training.monitors.measures import Retry, measures
 from quintain.training.thresholds import Thresholds
@@ -36,7 +36,12 @@ class Monitors:
         run: str = "RUN",
     ) -> None:
         self.bounds, self.tools, self.options, self.run = bounds, tools, options, run
-        self._rows: list[Row] = list(rows)
+        self._rows: list[Row] = []
+        self._num_training = 0
+        self._whole: list[int] = []
+        """places of the rows after the first ones that are kept as they are"""
+        for row in rows:
+            self._keep(row)
         self._raised = {(alarm.name, alarm.subject) for alarm in alarms(self._rows, bounds)}
         self.new: list[Alarm] = []
         """alarms that began with the last row"""
@@ -49,7 +54,7 @@ class Monitors:
 
     def judge(self, row: Row) -> dict[str, float]:
         """Take in the next `row` of the curve and return ``alarm/NAME`` for the alarms that hold now."""
-        self._rows.append(row)
+        self._keep(row)
         if not {"monitor/failures", "preference/chosen_log_ratio", "branch/lost"} & set(row):
             self.new = []
             return {}
@@ -57,6 +62,21 @@ class Monitors:
         self.new = [alarm for alarm in found if (alarm.name, alarm.subject) not in self._raised]
         self._raised = {(alarm.name, alarm.subject) for alarm in found}
         return {f"alarm/{alarm.name}": 1.0 for alarm in found if not alarm.is_note}
+
+    def _keep(self, row: Row) -> None:
+        """Add `row`; of one that is neither among the first nor among the last only what is asked of any row stays."""
+        is_training, window = "monitor/failures" in row, int(self.bounds.window)
+        self._rows.append(row)
+        self._num_training += is_training
+        if is_training and self._num_training <= window:
+            return
+        self._whole.append(len(self._rows) - 1)
+        training = [place for place in self._whole if "monitor/failures" in self._rows[place]][-window:]
+        late = [place for place in self._whole[: -max(NOISE_ROWS, window)] if place not in training]
+        for place in late:
+            old = self._rows[place]
+            self._rows[place] = {name: value for name, value in old.items() if is_lasting(name)}
+            self._whole.remove(place)
 
     def evidence(self, alarm: Alarm) -> Mapping[str, Any]:
         """Return what is kept with `alarm` in the journal."""
