@@ -79,6 +79,11 @@ class FailureRateError(QuintainError):
     exit_code = 9
 
 
+def is_panic(error: BaseException) -> bool:
+    """Whether a library written in Rust has given up; such errors are no `Exception`, so nobody else catches them."""
+    return type(error).__name__ == "PanicException"
+
+
 def install_command(extra: str) -> str:
     """Return what installs the optional packages of `extra`: from a clone, since no registry has quintain yet."""
     return f'in a clone of quintain: pip install -e ".[{extra}]"'

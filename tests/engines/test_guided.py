@@ -42,7 +42,8 @@ def drawn(
     heats = torch.full((count,), temperature)
     numbers = torch.arange(count, dtype=torch.float64) / count
     free = sample(logits, heats, numbers)
-    chosen, logprobs = guided([guide] * count, logits, heats, numbers, free)
+    chosen, logprobs, failed = guided([guide] * count, logits, heats, numbers, free)
+    assert failed == {}
     return chosen, logprobs, free[0]
 
 
@@ -76,7 +77,7 @@ def test_a_row_that_is_not_finite_is_left_to_the_engine() -> None:
     logits = torch.full((1, V), float("nan"))
     guide = Only((1, 4))
     one = torch.ones(1)
-    _, logprobs = guided([guide], logits, one, one.double(), sample(logits, one, one.double()))
+    _, logprobs, _ = guided([guide], logits, one, one.double(), sample(logits, one, one.double()))
     assert logprobs.isnan().all() and guide.taken == []
 
 

@@ -75,7 +75,7 @@ def test_a_row_with_top_p_is_drawn_among_its_likeliest_and_has_the_log_prob_of_a
     odds = torch.tensor([[0.2, 0.5, 0.3]] * 100)
     numbers = (torch.arange(100).double() * 37 % 100) / 100
     free = sample(odds.log(), torch.ones(100), numbers)
-    chosen, logprobs = guided(
+    chosen, logprobs, _ = guided(
         [None] * 100, odds.log(), torch.ones(100), numbers, free, [0.6] * 50 + [1.0] * 50
     )
     assert set(chosen[:50].tolist()) == {1, 2} and chosen[50:].tolist() == free[0][50:].tolist()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quintain.engines.protocol import Grammar
-from quintain.errors import InvariantError, MissingExtra, UsageError
+from quintain.errors import EngineFault, InvariantError, MissingExtra, UsageError, is_panic
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -35,13 +36,18 @@ class Guide(Protocol):
         ...
 
     def allowed(self) -> NDArray[np.bool_]:
-        """Return which tokens [V or fewer] may come next; at least one, a stop token where it may end."""
+        """Return which tokens [V or fewer] may come next; at least one, a stop token where it may end.
+
+        Raises:
+            EngineFault: the grammar is past what can be followed.
+        """
         ...
 
     def take(self, token: int) -> None:
         """Go on after `token` was sampled.
 
         Raises:
+            EngineFault: the grammar is past what can be followed.
             InvariantError: `token` was not allowed.
         """
         ...
@@ -87,7 +93,12 @@ class Grammars:
         if stop_ids not in self._tokenizers:
             backend = cast(Any, self.tokenizer).backend_tokenizer.to_str()
             self._tokenizers[stop_ids] = library.LLTokenizer(backend, eos_token=sorted(stop_ids))
-        matcher = library.LLMatcher(self._tokenizers[stop_ids], _source(grammar))
+        try:
+            matcher = library.LLMatcher(self._tokenizers[stop_ids], _source(grammar), log_level=0)
+        except BaseException as error:
+            if not is_panic(error):
+                raise
+            raise _refusal(str(error)) from None
         if matcher.is_error():
             raise _refusal(str(matcher.get_error()))
         return matcher
@@ -102,18 +113,44 @@ class TextGuide:
         """Begin where `matcher` is."""
         self._matcher = matcher
         self._num_tokens = num_tokens
+        self._mask: NDArray[np.bool_] | None = None
+        """what was allowed last, until a token was taken"""
 
     def allowed(self) -> NDArray[np.bool_]:
         """See `Guide.allowed`."""
-        packed = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
-        return np.unpackbits(packed, bitorder="little")[: self._num_tokens].astype(np.bool_)
+        packed = np.frombuffer(self._ask(self._matcher.compute_bitmask), np.uint8)
+        self._mask = np.unpackbits(packed, bitorder="little")[: self._num_tokens].astype(np.bool_)
+        return self._mask
 
     def take(self, token: int) -> None:
         """See `Guide.take`."""
-        if not self._matcher.consume_token(token):
+        mask, self._mask = self._mask, None
+        is_allowed = mask is None or (token < len(mask) and bool(mask[token]))
+        if not is_allowed or not self._ask(self._matcher.consume_token, token):
             raise InvariantError(
                 f"a token under a grammar: got {token}, which is not allowed here; sample what is allowed"
             )
+
+    def _ask(self, question: Callable[..., Any], *arguments: object) -> Any:
+        """Return what the library answers; its limits hold for what is computed at a token, too.
+
+        Raises:
+            EngineFault: it can follow the grammar no further.
+        """
+        problem = ""
+        try:
+            answer = question(*arguments)
+        except BaseException as error:
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
+            answer, problem = None, f"{type(error).__name__}: {error}"
+        if not problem and self._matcher.is_error():
+            problem = str(self._matcher.get_error())
+        if problem:
+            raise EngineFault(
+                f"following a grammar: got {first_line(problem)}; simplify the grammar, or the tools' schemas"
+            )
+        return answer
 
 
 class FixedTokens:
@@ -153,7 +190,12 @@ def check_grammar(grammar: Grammar) -> None:
     if grammar.kind == "tokens":
         tokens_of(grammar, None)
         return
-    problem = str(_library().LLMatcher.validate_grammar(_source(grammar), None))
+    try:
+        problem = str(_library().LLMatcher.validate_grammar(_source(grammar), None))
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        problem = str(error)
     if problem:
         raise _refusal(problem)
 
@@ -171,6 +213,11 @@ def tokens_of(grammar: Grammar, vocabulary: int | None) -> tuple[int, ...]:
     if not ids or not all(type(token) is int and 0 <= token < limit for token in ids):
         raise _refusal(f"{grammar.text[:60]!r} for fixed tokens: write a JSON list of ids of the vocabulary")
     return tuple(cast("list[int]", ids))
+
+
+def first_line(problem: str) -> str:
+    """Return what the library says first of a problem, without the state that it prints after it."""
+    return " ".join(problem.partition("<state>")[0].split())[:LONGEST_PROBLEM]
 
 
 def is_available() -> bool:
@@ -204,8 +251,9 @@ def _json(grammar: Grammar) -> object:
 
 def _refusal(problem: str) -> UsageError:
     """Return the error of a grammar that cannot be compiled."""
-    text = " ".join(problem.split())[:LONGEST_PROBLEM]
-    return UsageError(f"grammar of a completion: got {text}; simplify the grammar, or the tools' schemas")
+    return UsageError(
+        f"grammar of a completion: got {first_line(problem)}; simplify the grammar, or the tools' schemas"
+    )
 
 
 def _library() -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -32,13 +32,14 @@ from quintain.engines.protocol import (
     Request,
     check_request,
     check_streams,
+    grammar_failure,
     note_version,
     portions,
 )
 from quintain.engines.sampling import guided, sample, uniforms
 from quintain.engines.scoring import Asked, choose
 from quintain.engines.settings import KINDS
-from quintain.errors import EngineFault
+from quintain.errors import EngineFault, QuintainError
 from quintain.models.families import unsupported
 from quintain.models.fingerprint import fingerprint
 from quintain.models.precision import Precision
@@ -292,20 +293,23 @@ class Local:
 
     def _round(self) -> list[Reply]:
         """Start queued requests, sample a token for each running one, and return the replies that became ready."""
-        chosen_whole = self._choose_among()
+        replies = self._choose_among()
         while self._queue and len(self._jobs) < self.max_batch:
             request = self._queue.pop(0)
             constraint, stop_ids = request.sampling.constraint, request.sampling.stop_ids
-            guide = None if constraint is None else self._grammars.begin(constraint, stop_ids)
+            try:
+                guide = None if constraint is None else self._grammars.begin(constraint, stop_ids)
+            except QuintainError as error:
+                replies.append(Reply(session=request.session, result=grammar_failure(str(error))))
+                continue
             job = self._open(request)
             job.guide = guide
             self._jobs.append(job)
             self._has_guides = self._has_guides or guide is not None or request.sampling.top_p < 1
         if not self._jobs:
-            return chosen_whole
+            return replies
         logits = self._forward(self._jobs)
-        chosen, logprobs = self._sample(self._jobs, logits)
-        return chosen_whole + self._collect(chosen, logprobs)
+        return replies + self._collect(*self._sample(self._jobs, logits))
 
     def _choose_among(self) -> list[Reply]:
         """Answer the queued requests that name candidates."""
@@ -374,26 +378,35 @@ class Local:
             job.session.num_cached = len(job.session.ids)
         return logits[[where[index] for index in range(len(jobs))]]
 
-    def _sample(self, jobs: list[_Job], logits: Tensor) -> tuple[list[int], list[float]]:
-        """Return the sampled id and its log-prob for each job."""
+    def _sample(
+        self, jobs: list[_Job], logits: Tensor
+    ) -> tuple[list[int], list[float], dict[int, str]]:
+        """Return the sampled id and its log-prob for each job, and what is wrong with those whose guide failed."""
         seeds = np.array([job.request.seed for job in jobs], dtype=np.uint64)
         counters = np.array([len(job.token_ids) for job in jobs], dtype=np.uint64)
         numbers = torch.from_numpy(uniforms(seeds, counters)).to(logits.device)
         heats = np.array([job.request.sampling.temperature for job in jobs], dtype=np.float32)
         temperatures = torch.from_numpy(heats).to(logits.device)
         chosen, logprobs = sample(logits, temperatures, numbers)
+        failed: dict[int, str] = {}
         if self._has_guides:
             guides, top_ps = [job.guide for job in jobs], [job.request.sampling.top_p for job in jobs]
             self._has_guides = any(guide is not None for guide in guides) or min(top_ps) < 1
-            chosen, logprobs = guided(guides, logits, temperatures, numbers, (chosen, logprobs), top_ps)
-        return chosen.tolist(), logprobs.tolist()
+            chosen, logprobs, failed = guided(
+                guides, logits, temperatures, numbers, (chosen, logprobs), top_ps
+            )
+        return chosen.tolist(), logprobs.tolist(), failed
 
-    def _collect(self, chosen: list[int], logprobs: list[float]) -> list[Reply]:
-        """Append the sampled tokens to their jobs and return the replies of those that are done."""
+    def _collect(self, chosen: list[int], logprobs: list[float], failed: Mapping[int, str]) -> list[Reply]:
+        """Append the sampled tokens to their jobs and return the replies of those that are done, or have `failed`."""
         replies: list[Reply] = []
         running: list[_Job] = []
-        for job, token, logprob in zip(self._jobs, chosen, logprobs, strict=True):
+        for place, (job, token, logprob) in enumerate(zip(self._jobs, chosen, logprobs, strict=True)):
             name = job.request.session
+            if place in failed:
+                self._take_back(job)
+                replies.append(Reply(session=name, result=grammar_failure(failed[place])))
+                continue
             if not math.isfinite(logprob):
                 self._take_back(job)
                 message = f"the log-prob of token {len(job.token_ids)} is {logprob}"

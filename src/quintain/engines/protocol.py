@@ -131,6 +131,11 @@ ABORTED = Failure(owner="engine", kind="aborted", message="the engine was paused
 """What becomes of a request that a pause aborts."""
 
 
+def grammar_failure(message: str) -> Failure:
+    """Return what becomes of a request whose grammar cannot be followed, or not to its end."""
+    return Failure(owner="engine", kind="grammar", message=message)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineStats:
     """What an engine has done so far and is doing: ``EngineStats(num_sampled=64, num_running=2)``.
@@ -206,7 +211,14 @@ class Engine(Protocol):
         ...
 
     def advance(self) -> list[Reply]:
-        """Do one round of work and return the requests it finished, in order of submission; [] when idle."""
+        """Do one round of work and return the requests it finished, in order of submission; [] when idle.
+
+        What is wrong with one request, such as a grammar that cannot be followed to its end, is that request's
+        `Failure`, and the others go on.
+
+        Raises:
+            EngineFault: the engine fails as a whole.
+        """
         ...
 
     def release(self, session: str) -> None:
@@ -315,10 +327,38 @@ def check_request(
     if is_busy:
         raise EngineFault(f"{name}: a request is already running; wait for its reply")
     check_ids(name, request.prompt_ids, vocabulary)
+    check_sampling(name, request, room=max_length - length)
     for candidate in sampling.candidates.token_ids if sampling.candidates is not None else ():
         check_ids(name, candidate, vocabulary)
     if sampling.constraint is not None and sampling.constraint.kind != "tokens" and not sampling.stop_ids:
         raise UsageError(f"{name}: got a grammar without stop_ids; name the tokens that end a completion")
+
+
+def check_sampling(name: str, request: Request, *, room: int) -> None:
+    """Refuse numbers of a request by which nothing can be sampled; its stream has `room` for so many tokens more.
+
+    Raises:
+        EngineFault: a seed, a temperature, a limit or candidates are none.
+    """
+    sampling, choice = request.sampling, request.sampling.candidates
+    wrong: dict[str, object] = {}
+    if not 0 <= request.seed < 1 << 64:
+        wrong["seed"] = request.seed
+    if not 0 <= sampling.temperature < float("inf"):
+        wrong["temperature"] = sampling.temperature
+    if not 0 < sampling.top_p <= 1:
+        wrong["top_p"] = sampling.top_p
+    if sampling.max_tokens < 1:
+        wrong["max_tokens"] = sampling.max_tokens
+    if choice is not None and not (
+        len(choice.token_ids) == len(choice.lengths) > 0
+        and all(0 < length < float("inf") for length in choice.lengths)
+        and min(max(map(len, choice.token_ids)), sampling.max_tokens) <= room
+    ):
+        wrong["candidates"] = f"{len(choice.token_ids)} with {len(choice.lengths)} lengths and room for {room}"
+    if wrong:
+        found = ", ".join(f"{what} {value!r:.80}" for what, value in wrong.items())
+        raise EngineFault(f"{name}: got {found}; give numbers that can be sampled by")
 
 
 def check_ids(name: str, token_ids: Sequence[int], vocabulary: int | None) -> None:

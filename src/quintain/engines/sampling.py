@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from quintain.errors import QuintainError
 from quintain.models.cpu.native import call, fits
 
 if TYPE_CHECKING:
@@ -63,21 +64,27 @@ def guided(
     numbers: Tensor,
     free: tuple[Tensor, Tensor],
     top_ps: Sequence[float] = (),
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, dict[int, str]]:
     """Return what `sample` gave (`free`), with the rows [R] that have a guide sampled from its allowed tokens, and of
-    those the likeliest that have a share `top_ps` [R] of the odds together (none: of every row all).
+    those the likeliest that have a share `top_ps` [R] of the odds together (none: of every row all); and the rows whose
+    guide failed, with its reason: what was sampled in these is not to be used.
 
     A token is drawn by its odds among the allowed ones, from the same uniform number, but its log-prob is the
     one under the whole vocabulary: that is what a learner computes for it, which knows no constraint.
     """
     chosen, logprobs = free[0].clone(), free[1].clone()
+    failed: dict[int, str] = {}
     for row, guide in enumerate(guides):
         top_p = top_ps[row] if top_ps else 1.0
         if (guide is None and top_p >= 1) or not torch.isfinite(logprobs[row]):
             continue
         allowed = torch.full((logits.shape[-1],), guide is None)
         if guide is not None:
-            mask = torch.from_numpy(guide.allowed())[: len(allowed)]
+            try:
+                mask = torch.from_numpy(guide.allowed())[: len(allowed)]
+            except QuintainError as error:
+                failed[row] = str(error)
+                continue
             allowed[: len(mask)] = mask
         heat = temperatures[row]
         scaled = logits[row].float() / (heat if heat > 0 else 1.0)
@@ -92,8 +99,11 @@ def guided(
         chosen[row] = token
         logprobs[row] = torch.log_softmax(scaled, dim=-1)[token]
         if guide is not None:
-            guide.take(token)
-    return chosen, logprobs
+            try:
+                guide.take(token)
+            except QuintainError as error:
+                failed[row] = str(error)
+    return chosen, logprobs, failed
 
 
 def likeliest(logits: Tensor, top_p: float) -> Tensor:

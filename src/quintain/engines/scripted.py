@@ -19,10 +19,12 @@ from quintain.engines.protocol import (
     Sampling,
     check_request,
     check_streams,
+    grammar_failure,
     needs_of,
     note_version,
     require,
 )
+from quintain.errors import QuintainError
 from quintain.types import Completion, Failure
 
 if TYPE_CHECKING:
@@ -219,8 +221,13 @@ class Scripted:
             options = sampling.candidates.token_ids
             answer = answer if answer in options else options[request.seed % len(options)]
             answer = answer[: sampling.max_tokens]
-        if not isinstance(answer, Failure) and not self._is_allowed(answer, sampling):
-            answer = Failure(owner="engine", kind="script", message="the script does not keep to the grammar")
+        try:
+            if not isinstance(answer, Failure) and not self._is_allowed(answer, sampling):
+                answer = Failure(
+                    owner="engine", kind="script", message="the script does not keep to the grammar"
+                )
+        except QuintainError as error:
+            answer = grammar_failure(str(error))
         return _Job(request, stream, answer, [(0, self._version)])
 
     def _is_allowed(self, answer: tuple[int, ...], sampling: Sampling) -> bool:
@@ -229,7 +236,8 @@ class Scripted:
             return True
         guide = self._grammars.begin(sampling.constraint, sampling.stop_ids)
         for token in answer:
-            if not guide.allowed()[token]:
+            allowed = guide.allowed()
+            if not 0 <= token < len(allowed) or not allowed[token]:
                 return False
             guide.take(token)
         return True

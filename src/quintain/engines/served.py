@@ -387,7 +387,8 @@ class ServedEngine:
             elif isinstance(trouble, BROKEN):
                 self._lose(job.stream.replica, "malformed", f"got an answer that does not fit ({trouble!r})")
             else:
-                raise trouble
+                # Nothing that the server said, but what was asked of it: the others go on.
+                job.result = self._failure(job.stream.replica, "request", f"got {trouble!r:.200}")
         now = time.monotonic() - self._away
         for replica in {job.stream.replica for job in self._running()}:
             if replica.process is not None and replica.process.ended():

@@ -65,8 +65,8 @@ class Pump:
             return False
         replies = self.engine.advance()
         for reply in replies:
-            _, answer = self._open.pop(reply.session)
-            answer.set_result(reply.result)
+            if asked := self._open.pop(reply.session, None):
+                asked[1].set_result(reply.result)
         waiting = {name: request.sampling.max_tokens for name, (request, _) in self._open.items()}
         self._patience.listen({} if replies else waiting, is_reply=bool(replies))
         return bool(self._open)
@@ -99,7 +99,8 @@ class Pump:
             request, answer = item
             try:
                 self.engine.submit(request)
-            except QuintainError as error:
-                answer.set_result(Failure(owner="engine", kind="refused", message=str(error)))
+            except Exception as error:
+                said = str(error) if isinstance(error, QuintainError) else f"{type(error).__name__}: {error}"
+                answer.set_result(Failure(owner="engine", kind="refused", message=said))
             else:
                 self._open[request.session] = item
