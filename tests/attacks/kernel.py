@@ -52,6 +52,8 @@ CALLS = {
     "syslog": "-1, 0, 0",
     "pivot_root": "0, 0",
     "kcmp": "1, 1, -1, 0, 0",
+    "memfd_secret": "-1",
+    "vmsplice": "-1, 0, 0, 0",
 }
 NEW_USER = "called(LIBC.syscall(NUMBERS['unshare'], ctypes.c_long(0x10000000)))\nreturn 'a user namespace'"
 NEIGHBOUR = {

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.attacks.attack import Attack, Found, Scene, both
-from tests.attacks.box import LONG, bare, edited, filled, inside, wide
+from tests.attacks.box import LONG, bare, edited, filled, inside, no_filter, wide
 
 from quintain.errors import DataError, SandboxError
 from quintain.processes import frames
@@ -37,6 +37,34 @@ TREE = (
     "for _ in range(4):\n    if not os.fork():\n        held = bytearray(40 << 20)\n        time.sleep(1.5)\n"
     "        os._exit(0)\nfor _ in range(4):\n    os.wait()\nreturn 'held 160 MiB'"
 )
+SHARED = (
+    "import mmap\ndone, tell = os.pipe()\nfor _ in range(4):\n    if not os.fork():\n"
+    "        held = mmap.mmap(-1, 40 << 20)\n        for place in range(0, 40 << 20, 4096): held[place] = 1\n"
+    "        os.write(tell, b'x')\n        time.sleep(60)\n        os._exit(0)\n"
+    "for _ in range(4): os.read(done, 1)\ntime.sleep(1.0)\nreturn 'held 160 MiB'"
+)
+MEMFDS = (
+    "held = [os.memfd_create(str(n)) for n in range(60)]\nfor file in held: os.write(file, bytes(3 << 20))\n"
+    "time.sleep(1.5)\nreturn 'held 180 MiB'"
+)
+SEGMENTS = (
+    "LIBC.shmat.restype = ctypes.c_void_p\nfor n in range(6):\n    held = called(LIBC.shmget(0, 30 << 20, 0o1600))\n"
+    "    place = LIBC.shmat(held, None, 0)\n    ctypes.memset(place, 1, 30 << 20)\n"
+    "    LIBC.shmdt(ctypes.c_void_p(place))\ntime.sleep(1.5)\nreturn 'held 180 MiB'"
+)
+SOCKETS = (
+    "for _ in range(6):\n    if not os.fork():\n        held = [socket.socketpair() for _ in range(100)]\n"
+    "        for one, _ in held:\n            one.setblocking(False)\n            try:\n"
+    "                while True: one.send(bytes(4096))\n            except BlockingIOError: pass\n"
+    "        time.sleep(1.5)\n        os._exit(0)\nfor _ in range(6):\n    os.wait()\nreturn 'held 600 pairs'"
+)
+WISHES = (
+    "one, other = socket.socketpair()\none.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)\n"
+    "one.setblocking(False)\nsent = 0\ntry:\n    while sent < (1 << 20): sent += one.send(bytes(4096))\n"
+    "except BlockingIOError:\n    raise OSError(f'{sent} bytes fit')\nreturn '1 MiB fits'"
+)
+QUEUES = "return called(LIBC.msgget(0, 0o1600))"
+FLAGS = "return called(LIBC.semget(0, 250, 0o1600))"
 FILES = "for n in range(400):\n    open(f'/tmp/{n}', 'w').close()\ntime.sleep(0.3)\nreturn '400 files'"
 FOLDERS = "for n in range(400):\n    os.mkdir(f'/tmp/{n}')\ntime.sleep(0.3)\nreturn '400 folders'"
 
@@ -167,6 +195,13 @@ ATTACKS = [
         both(unset("as"), unwatched),
     ),
     Attack("A4", "memory of a tree of processes", inside(TREE, SMALL), unwatched),
+    Attack("A4", "memory of a tree that is shared by mapping", inside(SHARED, SMALL), unwatched),
+    Attack("A4", "memory in files of memory", inside(MEMFDS, SMALL), no_filter),
+    Attack("A4", "memory in segments of System V", inside(SEGMENTS, SMALL), no_filter),
+    Attack("A4", "queues of System V", inside(QUEUES), no_filter),
+    Attack("A4", "semaphores of System V", inside(FLAGS), no_filter),
+    Attack("A4", "memory in sockets", inside(SOCKETS, SMALL), unwatched),
+    Attack("A4", "a socket with a large buffer", inside(WISHES), no_filter),
     Attack("A4", "many files", inside(FILES, NARROW), unwatched),
     Attack("A4", "many folders", inside(FOLDERS, NARROW), unwatched),
     Attack(

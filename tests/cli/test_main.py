@@ -4,6 +4,7 @@ import errno
 import importlib
 import re
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -14,9 +15,17 @@ from typing import Any
 import pytest
 
 from quintain.cli.main import COMMANDS, GROUP, Command, main
-from quintain.errors import EXIT_CODES, EnvironmentFault, MissingExtra, ModelError, StoreError
+from quintain.errors import (
+    EXIT_CODES,
+    INTERRUPTED_EXIT_CODE,
+    EnvironmentFault,
+    MissingExtra,
+    ModelError,
+    StoreError,
+)
 
 Cli = Callable[..., Any]
+ENTRY = importlib.import_module("quintain.cli.main")
 HEAVY = ("torch", "numpy", "pydantic", "tyro", "transformers", "rich", "matplotlib", "gymnasium")
 MOST_SECONDS = 0.3
 
@@ -253,3 +262,32 @@ def test_bench_says_in_a_line_how_it_is_installed(cli: Cli, monkeypatch: pytest.
     assert found.line.endswith(
         "got no evidence, a distribution of its own; from a clone: pip install ./evidence"
     )
+
+
+def test_sigterm_ends_a_command_as_ctrl_c_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(_: object) -> int:
+        signal.raise_signal(signal.SIGTERM)
+        return 0
+
+    monkeypatch.setattr(ENTRY, "dispatch", stop)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert main(["serve"]) == INTERRUPTED_EXIT_CODE
+    assert "quintain: error: interrupted" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL, "it is given back"
+
+
+def test_a_handler_of_somebody_else_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+
+    def note(_: object) -> int:
+        seen.append(signal.getsignal(signal.SIGTERM))
+        return 0
+
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        monkeypatch.setattr(ENTRY, "dispatch", note)
+        assert main([]) == 0 and seen == [signal.getsignal(signal.SIGTERM)]
+    finally:
+        signal.signal(signal.SIGTERM, before)

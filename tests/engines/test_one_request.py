@@ -1,4 +1,4 @@
-"""What is wrong with one request is that request's failure: others in the engine go on, and nothing leaves `advance`."""
+"""What is wrong with one request is that request's failure: the others go on, and nothing leaves `advance`."""
 
 import json
 from collections.abc import Iterator
@@ -39,7 +39,8 @@ def local(tokenizer: PreTrainedTokenizerFast) -> Engine:
 
 
 def request(name: str, **sampling: Any) -> Request:
-    settings = Sampling(**{"max_tokens": 8, "stop_ids": STOP, **sampling})
+    named: dict[str, Any] = {"max_tokens": 8, "stop_ids": STOP, **sampling}
+    settings = Sampling(**named)
     return Request(session=name, prompt_ids=(5, 6), seed=3, sampling=settings)
 
 
@@ -60,7 +61,9 @@ def opened(guide: Any, tokenizer: PreTrainedTokenizerFast) -> None:
 
 def test_a_limit_that_is_met_at_a_token_is_an_error_of_the_engine(tokenizer: PreTrainedTokenizerFast) -> None:
     compiled = Grammars(len(tokenizer), tokenizer)
-    with pytest.raises(EngineFault, match=r"^following a grammar: got [^\n]*max is 2000[^\n]*; simplify") as found:
+    with pytest.raises(
+        EngineFault, match=r"^following a grammar: got [^\n]*max is 2000[^\n]*; simplify"
+    ) as found:
         opened(compiled.begin(WIDE, STOP), tokenizer)
     assert "<state>" not in str(found.value) and len(str(found.value)) < 330
     opened(compiled.begin(Grammar(kind="json_schema", text='{"type": "object"}'), STOP), tokenizer)
@@ -139,7 +142,7 @@ class Matcher:
 
 @pytest.mark.parametrize("error", [PanicException("called unwrap"), RuntimeError("out of fuel")])
 def test_a_library_that_gives_up_is_an_error_of_the_engine(error: BaseException) -> None:
-    with pytest.raises(EngineFault, match="following a grammar: got .*(unwrap|fuel)"):
+    with pytest.raises(EngineFault, match=r"following a grammar: got .*(unwrap|fuel)"):
         TextGuide(Matcher(error), 8).allowed()
 
 
@@ -218,7 +221,8 @@ def choices(*token_ids: tuple[int, ...], lengths: tuple[float, ...]) -> Candidat
 def test_numbers_that_nothing_can_be_sampled_by_are_refused(
     engine: Engine, seed: int, sampling: dict[str, Any]
 ) -> None:
-    wrong = Request(session="a", prompt_ids=(5,), seed=seed, sampling=Sampling(**{"stop_ids": STOP, **sampling}))
+    named: dict[str, Any] = {"stop_ids": STOP, **sampling}
+    wrong = Request(session="a", prompt_ids=(5,), seed=seed, sampling=Sampling(**named))
     with pytest.raises(EngineFault, match=r"^session a: got (seed|temperature|top_p|max_tokens|candidates) "):
         engine.submit(wrong)
     engine.submit(request("a"))

@@ -6,7 +6,7 @@ import pytest
 
 from quintain.safety.syscalls import MACHINES, REFUSED, numbers, program
 
-ALLOW, REFUSE = 0x7FFF0000, 0x00050026
+ALLOW, REFUSE, PRETEND = 0x7FFF0000, 0x00050026, 0x00050000
 
 
 def verdict(filter_program: bytes, number: int, machine: int, *arguments: int) -> int:
@@ -33,11 +33,11 @@ def verdict(filter_program: bytes, number: int, machine: int, *arguments: int) -
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_the_listed_calls_are_refused_and_others_are_not(machine: str) -> None:
-    _, name, clone, socket, ioctl = MACHINES[machine]
+    _, name, clone, socket, ioctl, setsockopt = MACHINES[machine]
     found = program(machine)
     assert {verdict(found, number, name) for number in numbers(machine).values()} == {REFUSE}
     assert set(numbers(machine)) == set(REFUSED)
-    listed = {*numbers(machine).values(), clone, socket, ioctl}
+    listed = {*numbers(machine).values(), clone, socket, ioctl, setsockopt}
     assert {verdict(found, number, name, 2**32 - 1) for number in range(600) if number not in listed} == {
         ALLOW
     }
@@ -47,6 +47,19 @@ def test_the_listed_calls_are_refused_and_others_are_not(machine: str) -> None:
     assert {value: verdict(found, socket, name, value) for value in families} == families
     requests = {0x5413: ALLOW, 0x5412: REFUSE, 0x541C: REFUSE}
     assert {value: verdict(found, ioctl, name, 0, value) for value in requests} == requests
+    wishes = {(1, 7): PRETEND, (1, 8): PRETEND, (1, 33): PRETEND, (1, 2): ALLOW, (6, 7): ALLOW, (0, 8): ALLOW}
+    assert {each: verdict(found, setsockopt, name, 0, *each) for each in wishes} == wishes
+    held_by_nobody = {
+        "memfd_create",
+        "memfd_secret",
+        "shmget",
+        "shmat",
+        "msgget",
+        "semget",
+        "mq_open",
+        "vmsplice",
+    }
+    assert held_by_nobody <= set(REFUSED)
 
 
 def test_another_calling_convention_does_not_go_around_the_list() -> None:

@@ -25,9 +25,8 @@ from quintain.engines.scripted import Scripted
 from quintain.errors import DataError
 from quintain.rollout.measures import call_metrics
 from quintain.rollout.request import EpisodeRequest
-from quintain.serve import endpoint
 from quintain.serve.chat_completions import read
-from quintain.serve.endpoint import Session, Terms
+from quintain.serve.endpoint import MOST_READERS, Session, Terms
 from quintain.serve.recorder import Recorder, find_changed, node_digest
 from quintain.serve.source import outcome_of, trajectory_of
 from quintain.store.codec import decode, encode
@@ -678,12 +677,14 @@ class TestServing:
     def test_a_body_beyond_the_limit_is_refused_in_a_line(
         self, served: Served, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """16: the limit is 1 GiB; what is longer is told so, and the episode goes on."""
-        assert endpoint.MAX_BODY_BYTES == 1 << 30
-        monkeypatch.setattr(endpoint, "MAX_BODY_BYTES", 2000)
+        """16: the limit is what a context can hold; what is longer is told so, and the episode goes on."""
+        bodies = served.endpoint._bodies  # pyright: ignore[reportPrivateUsage]
+        assert bodies.most == (1 << 20) + 64 * 2000
+        monkeypatch.setattr(bodies, "most", 2000)
         session, url, key = served.open()
         status, answer = post(url, key, body_of(USER, metadata={"files": "x" * 3000}))
-        assert (status, answer["error"]["message"]) == (413, "body: got more than 2000 bytes; send less")
+        told = "body: got more than 2000 bytes, which is more than the model can read; send less"
+        assert (status, answer["error"]["message"]) == (413, told)
         assert post(url, key, body_of(USER))[0] == 200 and len(session.recorder.nodes) == 1
 
     def test_calls_that_wait_need_no_thread_each_and_no_probes(
@@ -713,7 +714,7 @@ class TestServing:
                 return [answer.status_code for answer in await asyncio.gather(*asked)]
 
         assert asyncio.run(ask_all()) == [200] * 30
-        assert widest[0] <= before + 2
+        assert widest[0] <= before + 2 + MOST_READERS
         assert len(served.requests) == 30 == len(session.recorder.nodes)
 
     def test_headers_of_a_hop_end_at_it(self, served: Served) -> None:
@@ -743,9 +744,9 @@ class TestServing:
         assert len(session.recorder.nodes) == 2
 
     def test_long_bodies_are_read(self, served: Served) -> None:
-        """16: a body may be longer than what other servers here take."""
+        """16: a body may be longer than what its chat needs."""
         _, url, key = served.open()
-        status, _ = post(url, key, body_of(USER, metadata={"files": "x" * (17 << 20)}))
+        status, _ = post(url, key, body_of(USER, metadata={"files": "x" * (1 << 20)}))
         assert status == 200
         status, answer = post(url, key, body_of({"role": "user", "content": "bcdfg" * 500}))
         assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")

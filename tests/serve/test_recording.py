@@ -1,8 +1,12 @@
 """A served model: an episode for each path, ended with a score, or not scored; and the command line around it."""
 
+import errno
 import json
+import os
+import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +16,14 @@ import pytest
 
 from quintain.cli.episodes import recorded_run
 from quintain.cli.serving import serve_model
+from quintain.cli.training import resume
 from quintain.engines.scripted import Scripted
-from quintain.errors import UsageError
-from quintain.serve.recording import NOT_SCORED, Recording
+from quintain.errors import StoreError, UsageError
+from quintain.serve.recording import NOT_SCORED, Recording, recover_calls
+from quintain.store.calls import CALLS, CallLog
 from quintain.store.run import Run
 from quintain.text.chat import Chat
-from quintain.types import Score, Trajectory
+from quintain.types import Failure, Score, Trajectory
 
 KEY = "s3cret"
 
@@ -28,13 +34,23 @@ def kept() -> list[Trajectory]:
 
 
 @pytest.fixture
-def recording(chat: Chat, kept: list[Trajectory]) -> Iterator[Recording]:
-    made = Recording(Scripted(lambda request, stream: chat.write("go on")), chat, KEY, keep=kept.append)
-    thread = threading.Thread(target=made.run)
+def recording(chat: Chat, kept: list[Trajectory], tmp_path: Path) -> Iterator[Recording]:
+    engine, calls = Scripted(lambda request, stream: chat.write("go on")), CallLog(tmp_path / CALLS)
+    made = Recording(engine, chat, KEY, keep=kept.append, calls=calls)
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            made.run()
+        except StoreError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
     thread.start()
     yield made
     made.is_closed.set()
     thread.join(10)
+    assert not raised or made.endpoint.trouble in raised
     made.close()
 
 
@@ -60,6 +76,7 @@ def test_episodes_by_path(recording: Recording, kept: list[Trajectory]) -> None:
     assert end(recording, "one", {"score": 0.0})[0] == 200
     for row, told in (
         ({}, "must be a finite number: got None"),
+        ({"score": True}, "end: score must be a number: got True"),
         ({"score": 1, "is_success": 3}, "is_success: got 3"),
     ):
         status, answer = end(recording, "three", row)
@@ -73,6 +90,128 @@ def test_episodes_by_path(recording: Recording, kept: list[Trajectory]) -> None:
         ("served/three", 0, NOT_SCORED),
     ]
     assert kept[0].turns[0].reward == 0.5 and kept[3].turns[0].reward == 0.0
+
+
+def test_an_episode_that_was_never_asked_anything_cannot_be_ended(
+    recording: Recording, kept: list[Trajectory]
+) -> None:
+    status, answer = end(recording, "zzz", {"score": 1.0})
+    assert status == 404 and "nothing was asked under that name" in answer["error"]["message"]
+    assert recording.endpoint.sessions == {} and kept == []
+
+
+def test_an_episode_whose_first_call_failed_is_recorded_as_that_failure(
+    recording: Recording, kept: list[Trajectory], tmp_path: Path
+) -> None:
+    failure = Failure(owner="engine", kind="grammar", message="past a limit")
+    script, recording.engine.script = recording.engine.script, lambda *_: failure  # type: ignore[attr-defined] # pyright: ignore
+    with pytest.raises(openai.BadRequestError, match="past a limit"):
+        ask(recording, "one")
+    assert end(recording, "one", {"score": 1.0}) == (200, {"ended": "one", "calls": 0})
+    recording.engine.script = script  # type: ignore[attr-defined] # pyright: ignore
+    ask(recording, "one")
+    (first,) = kept
+    assert (first.turns, first.outcome, first.index) == ((), failure, 0)
+    (left,), _ = recover_calls(tmp_path / CALLS, known(kept))
+    assert (left.index, len(left.turns)) == (1, 1)
+
+
+def known(kept: list[Trajectory]) -> Callable[[str, int], bool]:
+    return lambda name, index: (name, index) in {(each.group, each.index) for each in kept}
+
+
+def test_what_was_answered_is_there_after_a_kill(
+    recording: Recording, kept: list[Trajectory], tmp_path: Path
+) -> None:
+    """What the file holds when the server is killed makes the episodes that the server itself would have recorded."""
+    for name in ("one", "two", "one"):
+        ask(recording, name)
+    assert end(recording, "one", {"score": 0.5})[0] == 200
+    ask(recording, "one")
+    left = tmp_path / "left.jsonl"
+    episodes, num_broken = recover_calls(tmp_path / CALLS, known(kept))
+    for _ in range(500):  # what was read of the last answer is noted a moment after it was sent
+        shutil.copy(tmp_path / CALLS, left)
+        episodes, num_broken = recover_calls(left, known(kept))
+        if all(turn.facts["delivery"] == "whole" for each in episodes for turn in each.turns):
+            break
+        threading.Event().wait(0.01)
+    assert (num_broken, [(each.group, each.index, len(each.turns)) for each in episodes]) == (
+        0,
+        [("two", 0, 1), ("one", 1, 1)],
+    )
+    recording.is_closed.set()
+    recording.close()
+    assert not (tmp_path / CALLS).exists(), "the journal has it all"
+    ours = {(each.group, each.index): each for each in kept}
+    for each in episodes:
+        assert ours[each.group, each.index] == replace(each, seconds=ours[each.group, each.index].seconds)
+    # An episode that was recorded in the moment of the kill is not recorded again.
+    assert recover_calls(left, known(kept))[0] == []
+
+
+def test_what_is_damaged_of_the_calls_is_counted(recording: Recording, tmp_path: Path) -> None:
+    for _ in range(3):
+        ask(recording, "one")
+    lines = (tmp_path / CALLS).read_bytes().splitlines(keepends=True)
+    calls = [place for place, line in enumerate(lines) if b'"turn"' in line]
+    left = tmp_path / "left.jsonl"
+    nothing = known([])
+    for damaged, num_turns, num_broken in (
+        ([*lines[: calls[-1]], lines[calls[-1]][:-9]], 2, 1),  # the last write was cut off
+        ([line.replace(b"go on", b"go up") if n == calls[1] else line for n, line in enumerate(lines)], 1, 1),
+        ([b"\xff\n", b"00000000 \n", b"\n", *lines], 3, 3),
+        ([], 0, 0),
+    ):
+        left.write_bytes(b"".join(damaged))
+        episodes, broken = recover_calls(left, nothing)
+        assert [len(each.turns) for each in episodes] == [num_turns][: len(damaged)], damaged
+        assert broken >= num_broken
+    with pytest.raises(StoreError, match=r"reading .*; make it readable"):
+        recover_calls(tmp_path / "nothing", nothing)
+
+
+def test_a_call_that_cannot_be_noted_is_not_answered(
+    recording: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(recording, "one")
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", fail)
+    with pytest.raises(openai.InternalServerError, match="the call cannot be recorded: noting a call in"):
+        ask(recording, "one")
+    monkeypatch.undo()
+    assert isinstance(recording.endpoint.trouble, StoreError)
+
+
+def test_a_recording_that_was_killed_is_taken_up_by_resume(
+    recording: Recording, kept: list[Trajectory], chat: Chat, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ask(recording, "one")
+    end(recording, "one", {"score": 1.0})
+    ask(recording, "two")
+    folder = tmp_path / "rec"
+    with pytest.raises(KeyError), recorded_run(chat.tokenizer, folder, {"model": "m"}) as keep:
+        keep(kept[0])
+        raise KeyError("the server breaks")
+    with Run.open(folder, writable=False) as run:
+        assert run.status == "failed" and not caplog.messages
+    shutil.copy(tmp_path / CALLS, folder / CALLS)
+    with open(folder / CALLS, "ab") as file:
+        file.write(b"cut off")
+    with Run.open(folder, writable=False) as run:
+        assert f"`quintain resume {folder}` records them" in caplog.messages[0]
+    assert resume([str(folder)]) == 0
+    with Run.open(folder, writable=False) as run:
+        assert [(each.group, each.outcome) for each in run.trajectories()] == [
+            ("one", Score(value=1.0, is_success=True)),
+            ("two", NOT_SCORED),
+        ]
+        kinds = [each["kind"] for each in run.events()]
+        assert run.status == "done" and {"calls lost", "calls recovered", "finish"} <= {*kinds}
+    assert not (folder / CALLS).exists()
 
 
 def test_a_run_of_what_was_recorded(

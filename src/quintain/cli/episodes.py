@@ -20,6 +20,7 @@ from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.errors import DataError
 from quintain.rollout.measures import call_metrics
 from quintain.store import Run
+from quintain.store.calls import CALLS
 from quintain.text.chat import Chat
 from quintain.training.custody import looked_after
 from quintain.training.demonstrations import COLLECT, TOKENIZERS, teller, tokenizer_of
@@ -36,7 +37,7 @@ def recorded_run(
     """Make the run `folder` of episodes without an environment, and yield what records one of them as it ends."""
     new = Run.create(folder, recipe=COLLECT, config={"environment": NO_ENVIRONMENT, **settings})
     kept: list[Trajectory] = []
-    with looked_after(new, start=TOKENIZERS[0], is_new=True) as run:
+    with looked_after(new, start=TOKENIZERS[0], is_new=True, is_continued=False) as run:
         tokenizer.save_pretrained(str(folder / TOKENIZERS[0]))
 
         def keep(trajectory: Trajectory) -> None:
@@ -47,7 +48,29 @@ def recorded_run(
             yield keep
         finally:
             run.commit(0, call_metrics(kept), phase=COLLECT)
-            run.finish()
+        run.finish()
+
+
+def recover_recording(folder: Path) -> int:
+    """Record what a server that was killed left of its episodes in the run `folder`, close it, and count them.
+
+    Raises:
+        StoreError: the run is written by another process, or what it left cannot be read.
+    """
+    from quintain.serve.recording import recover_calls
+
+    with Run.open(folder) as run:
+        run.take_back(lambda _: True, phase=COLLECT)
+        known = {(each.group, each.index) for each in run.trajectories(phase=COLLECT)}
+        found, num_broken = recover_calls(folder / CALLS, lambda name, index: (name, index) in known)
+        if num_broken:
+            run.event("calls lost", f"{num_broken} lines of {CALLS} cannot be read", lines=num_broken)
+        run.append(found, step=0, phase=COLLECT)
+        run.commit(0, call_metrics([*run.trajectories(phase=COLLECT)]), phase=COLLECT)
+        run.event("calls recovered", f"{len(found)} episodes that were under way", episodes=len(found))
+        run.finish()
+        (folder / CALLS).unlink()
+    return len(found)
 
 
 def write_messages(

@@ -8,9 +8,12 @@ import contextlib
 import importlib
 import io
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Generator, Sequence
 from importlib.metadata import EntryPoint, entry_points
+from types import FrameType
 from typing import NamedTuple, cast
 
 from quintain.errors import (
@@ -78,7 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        status = dispatch(arguments)
+        with terminable():
+            status = dispatch(arguments)
         sys.stdout.flush()
         return status
     except SystemExit as stop:
@@ -100,6 +104,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, OSError) and error.errno in PROBLEM_OF_THE_DISK | NO_DESCRIPTOR:
             return complain(problem_of_the_disk(error), StoreError.exit_code)
         return complain(broken(error), QuintainError.exit_code)
+
+
+@contextlib.contextmanager
+def terminable() -> Generator[None]:
+    """Within it SIGTERM, which service managers and containers send, ends a command as Ctrl-C does.
+
+    Where somebody has a handler of their own, or there is no main thread, nothing changes.
+    """
+    is_ours = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    )
+    if is_ours:
+        signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """Handle a signal as Python handles Ctrl-C."""
+    raise KeyboardInterrupt
 
 
 def dispatch(arguments: Sequence[str]) -> int:

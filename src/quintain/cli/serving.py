@@ -2,7 +2,7 @@
 ``quintain serve MODEL|RUN``: a model, for agents that speak OpenAI's or Anthropic's protocols.
 
 Each listens on this machine only, unless it is told otherwise and given a token. The address is printed once everything
-works, and Ctrl-C closes what was started.
+works, and Ctrl-C or SIGTERM closes what was started.
 """
 
 from collections.abc import Sequence
@@ -122,6 +122,7 @@ def serve_model(argv: Sequence[str]) -> int:
     from quintain.engines.settings import EngineSettings
     from quintain.serve.endpoint import Terms
     from quintain.serve.recording import Recording
+    from quintain.store.calls import CALLS, CallLog
     from quintain.text.chat import Chat
     from quintain.text.settings import set_template
     from quintain.text.template_check import check_template
@@ -142,8 +143,9 @@ def serve_model(argv: Sequence[str]) -> int:
             usual_turn_tokens=USUAL_TOKENS if max_tokens is None else None,
             heeds_clients=out is None,
         )
+        calls = None if out is None else CallLog(out / CALLS)
         recording = Recording(
-            engine, chat, key, keep=keep, terms=terms,
+            engine, chat, key, keep=keep, calls=calls, terms=terms,
             host=arguments.host, port=port, also=arguments.allow_host,
         )  # fmt: skip
         stack.callback(recording.close)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from quintain.config import Option
 
 RUNS = "runs"
+CALLS = "calls.jsonl"
+"""What a recording that was killed leaves; see `quintain.store.calls`."""
 ROOT_HELP = "folder that holds the runs (default runs)"
 
 
@@ -110,6 +112,9 @@ def resume(argv: Sequence[str]) -> int:
     folder = named_folder(arguments.run, arguments.runs)
     steps = None if arguments.steps is None else whole_number(arguments.steps, "--steps", least=1)
 
+    if (folder / CALLS).exists():
+        return end_recording(folder)
+
     from quintain import api as launch
 
     try:
@@ -122,6 +127,15 @@ def resume(argv: Sequence[str]) -> int:
         )
     except KeyboardInterrupt:
         return interrupted(folder)
+    return 0
+
+
+def end_recording(folder: Path) -> int:
+    """Record what a served model's clients had asked when it was killed, and say how much that is."""
+    from quintain.cli.episodes import recover_recording
+
+    num = recover_recording(folder)
+    print(f"{folder}: {num} episodes were under way when the server ended, and are recorded now, not scored")
     return 0
 
 

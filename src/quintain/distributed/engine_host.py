@@ -83,7 +83,7 @@ class EngineHost:
         answer = self._waiting[request.session] = asyncio.get_running_loop().create_future()
         try:
             await self._do(lambda: self.engine.submit(request))
-        except Exception as error:
+        except QuintainError as error:
             del self._waiting[request.session]
             return _failed(request, "refused", str(error))
         if self._work is None or self._work.done():

@@ -378,9 +378,7 @@ class Local:
             job.session.num_cached = len(job.session.ids)
         return logits[[where[index] for index in range(len(jobs))]]
 
-    def _sample(
-        self, jobs: list[_Job], logits: Tensor
-    ) -> tuple[list[int], list[float], dict[int, str]]:
+    def _sample(self, jobs: list[_Job], logits: Tensor) -> tuple[list[int], list[float], dict[int, str]]:
         """Return the sampled id and its log-prob for each job, and what is wrong with those whose guide failed."""
         seeds = np.array([job.request.seed for job in jobs], dtype=np.uint64)
         counters = np.array([len(job.token_ids) for job in jobs], dtype=np.uint64)

@@ -84,7 +84,7 @@ class Host:
         try:
             self.engine.submit(request)
             self._numbers[request.session] = number
-        except Exception as error:
+        except QuintainError as error:
             failure = Failure(owner="engine", kind="refused", message=str(error))
             self._reply([(number, Reply(session=request.session, result=failure))])
 

@@ -355,7 +355,9 @@ def check_sampling(name: str, request: Request, *, room: int) -> None:
         and all(0 < length < float("inf") for length in choice.lengths)
         and min(max(map(len, choice.token_ids)), sampling.max_tokens) <= room
     ):
-        wrong["candidates"] = f"{len(choice.token_ids)} with {len(choice.lengths)} lengths and room for {room}"
+        wrong["candidates"] = (
+            f"{len(choice.token_ids)} with {len(choice.lengths)} lengths and room for {room}"
+        )
     if wrong:
         found = ", ".join(f"{what} {value!r:.80}" for what, value in wrong.items())
         raise EngineFault(f"{name}: got {found}; give numbers that can be sampled by")

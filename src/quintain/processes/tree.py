@@ -7,7 +7,11 @@ any interpreter, without packages, so the list itself is read with the standard 
 
 import os
 import signal
+from collections.abc import Collection
 from contextlib import suppress
+
+SOCKET_BYTES, TCP_BYTES = 256 << 10, 4 << 20
+"""What a socket counts for, and one of TCP besides, whose buffers grow."""
 
 
 def parents() -> dict[int, int]:
@@ -50,15 +54,44 @@ def is_alone(process: int) -> bool:
 
 
 def memory(processes: list[int]) -> int:
-    """Return the bytes that `processes` hold for themselves; what they read from files is left out."""
-    import psutil  # not above: the keeper of a worker comes without packages
+    """Return the bytes that `processes` hold for themselves, shared memory among them counted once where that is known.
 
-    total = 0
+    What they read from files is left out, and what was swapped out is not.
+    """
+    own, shared = 0, dict[int, int]()
     for process in processes:
-        with suppress(psutil.Error, ValueError):
-            held = psutil.Process(process).memory_info()
-            total += max(0, held.rss - held.shared)
-    return total
+        found = _numbers(f"/proc/{process}/status", (b"RssAnon", b"VmSwap", b"RssShmem"))
+        own += found.get(b"RssAnon", 0) + found.get(b"VmSwap", 0)
+        if held := found.get(b"RssShmem", 0):
+            shared[process] = held
+    if len(shared) > 1:  # of what several map, each has its part: where the system does not say it, all of it
+        for process in shared:
+            part = _numbers(f"/proc/{process}/smaps_rollup", (b"Pss_Shmem",))
+            shared[process] = part.get(b"Pss_Shmem", shared[process])
+    return own + sum(shared.values())
+
+
+def socket_memory(process: int) -> int:
+    """Return the bytes that the sockets in the network of `process` may hold in the kernel, which no process maps.
+
+    A socket counts as what its buffers can hold, since what they do hold is not told.
+    """
+    with suppress(OSError, ValueError, IndexError), open(f"/proc/{process}/net/sockstat", "rb") as file:
+        rows = {line.split()[0]: line.split() for line in file if line.strip()}
+        num_tcp = int(rows[b"TCP:"][2])
+        return int(rows[b"sockets:"][2]) * SOCKET_BYTES + num_tcp * TCP_BYTES
+    return 0
+
+
+def _numbers(file: str, names: Collection[bytes]) -> dict[bytes, int]:
+    """Return those of `names` that `file` of the kernel gives in kilobytes, in bytes; nothing where it is gone."""
+    found: dict[bytes, int] = {}
+    with suppress(OSError, ValueError, IndexError), open(file, "rb") as lines:
+        for line in lines:
+            name, _, rest = line.partition(b":")
+            if name in names:
+                found[name] = int(rest.split()[0]) << 10
+    return found
 
 
 def send(processes: list[int], number: signal.Signals) -> None:

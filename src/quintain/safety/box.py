@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 
 from quintain.errors import SandboxError, UsageError
 from quintain.processes.child import close_streams
-from quintain.processes.tree import below, memory, send
+from quintain.processes.tree import below, memory, send, socket_memory
 from quintain.safety.isolation import hold_in_memory, isolate, open_filter, require
 from quintain.safety.limits import Limits, Reason
 
@@ -101,9 +101,7 @@ class Box:
             return ""
         self._looked = now
         processes = below(self.process.pid)
-        if memory(processes) > self.limits.memory_bytes:
-            return "memory"
-        return "files" if num_files(processes[-1:], self.limits) > self.limits.scratch_files else ""
+        return used_up(processes, processes[-1:], self.limits)
 
     def end(self) -> int:
         """Kill whatever still runs, wait for it, and return the exit code; safe to call twice.
@@ -130,6 +128,14 @@ class Box:
             os.close(self.exited)
             self.exited = -1
         return code
+
+
+def used_up(processes: list[int], inner: list[int], limits: Limits) -> Reason:
+    """Return which of `limits` the `processes` of a box have passed; `inner` sees its `/tmp` and its network."""
+    held = memory(processes) + sum(map(socket_memory, inner))
+    if held > limits.memory_bytes:
+        return "memory"
+    return "files" if num_files(inner, limits) > limits.scratch_files else ""
 
 
 def num_files(processes: Sequence[int], limits: Limits) -> int:

@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import IO
 
 from quintain.errors import SandboxError
-from quintain.processes.tree import below, memory
+from quintain.processes.tree import below
 from quintain.safety import box
-from quintain.safety.box import END_DEADLINE, TICK, Box, num_files
+from quintain.safety.box import END_DEADLINE, TICK, Box, used_up
 from quintain.safety.isolation import find_interpreter, hold_in_memory
 from quintain.safety.limits import Limits, Reason
 
@@ -171,9 +171,7 @@ class WarmBox:
             return ""
         self._looked = now
         processes = below(self.root)
-        if memory(processes) > self.limits.memory_bytes:
-            return "memory"
-        return "files" if num_files(processes[:1], self.limits) > self.limits.scratch_files else ""
+        return used_up(processes, processes[:1], self.limits)
 
     def end(self) -> None:
         """Kill the worker, with whom all its processes go, and give the interpreter back; safe to call twice.
@@ -238,6 +236,11 @@ class Shelf:
         if surplus is not None:
             surplus.end()
 
+    def forget(self, nursery: Nursery) -> None:
+        """Count `nursery`, which has ended, no more."""
+        with self._lock:
+            self._all.discard(nursery.process)
+
     def processes(self) -> frozenset[int]:
         """Return the processes that were started for interpreters."""
         return frozenset(self._all)
@@ -281,9 +284,13 @@ def worker_box(limits: Limits, files: Mapping[str, bytes]) -> "WarmBox | None":
     box.require()
     if not works():
         return None
+    nursery: Nursery | None = None
     try:
-        return _shelf.take(limits).fork(files)
+        nursery = _shelf.take(limits)
+        return nursery.fork(files)
     except SandboxError:
+        if nursery is not None:
+            _shelf.forget(nursery)
         return None
 
 

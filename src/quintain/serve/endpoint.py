@@ -5,10 +5,11 @@ URL (``/e/NAME/v1``) or by its key alone; every request needs the key of its epi
 kept as digests. Sampling is the server's where answers are recorded to be learned from: what clients ask of it is then
 counted and not done, and a header says so (`Terms.heeds_clients`).
 
-A request is planned and dispatched in the server's thread, answered by the engine's owner (`quintain.serve.pump`), and
-committed there under the one lock, whether or not the client still waits: one that hangs up leaves a finished node that
-was not delivered. A request is taken for a repeat only if it says so, by an idempotency key or the header in which SDKs
-count retries; equal bodies are two requests.
+A request is read and planned in a thread of the server, answered by the engine's owner (`quintain.serve.pump`), and
+committed there, whether or not the client still waits: one that hangs up leaves a finished node that was not delivered.
+Each episode has a lock of its own, so that a long request of one keeps no other waiting, and what it may hold is
+bounded (`quintain.serve.bounds`). A request is taken for a repeat only if it says so, by an idempotency key or the
+header in which SDKs count retries; equal bodies are two requests.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
@@ -38,21 +39,24 @@ from starlette.types import Message, Receive, Scope, Send
 from quintain.agents.constrained import calls_grammar, compact
 from quintain.engines.grammar import check_grammar
 from quintain.engines.protocol import Grammar, Request, Sampling
-from quintain.errors import ModelError, QuintainError, install_command
+from quintain.errors import ModelError, QuintainError, StoreError, install_command
 from quintain.rollout.stepper import guarded
 from quintain.serve import chat_completions, messages_api, responses_api
+from quintain.serve.bounds import Bodies, check_grammar_size, check_lists, read_object
 from quintain.serve.pump import Answered, Pump
 from quintain.serve.recorder import Node, Plan, Recorder
 from quintain.serve.spoken import NEUTRAL, Answer, Asked, Refused, Row, Spoken, digest_of
 from quintain.text.chat import Chat
 from quintain.types import Completion, Failure, Stop, derive_seed
 
-MAX_BODY_BYTES = 1 << 30
-"""The longest body of a request: histories with files in them are long."""
 PING_SECONDS = 5.0
 """Between signs of life in a stream whose answer is not there yet."""
+NOTE_SECONDS = 0.02
+"""Until it is tried again to note what was seen of an episode that is busy."""
 LAST_SECONDS = 2.0
 """What the answers that are being sent when an episode ends have to be read."""
+MOST_READERS = 4
+"""Requests that are read and planned at once, each in a thread."""
 MOST_STREAMS = 8
 """Streams of an episode that the engine keeps, so that calls that go on from them need not be read again."""
 AGENT, KIND = "x-quintain-agent", "x-quintain-kind"
@@ -108,9 +112,15 @@ class Pending:
 class Session:
     """One episode at the endpoint; made by `Endpoint.open`."""
 
-    def __init__(self, name: str, key: str, chat: Chat, seed: int, terms: Terms) -> None:
+    def __init__(self, name: str, key: str, chat: Chat, seed: int, terms: Terms, number: int) -> None:
         self.name, self.seed, self.terms = name, seed, terms
         self.recorder = Recorder(chat)
+        self.lock = threading.RLock()
+        """held while anything of the episode is read or changed"""
+        self.sending = threading.Condition()
+        """held while `num_sending` is"""
+        self.number = number
+        """its place in the order of being opened"""
         self.stop: Stop | None = None
         """which limit refused a call"""
         self.failure: Failure | None = None
@@ -143,6 +153,10 @@ class Session:
         return sum(len(node.completion.token_ids) for node in self.recorder.nodes)
 
 
+Notes = Callable[[Session], None]
+"""Writes down what is new of an episode: a call that is about to be answered, or what is seen of earlier ones."""
+
+
 class Endpoint:
     """The endpoint as an ASGI app: ``Listener(Endpoint(pump, chat))``; see the head of the module.
 
@@ -152,6 +166,7 @@ class Endpoint:
         terms: of episodes that are opened without others.
         master_key: opens an episode for every new name in a path; without one, only `open` does.
         on_end: called where a client of such an episode says that it is over, with what it says.
+        notes: called with each call before it is answered, and with what is seen of calls later; see `Notes`.
     """
 
     def __init__(
@@ -162,10 +177,18 @@ class Endpoint:
         terms: Terms | None = None,
         master_key: str = "",
         on_end: Callable[[Session, Row], None] | None = None,
+        notes: Notes | None = None,
     ) -> None:
         self.pump, self.chat, self.terms = pump, chat, terms or Terms()
-        self.lock = threading.Condition()
+        self.lock = threading.Lock()
+        """held while `sessions` is read or changed"""
         self.sessions: dict[str, Session] = {}
+        self.trouble: StoreError | None = None
+        """what keeps calls from being noted; nothing is answered any more then"""
+        self._numbers = count()
+        self._notes = notes
+        self._bodies = Bodies(pump.max_length)
+        self._turns = asyncio.Semaphore(MOST_READERS)
         self._master = master_key
         self._on_end = on_end
 
@@ -176,10 +199,14 @@ class Endpoint:
 
     def close(self, session: Session) -> None:
         """End an episode: further calls are refused, and the engine forgets it."""
-        with self.lock:
+        with session.lock:
             session.is_over = True
-            self.lock.wait_for(lambda: not session.num_sending, timeout=LAST_SECONDS)
-            self.sessions.pop(session.name, None)
+        with session.sending:
+            session.sending.wait_for(lambda: not session.num_sending, timeout=LAST_SECONDS)
+        with session.lock:
+            with self.lock:
+                if self.sessions.get(session.name) is session:
+                    del self.sessions[session.name]
             for node in session.streams:
                 self._let_go(node)
             session.streams.clear()
@@ -203,10 +230,12 @@ class Endpoint:
                 raise Refused(
                     404, f"path: got {scope['path'][:80]!r}; ask /e/NAME/v1/chat/completions", "not_found"
                 )
-            session = self._session(found["name"], Headers(scope=scope))
+            session = self._session(found["name"], Headers(scope=scope), may_open=what != "end")
             await self._serve(scope, receive, send, session, what, dialect)
         except Refused as refused:
-            await send_json(send, refused.status, dialect.error(refused))
+            # Of a body that was not read to its end the rest may follow, so the connection cannot be used again.
+            more = ((b"connection", b"close"),) if refused.status in (408, 413, 503) else ()
+            await send_json(send, refused.status, dialect.error(refused), *more)
 
     async def _serve(
         self, scope: Scope, receive: Receive, send: Send, session: Session, what: str, dialect: ModuleType
@@ -222,8 +251,11 @@ class Endpoint:
             raise Refused(
                 404, f"{scope['method']} {what}: got a request that is not served here", "not_found"
             )
-        raw = await read_body(receive)
-        body = json_in(raw)
+        headers = Headers(scope=scope)
+        raw = await self._bodies.read(headers, receive)
+        # What may take long is not done in the thread that all connections share.
+        async with self._turns:
+            body = await asyncio.to_thread(read_object, raw)
         if what == "end":
             if self._on_end is None:
                 raise Refused(404, "end: got a request in an episode that ends by itself", "not_found")
@@ -231,17 +263,32 @@ class Endpoint:
             await asyncio.to_thread(self._on_end, session, body)
             await send_json(send, 200, {"ended": session.name, "calls": len(session.recorder.nodes)})
             return
-        asked: Asked = dialect.read(body)
+        check_lists(body, self.pump.max_length)
         if what == "messages/count_tokens":
-            with self.lock:
-                plan = self._planned(session, asked, Headers(scope=scope), is_counted=False)
-            await send_json(send, 200, {"input_tokens": len(plan.whole)})
+            async with self._turns:
+                num = await asyncio.to_thread(lambda: self._counted(session, dialect.read(body), headers))
+            await send_json(send, 200, {"input_tokens": num})
             return
-        pending = self._dispatched(
-            session, asked, Headers(scope=scope), digest_of(what, hashlib.sha256(raw).hexdigest())
-        )
+        async with self._turns:
+            asked, pending = await asyncio.to_thread(
+                self._taken_on, session, dialect, body, headers, what, raw
+            )
         head = sampling_header(asked, session.terms)
         await Writer(receive, send, pending, asked, dialect, partial(self._sending, session), head).run()
+
+    def _counted(self, session: Session, asked: Asked, headers: Headers) -> int:
+        """Return how many tokens the prompt of a request has."""
+        with session.lock:
+            return len(self._planned(session, asked, headers, is_counted=False).whole)
+
+    def _taken_on(
+        self, session: Session, dialect: ModuleType, body: Row, headers: Headers, what: str, raw: bytes
+    ) -> tuple[Asked, Pending]:
+        """Return the request that `body` is, and what was dispatched for it."""
+        asked: Asked = dialect.read(body)
+        return asked, self._dispatched(
+            session, asked, headers, digest_of(what, hashlib.sha256(raw).hexdigest())
+        )
 
     @contextmanager
     def _sending(self, session: Session, pending: Pending) -> Generator[Callable[[], None]]:
@@ -252,23 +299,39 @@ class Endpoint:
             if node is not None:
                 node.num_deliveries += 1
 
-        with self.lock:
+        with session.sending:
             session.num_sending += 1
         try:
             yield was_read
         finally:
-            with self.lock:
+            with session.sending:
                 session.num_sending -= 1
-                self.lock.notify_all()
+                session.sending.notify_all()
+            self._note_soon(session)
+
+    def _note_soon(self, session: Session) -> None:
+        """Note what was seen of an episode: now, or when its lock is free; all connections share this thread."""
+        if not session.lock.acquire(blocking=False):
+            asyncio.get_running_loop().call_later(NOTE_SECONDS, self._note_soon, session)
+            return
+        try:
+            if not session.is_over:
+                self._note(session)
+        finally:
+            session.lock.release()
 
     def _opened(self, name: str, key: str, seed: int, terms: Terms) -> Session:
         with self.lock:
-            session = Session(name, key, self.chat, seed, terms)
-            self.sessions[name] = session
-            return session
+            return self._made(name, key, seed, terms)
 
-    def _session(self, name: str | None, headers: Headers) -> Session:
-        """Return the episode that a request is of.
+    def _made(self, name: str, key: str, seed: int, terms: Terms) -> Session:
+        """Return a new episode; the lock is held."""
+        session = Session(name, key, self.chat, seed, terms, next(self._numbers))
+        self.sessions[name] = session
+        return session
+
+    def _session(self, name: str | None, headers: Headers, *, may_open: bool = True) -> Session:
+        """Return the episode that a request is of, a new one for a new name if it `may_open` one.
 
         Raises:
             Refused: there is no key, or it is not that of the episode.
@@ -284,10 +347,15 @@ class Endpoint:
                 found = next((each for each in self.sessions.values() if each.is_opened_by(given)), None)
             else:
                 found = self.sessions.get(name or "default")
-                if found is None and is_master:
-                    found = self._opened(
-                        name or "default", given, derive_seed("serve", name or "default"), self.terms
+                if found is None and is_master and not may_open:
+                    raise Refused(
+                        404,
+                        f"end: got {name or 'default'!r}, and nothing was asked under that name",
+                        "not_found",
                     )
+                if found is None and is_master:
+                    called = name or "default"
+                    found = self._made(called, given, derive_seed("serve", called), self.terms)
             # A name that is not there and one of somebody else are told alike.
             if found is None or not found.is_opened_by(given):
                 raise Refused(
@@ -301,9 +369,12 @@ class Endpoint:
         Raises:
             Refused: the episode is over, its budget is spent, or an idempotency key is used twice.
         """
-        with self.lock:
+        grammar = None if session.terms.answers else self._grammar(asked)
+        with session.lock:
             if session.is_over:
                 raise Refused(403, "this episode is over", "permission_error")
+            if self.trouble is not None:
+                raise Refused(500, f"the call cannot be recorded: {self.trouble}", "server_error")
             name = headers.get("Idempotency-Key", "")
             found = session.by_key.get(name)
             if found is not None and found.body != body:
@@ -317,7 +388,6 @@ class Endpoint:
                     node.num_retries += 1
                 return found
             self._refuse_unheeded(session.terms, asked)
-            grammar = None if session.terms.answers else self._grammar(asked)
             plan = self._planned(session, asked, headers)
             grammar = self._told(session, plan.asked) or grammar
             pending = Pending(asked=asked, plan=plan, body=body, version=self.pump.version, grammar=grammar)
@@ -444,6 +514,7 @@ class Endpoint:
                 grammar = Grammar(text=calls_grammar(tools, self.chat, 1, instead=schema))
             else:
                 grammar = Grammar(kind="json_schema", text=compact(schema or {}))
+            check_grammar_size(what, grammar.text)
             check_grammar(grammar)
         except QuintainError as error:
             raise Refused(400, f"{what}: {error}") from error
@@ -467,25 +538,58 @@ class Endpoint:
     def _take(self, session: Session, pending: Pending, name: str, answered: Answered) -> None:
         """Commit what the engine answered; it runs in the thread of the engine's owner."""
         result = answered.result(0)
-        with self.lock:
+        with session.lock:
             if isinstance(result, Failure):
                 if not session.is_over:
                     session.failure = session.failure or result
                 self.pump.release(name)
-                status = 403 if session.is_over else 500
-                pending.done.set_exception(Refused(status, result.message, "server_error"))
+                status = 403 if session.is_over else 400 if result.kind == "grammar" else 500
+                code = "invalid_request_error" if status == 400 else "server_error"
+                pending.done.set_exception(Refused(status, result.message, code))
                 return
             made = guarded(lambda: self._committed(session, pending, result, name))
             if isinstance(made, Failure):
-                # The agent must not notice; the episode says for good that it is not whole.
-                session.recorder.losses.append(f"{made.kind}: {made.message}")
-                self.pump.release(name)
-                spoken = Spoken(role="assistant", text=self.chat.text(result.token_ids))
-                pending.done.set_result((self._answer(spoken, pending, result, secrets.token_hex(16)), None))
+                self._lose(session, pending, result, made, name)
                 return
-            pending.done.set_result(
-                (self._answer(made.spoken, pending, made.completion, made.digest, made), made)
-            )
+            if not session.is_over:
+                self._note(session)
+            if self.trouble is not None:
+                pending.done.set_exception(
+                    Refused(500, f"the call cannot be recorded: {self.trouble}", "server_error")
+                )
+                return
+            answer = guarded(lambda: self._answer(made.spoken, pending, made.completion, made.digest, made))
+            if isinstance(answer, Failure):
+                pending.done.set_exception(Refused(500, answer.message, "server_error"))
+                return
+            pending.done.set_result((answer, made))
+
+    def _lose(
+        self, session: Session, pending: Pending, result: Completion, failure: Failure, name: str
+    ) -> None:
+        """Answer a call that could not be committed: the agent must not notice, the episode is not whole for good."""
+        session.recorder.losses.append(f"{failure.kind}: {failure.message}")
+        self.pump.release(name)
+
+        def answer() -> Answer:
+            spoken = Spoken(role="assistant", text=self.chat.text(result.token_ids))
+            return self._answer(spoken, pending, result, secrets.token_hex(16))
+
+        found = guarded(answer)
+        if isinstance(found, Failure):
+            pending.done.set_exception(Refused(500, found.message, "server_error"))
+        else:
+            pending.done.set_result((found, None))
+
+    def _note(self, session: Session) -> None:
+        """Have what is new of an episode noted; what keeps it from being noted is kept as `trouble`."""
+        if self._notes is None or self.trouble is not None:
+            return
+        try:
+            self._notes(session)
+        except StoreError as error:
+            self.trouble = error
+            self.pump.bell.set()
 
     def _committed(self, session: Session, pending: Pending, result: Completion, name: str) -> Node:
         """Return the node that `result` becomes."""
@@ -649,41 +753,6 @@ async def lifespan(receive: Receive, send: Send) -> None:
         else:
             await send({"type": "lifespan.shutdown.complete"})
             return
-
-
-async def read_body(receive: Receive) -> bytes:
-    """Return the body of a request.
-
-    Raises:
-        Refused: it is too long, or breaks off.
-    """
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Refused(400, "the body did not arrive")
-        parts.append(cast(bytes, message.get("body", b"")))
-        size += len(parts[-1])
-        if size > MAX_BODY_BYTES:
-            raise Refused(413, f"body: got more than {MAX_BODY_BYTES} bytes; send less")
-        if not message.get("more_body", False):
-            return b"".join(parts)
-
-
-def json_in(raw: bytes) -> Row:
-    """Return the object that a body is.
-
-    Raises:
-        Refused: it is none.
-    """
-    try:
-        found: object = json.loads(raw)
-    except (ValueError, RecursionError):
-        raise Refused(400, "body: got no JSON; send a JSON object") from None
-    if not isinstance(found, dict):
-        raise Refused(400, "body: got no JSON object; send one")
-    return cast(Row, found)
 
 
 def sampled_as(asked: Asked, terms: Terms) -> tuple[float, float]:

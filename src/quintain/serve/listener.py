@@ -11,13 +11,14 @@ import ipaddress
 import socket
 import threading
 import traceback
+from typing import cast
 from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from quintain.errors import UsageError
 
@@ -33,6 +34,10 @@ IDLE_SECONDS = 120.0
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 REQUEST_SECONDS = 60.0
 """How long the head of a request may take from its first byte; that of the first from when the connection begins."""
+MAX_STRANGERS = 256
+"""Connections of which no request was answered yet: with more, the one that has waited longest is cut off."""
+REFUSALS = (401, 403, 421)
+"""Answers after which a connection is as unknown as before."""
 GRACE = 2
 """Seconds that what is being answered has when the server is to stop."""
 STOP_SECONDS = 30.0
@@ -45,6 +50,8 @@ class Guard:
     def __init__(self, app: ASGIApp, *, hosts: frozenset[str], token: str = "") -> None:
         """Answer to Host headers with one of `hosts`; without a `token` none is asked for."""
         self._app, self.hosts, self._token = app, hosts, token
+        self.strangers: dict[object, PatientProtocol] = {}
+        """connections of which no request was answered yet, by the client's address, in the order in which they came"""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or let the app answer it; what breaks in the app is told on the terminal."""
@@ -55,8 +62,15 @@ class Guard:
             response = JSONResponse({"error": message}, status, headers={"Connection": "close"})
             await response(scope, receive, send)
             return
+
+        async def watched(message: Message) -> None:
+            is_answer = message["type"] in ("http.response.start", "websocket.accept")
+            if is_answer and message.get("status", 101) not in REFUSALS:
+                self.strangers.pop(scope.get("client"), None)
+            await send(message)
+
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, watched)
         except Exception:
             traceback.print_exc()
             raise
@@ -158,6 +172,9 @@ class PatientProtocol(H11Protocol):
     """uvicorn's connection, which also ends when the head of a request takes longer than `REQUEST_SECONDS`.
 
     One on which nothing is asked is kept for `IDLE_SECONDS`, which uvicorn watches, and as one of the last `MAX_IDLE`.
+
+    Whoever opens connections and asks nothing that is answered, such as somebody without a key, has room for
+    `MAX_STRANGERS` of them: of more, the oldest is cut off, so that they keep nobody out.
     """
 
     _alarm: asyncio.TimerHandle | None = None
@@ -167,11 +184,19 @@ class PatientProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Begin to wait for the first request."""
         super().connection_made(transport)
+        strangers = self._strangers()
+        strangers[self.client] = self
+        if len(strangers) > MAX_STRANGERS:
+            oldest = next((each for each in strangers.values() if not each.is_answering), None)
+            if oldest is not None:
+                del strangers[oldest.client]
+                oldest.transport.close()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Watch no more."""
         super().connection_lost(exc)
+        self._strangers().pop(self.client, None)
         self._idle_since = None
         self._stop_watching()
 
@@ -191,6 +216,17 @@ class PatientProtocol(H11Protocol):
         ):  # the next one is not there already
             self._idle_since = self.loop.time()
             self._close_longest_idle()
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether a request of it is being answered."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        return cycle is not None and not cycle.response_complete
+
+    def _strangers(self) -> "dict[object, PatientProtocol]":
+        guard = self.config.app
+        assert isinstance(guard, Guard), "a listener serves its guard"
+        return guard.strangers
 
     def _watch(self) -> None:
         """Look whether a request is there when the time for it is over."""

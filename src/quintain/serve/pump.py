@@ -16,6 +16,8 @@ from quintain.rollout.samplers import Patience
 from quintain.types import Completion, Failure
 
 Answered = Future[Completion | Failure]
+CLOSED = "closed"
+"""Kind of the failure of a request that nobody works on any more."""
 
 
 class Pump:
@@ -80,7 +82,7 @@ class Pump:
         self._take_on()
         for session, (_, answer) in self._open.items():
             self.engine.release(session)
-            answer.set_result(Failure(owner="engine", kind="closed", message=why))
+            answer.set_result(Failure(owner="engine", kind=CLOSED, message=why))
         self._open.clear()
 
     def _take_on(self) -> None:
@@ -99,8 +101,7 @@ class Pump:
             request, answer = item
             try:
                 self.engine.submit(request)
-            except Exception as error:
-                said = str(error) if isinstance(error, QuintainError) else f"{type(error).__name__}: {error}"
-                answer.set_result(Failure(owner="engine", kind="refused", message=said))
+            except QuintainError as error:
+                answer.set_result(Failure(owner="engine", kind="refused", message=str(error)))
             else:
                 self._open[request.session] = item

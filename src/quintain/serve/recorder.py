@@ -8,6 +8,7 @@ what was seen of a call stands in its facts, and `quintain.data.used` judges by 
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -212,30 +213,7 @@ class Recorder:
 
     def turns(self) -> tuple[Turn, ...]:
         """Return the calls as the turns of a trajectory, each with what was seen of it."""
-        turns: list[Turn] = []
-        for node in self.nodes:
-            continues = node.parent is not None and node.parent.number == node.number - 1
-            given = (
-                node.prompt_ids
-                if continues
-                else node.whole[: len(node.whole) - len(node.completion.token_ids)]
-            )
-            turns.append(
-                Turn(
-                    observation=as_content(
-                        "\n".join(each.text for each in node.added if each.role != "assistant")
-                    ),
-                    prompt_ids=given,
-                    completion=node.completion,
-                    action=Action(
-                        text=node.spoken.whole_text(), tool_calls=named_calls(node.spoken), error=node.error
-                    ),
-                    is_valid=node.error is None,
-                    starts_segment=not continues,
-                    facts=facts_of(node),
-                )
-            )
-        return tuple(turns)
+        return tuple(map(turn_of, self.nodes))
 
     def find(self, answer: str) -> Node | None:
         """Return the node whose answer has the id `answer`."""
@@ -243,10 +221,11 @@ class Recorder:
 
     def _proposed(self, asked: Asked, tools: str) -> tuple[Node | None, int]:
         """Return the node whose chat and answer the messages repeat furthest, and how many messages that are."""
+        keys = chat_keys(tools, asked.messages) if self._after else []
         for count in range(len(asked.messages) - 1, 0, -1):
-            if asked.messages[count - 1].role != "assistant":
+            if asked.messages[count - 1].role != "assistant" or not keys:
                 continue
-            found = self._after.get(chat_key(tools, asked.messages[:count]), [])
+            found = self._after.get(keys[count], [])
             if found:
                 names = asked.messages[count - 1].names
                 named = [node for node in found if node.spoken.names == names] or found
@@ -389,9 +368,34 @@ def with_thoughts_apart(spoken: Spoken, seal: str, *, is_open: bool = False) -> 
     )
 
 
+def turn_of(node: Node) -> Turn:
+    """Return a call as a turn of a trajectory, with what was seen of it."""
+    continues = node.parent is not None and node.parent.number == node.number - 1
+    given = node.prompt_ids if continues else node.whole[: len(node.whole) - len(node.completion.token_ids)]
+    return Turn(
+        observation=as_content("\n".join(each.text for each in node.added if each.role != "assistant")),
+        prompt_ids=given,
+        completion=node.completion,
+        action=Action(text=node.spoken.whole_text(), tool_calls=named_calls(node.spoken), error=node.error),
+        is_valid=node.error is None,
+        starts_segment=not continues,
+        facts=facts_of(node),
+    )
+
+
 def chat_key(tools: str, messages: Sequence[Spoken]) -> str:
     """Return what two equal chats have in common."""
-    return digest_of(tools, *(each.key() for each in messages))
+    return chat_keys(tools, messages)[-1]
+
+
+def chat_keys(tools: str, messages: Sequence[Spoken]) -> list[str]:
+    """Return the `chat_key` of each beginning of `messages`, the empty one first, in one pass."""
+    total, keys = hashlib.blake2b(digest_size=16), list[str]()
+    for text in (tools, *(each.key() for each in messages)):
+        data = text.encode("utf-8", "surrogatepass")
+        total.update(len(data).to_bytes(8, "little") + data)
+        keys.append(total.hexdigest())
+    return keys
 
 
 def shared_length(first: Sequence[int], second: Sequence[int]) -> int:

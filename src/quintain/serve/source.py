@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sized
+from collections.abc import Callable, Generator, Iterable, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count, islice
@@ -287,8 +287,15 @@ def outcome_of(session: Session, result: Score | Failure) -> tuple[Outcome, Stop
 def trajectory_of(
     session: Session, request: EpisodeRequest, outcome: Outcome, stop: Stop, seconds: float
 ) -> Trajectory:
-    """Return what was recorded as an episode; its last call that was read is paid the score."""
-    turns = [*session.recorder.turns()]
+    """Return what was recorded in a session as an episode."""
+    return episode_of(session.recorder.turns(), request, outcome, stop, seconds)
+
+
+def episode_of(
+    calls: Sequence[Turn], request: EpisodeRequest, outcome: Outcome, stop: Stop, seconds: float
+) -> Trajectory:
+    """Return `calls` as an episode; the last of them that was read is paid the score."""
+    turns = [*calls]
     if isinstance(outcome, Score) and turns:
         paid = max(range(len(turns)), key=lambda place: (was_read(turns[place]), place))
         turns[paid] = replace(turns[paid], reward=outcome.value)

@@ -16,6 +16,7 @@ from typing import Any, Literal, Self
 from quintain.errors import StoreError, UsageError
 from quintain.store import files
 from quintain.store.best import best_step
+from quintain.store.calls import CALLS
 from quintain.store.checkpoints import Checkpoint, Checkpoints, journal_offset
 from quintain.store.creation import JOURNAL, METRICS, create_folder, read_settings
 from quintain.store.journal import Journal
@@ -70,7 +71,13 @@ class Run:
         """
         read_settings(folder)
         if not writable:
-            return cls(folder, None)
+            run = cls(folder, None)
+            if (folder / CALLS).exists() and not is_locked(folder):
+                run._report(
+                    "calls left",
+                    f"a server that was killed left calls in {folder / CALLS}; `quintain resume {folder}` records them",
+                )
+            return run
         run = _opened(folder, _lock(folder))
         try:
             run._take_up()

@@ -23,8 +23,10 @@ from quintain.store.run import Run
 
 
 @contextmanager
-def looked_after(run: Run, *, start: str | None, is_new: bool) -> Generator[Run]:
-    """Yield `run` and close it; `start` is its folder that makes it worth continuing, None if it cannot be.
+def looked_after(run: Run, *, start: str | None, is_new: bool, is_continued: bool = True) -> Generator[Run]:
+    """Yield `run` and close it; `start` is its folder that makes it worth keeping, None if none does.
+
+    One that is not to be `is_continued` is kept as it is.
 
     Raises:
         StoreError: the disk is full or cannot be written.
@@ -39,7 +41,7 @@ def looked_after(run: Run, *, start: str | None, is_new: bool) -> Generator[Run]
         is_empty = is_new and not has_begun
         if is_empty:
             shutil.rmtree(folder, ignore_errors=True)
-        raise told(error, folder, is_gone=is_empty) from error
+        raise told(error, folder, is_gone=is_empty, is_continued=is_continued) from error
 
 
 def is_hopeless(error: Exception, run: Run) -> bool:
@@ -47,7 +49,7 @@ def is_hopeless(error: Exception, run: Run) -> bool:
     return isinstance(error, DataError | UsageError) and run.next_step == 0
 
 
-def told(error: Exception, folder: Path, *, is_gone: bool) -> Exception:
+def told(error: Exception, folder: Path, *, is_gone: bool, is_continued: bool = True) -> Exception:
     """Return `error`, with what became of the run in `folder`."""
     if is_of_the_disk(error):
         if is_gone:
@@ -56,15 +58,15 @@ def told(error: Exception, folder: Path, *, is_gone: bool) -> Exception:
                 f"starting the run {folder}: got {reason(error)}; {advice}, then start it again"
             )
         found = error if isinstance(error, StoreError) else disk_error("writing the run", folder, error)
-        return StoreError(f"{found}{way_on(folder)}")
+        return StoreError(f"{found}{way_on(folder, is_continued)}")
     if not isinstance(error, QuintainError) or is_gone:
         return error
-    return type(error)(f"{error}{way_on(folder)}")
+    return type(error)(f"{error}{way_on(folder, is_continued)}")
 
 
-def way_on(folder: Path) -> str:
-    """Return how the run in `folder` is continued."""
-    return f" (the run is kept: `quintain resume {folder}`)"
+def way_on(folder: Path, is_continued: bool) -> str:
+    """Return how the run in `folder` is continued, or where what it holds is kept."""
+    return f" (the run is kept: `quintain resume {folder}`)" if is_continued else f" (it is kept in {folder})"
 
 
 def is_of_the_disk(error: BaseException) -> bool:
