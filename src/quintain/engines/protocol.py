@@ -171,7 +171,7 @@ class EngineStats:
 
 
 class Engine(Protocol):
-    """Samples completions for many sessions at once. `engines.conformance.check_engine` tries all that is said here.
+    """Samples completions for many sessions at once. `testing.engines.check_engine` tries all that is said here.
 
     A method that needs a capability which the engine does not have raises a `UsageError`.
     """
