@@ -34,7 +34,7 @@ INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real proof-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow test-evidence test-evidence-slow coverage test-faults test-loops test-growth test-attacks test-mutations soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates template-table test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real proof-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow test-notebook test-evidence test-evidence-slow coverage test-faults test-loops test-growth test-attacks test-mutations soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates template-table test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -95,6 +95,9 @@ test-evidence: $(VENV)/.dev  ## the tests of evidence/: claims, experiments, for
 
 test-evidence-slow: $(VENV)/.dev  ## those of them that take a second or more each
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -q -m slow evidence/tests
+
+test-notebook: $(VENV)/.dev  ## the cells of examples/first_run.ipynb, from an environment to its curve (15 seconds)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_trained.py -q -m slow -k notebook
 
 TRACED := not faults and not attacks and not clients and not cluster and not vllm and not templates
 # A test that fails is `make test`'s affair: here only what the suite ran of every room counts.

@@ -17,7 +17,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from quintain.agents.catalog import AUTO, is_outside
 from quintain.agents.teacher import Teacher
@@ -36,8 +36,8 @@ from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Environment
 from quintain.environments.rehearsal import find_ready
 from quintain.environments.session import MAIN, is_of_session, program_file, session_source
-from quintain.environments.task_files import read_tasks, split_spec, with_tasks
-from quintain.errors import DataError, UsageError
+from quintain.environments.task_files import read_tasks, refuse_overlap, split_spec, with_tasks
+from quintain.errors import DataError, ModelError, UsageError
 from quintain.eval.compare import Comparison
 from quintain.eval.compare import compare as compared
 from quintain.eval.evaluate import Evaluation
@@ -51,16 +51,20 @@ from quintain.methods.reading import refuse_unread
 from quintain.methods.rl.parts.choices import IDEAS, LOSSES
 from quintain.models.load import LoadedModel, check_folder, find_folder, load_tokenizer
 from quintain.rollout.collect import Limits, Rollout
+from quintain.rollout.measures import call_metrics
 from quintain.rollout.search import Searcher, is_search, refuse_unsearchable
+from quintain.store.calls import CALLS, CallLog
 from quintain.store.creation import JOURNAL, check_free
 from quintain.store.files import disk_error
 from quintain.store.names import run_folder, split_step
 from quintain.store.run import Run
 from quintain.text.chat import Chat
+from quintain.text.settings import set_template
+from quintain.text.template_check import check_template
 from quintain.trained import TrainedRun
 from quintain.training.context import check_run
 from quintain.training.custody import looked_after
-from quintain.training.demonstrations import harness_of, place_data, write_run
+from quintain.training.demonstrations import COLLECT, TOKENIZERS, harness_of, place_data, write_run
 from quintain.training.job import Job
 from quintain.training.outside import find_source
 from quintain.training.progress import Display
@@ -81,6 +85,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from quintain.credit_lab.credit import Report
+    from quintain.serve.recording import Recording
 
 LOG = logging.getLogger(__name__)
 ROOT = Path("runs")
@@ -92,6 +97,8 @@ PER_NODE = 0.1
 """Seconds that a search may take for each action that it tries."""
 ENDING = 60.0
 """Seconds that what is being answered may take when a model is served no longer."""
+USUAL_TOKENS = 1024
+"""Tokens of an answer where neither the client nor whoever serves says how many."""
 SOURCE = "environment.py"
 """File of a run that keeps the source of a class that was typed in a session."""
 
@@ -221,13 +228,14 @@ def check_tasks(job: Job) -> None:
     """Say which tasks of a file are trained on, if there is one.
 
     Raises:
-        UsageError: nobody says what an answer to them is worth.
+        UsageError: nobody says what an answer to them is worth. DataError: another file holds one of them out.
     """
     inner, path = split_spec(job.environment)
     if path:
         is_graded = bool(getattr(job, "judge", "") or getattr(job, "rewards", ""))
         require_grader(job.environment, job.agent, is_graded=is_graded)
         tell(f"{read_tasks(path)}{f', in {inner}' if inner else ''}")
+        refuse_overlap(job.environment, job.eval_environment)
 
 
 def require_grader(environment: str, agent: str, *, is_graded: bool = False) -> None:
@@ -373,17 +381,18 @@ def compare(*runs: str | Path, baseline: str | Path | None = None) -> Comparison
     """Compare the last evaluations of `runs` task by task with that of `baseline`, the first of them unless named.
 
     Another evaluation than the last is named behind the folder: ``runs/a@best``, ``runs/a@75``. Rows are named as the
-    runs were given.
+    runs were given; `Comparison.notes` says what the runs differ in besides their training.
 
     Raises:
         UsageError: fewer than two runs, or one that is none. DataError: a run without an evaluation.
     """
     episodes: dict[str, list[Trajectory]] = {}
+    configs: dict[str, Mapping[str, Any]] = {}
     for name in map(str, runs):
         folder, mark = split_step(name)
         with Run.open(Path(folder), writable=False) as run:
-            episodes[name] = evaluation_of(run, mark)
-    return compared(episodes, baseline=None if baseline is None else str(baseline))
+            episodes[name], configs[name] = evaluation_of(run, mark), run.config
+    return compared(episodes, baseline=None if baseline is None else str(baseline), settings=configs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -392,6 +401,8 @@ class ServedModel:
 
     url: str
     api_key: str
+    chat_format: str = ""
+    """how the model's chats are written, and where that differs from its template"""
 
     def base_url(self, episode: str = "main") -> str:
         """Return the address that a client is given; what is asked under one name is one episode."""
@@ -400,43 +411,137 @@ class ServedModel:
 
 @contextmanager
 def serving(
-    model: str | Path, *, temperature: float = 1.0, max_tokens: int = 1024, port: int = 0
+    model: str | Path,
+    *,
+    record: str | Path | None = None,
+    temperature: float = 1.0,
+    max_tokens: int | None = None,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    api_key: str = "",
+    allow_host: str = "",
+    chat_template: str | Path = "",
+    template_options: str = "",
+    template_differs: Literal["refuse", "allow"] = "allow",
 ) -> Generator[ServedModel]:
-    """Serve a model folder, a hub id, a run or a step of one to agents of this machine, within the ``with``.
+    """Serve a model folder, a hub id, a run or a step of one to agents, within the ``with``.
 
-    It answers in the protocols of OpenAI and Anthropic, as ``quintain serve`` does, which also records episodes.
+    It answers in the protocols of OpenAI and Anthropic, as ``quintain serve`` does.
 
     Args:
         model: what is served.
+        record: folder of a new run that keeps every episode; sampling is then at `temperature` whatever clients ask.
         temperature: of sampling, where a client asks for none.
-        max_tokens: most tokens of an answer.
+        max_tokens: most tokens of an answer; none: what the client asks for, else 1024.
+        host: address to listen at; one that others can reach needs an `api_key`.
         port: to listen at; 0: one that is free.
+        api_key: what every request must carry; empty: one is made.
+        allow_host: further names by which clients reach this machine, with commas.
+        chat_template: file with a chat template in place of the model's own.
+        template_options: of the chat template, ``enable_thinking=false,reasoning_effort=low``.
+        template_differs: whether to serve where chats differ from what the model's template writes, which is said.
 
     Raises:
         MissingExtra: the packages of the extra ``serve`` are not installed.
-        UsageError: the port cannot be listened at.
+        UsageError: the port cannot be listened at, others could reach it without a key, or `record` exists.
+        ModelError: chats differ from what the template writes, and that is to be refused.
     """
-    for package in ("starlette", "uvicorn", "websockets"):
-        extra_module(package, package=package, extra="serve", feature="quintain.serving")
-    from quintain.serve.endpoint import Terms
-    from quintain.serve.recording import Recording
-
-    loaded = policy_of(model)
-    key = secrets.token_hex(24)
-    terms = Terms(temperature=temperature, max_turn_tokens=max_tokens, heeds_clients=True)
-    with ExitStack() as stack:
-        engine = build_engine(EngineSettings(), loaded.model, loaded.tokenizer)
-        stack.callback(engine.close)
-        recording = Recording(engine, Chat(loaded.tokenizer), key, terms=terms, port=port)
-        stack.callback(recording.close)
-        answering = stack.enter_context(ThreadPoolExecutor(1, "serving")).submit(recording.run)
+    with listening(
+        model, record=record, temperature=temperature, max_tokens=max_tokens, host=host, port=port, api_key=api_key,
+        allow_host=allow_host, chat_template=chat_template, template_options=template_options,
+        template_differs=template_differs, feature="quintain.serving",
+    ) as (recording, served), ThreadPoolExecutor(1, "serving") as pool:  # fmt: skip
+        answering = pool.submit(recording.run)
         answering.add_done_callback(lambda _: recording.pump.give_up("the server ends"))
         try:
-            yield ServedModel(url=recording.listener.url, api_key=key)
+            yield served
         finally:
             recording.is_closed.set()
             recording.pump.bell.set()
         answering.result(ENDING)
+
+
+@contextmanager
+def listening(
+    model: str | Path,
+    *,
+    record: str | Path | None,
+    temperature: float,
+    max_tokens: int | None,
+    host: str,
+    port: int,
+    api_key: str,
+    allow_host: str,
+    chat_template: str | Path,
+    template_options: str,
+    template_differs: str,
+    feature: str,
+) -> Generator[tuple[Recording, ServedModel]]:
+    """Listen for what agents ask of `model`; whoever lets the recording run answers. See `serving`."""
+    for package in ("starlette", "uvicorn", "websockets"):
+        extra_module(package, package=package, extra="serve", feature=feature)
+    from quintain.serve.endpoint import Terms
+    from quintain.serve.listener import is_local
+    from quintain.serve.recording import Recording
+
+    if template_differs not in ("refuse", "allow"):
+        raise UsageError(f"template_differs: got {template_differs!r}; choose refuse or allow")
+    if not api_key and not is_local(host):
+        raise UsageError(
+            f"host: got {host!r}, which others can reach; give a key with --token-file (in Python: api_key), or "
+            "127.0.0.1"
+        )
+    out = None if record is None else Path(record)
+    if out is not None:
+        check_free(out, replace=False)
+    loaded = policy_of(model)
+    set_template(loaded.tokenizer, template=str(chat_template), options=template_options)
+    chat = Chat(loaded.tokenizer)
+    report = check_template(chat)
+    if not report.is_followed and template_differs == "refuse":
+        raise ModelError(
+            f"chat template of {model}: got {report.line}; give another with chat_template or other template_options, "
+            "or serve it all the same with template_differs allow"
+        )
+    key = api_key or secrets.token_hex(24)
+    settings = {"model": str(model), "temperature": temperature, "max_tokens": max_tokens or USUAL_TOKENS}
+    with ExitStack() as stack:
+        engine = build_engine(EngineSettings(), loaded.model, loaded.tokenizer)
+        stack.callback(engine.close)
+        keep = None if out is None else stack.enter_context(recorded_run(loaded.tokenizer, out, settings))
+        terms = Terms(
+            temperature=temperature,
+            max_turn_tokens=max_tokens or (engine.max_length if out is None else USUAL_TOKENS),
+            usual_turn_tokens=USUAL_TOKENS if max_tokens is None else None,
+            heeds_clients=out is None,
+        )
+        calls = None if out is None else CallLog(out / CALLS)
+        recording = Recording(
+            engine, chat, key, keep=keep, calls=calls, terms=terms, host=host, port=port, also=allow_host
+        )
+        stack.callback(recording.close)
+        yield recording, ServedModel(url=recording.listener.url, api_key=key, chat_format=report.line)
+
+
+@contextmanager
+def recorded_run(
+    tokenizer: PreTrainedTokenizerBase, folder: Path, settings: Mapping[str, Any]
+) -> Generator[Callable[[Trajectory], None]]:
+    """Make the run `folder` of episodes without an environment, and yield what records one of them as it ends."""
+    new = Run.create(folder, recipe=COLLECT, config={"environment": NO_ENVIRONMENT, **settings})
+    kept: list[Trajectory] = []
+    with looked_after(new, start=TOKENIZERS[0], is_new=True, is_continued=False) as run:
+        tokenizer.save_pretrained(str(folder / TOKENIZERS[0]))
+
+        def keep(trajectory: Trajectory) -> None:
+            run.append([trajectory], step=0, phase=COLLECT)
+            kept.append(trajectory)
+
+        try:
+            yield keep
+        finally:
+            run.commit(0, call_metrics(kept), phase=COLLECT)
+        run.finish()
 
 
 def collect(

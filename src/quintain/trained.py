@@ -62,6 +62,11 @@ class TrainedRun(Folder):
         """
         return load_policy(str(self) if step is None else f"{self}@{step}")
 
+    def _repr_png_(self) -> bytes | None:
+        """Return the curve, which a notebook shows where a run stands on the last line of a cell."""
+        curve = self.folder / "curve.png"
+        return curve.read_bytes() if curve.is_file() else None
+
     def with_segments(self, *segments: str | PathLike[str]) -> Path:
         """Return a plain path: what lies in the run is no run."""
         return Path(*segments)

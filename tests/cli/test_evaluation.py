@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from transformers import PreTrainedTokenizerFast
 
+import quintain
 from quintain import api
 from quintain.cli.evaluation import arms_of
 from quintain.environments.nothing import NO_ENVIRONMENT
@@ -196,7 +197,8 @@ def test_compare_as_a_table(cli: Cli) -> None:
 def test_compare_says_when_nothing_is_shared(cli: Cli) -> None:
     make_run("old", "01")
     make_run("new", "01", prefix="other")
-    assert "new shares no scored task with old" in cli("compare", "old", "new").out
+    assert "note: new shares no scored task with old" in cli("compare", "old", "new").error
+    assert quintain.compare("runs/old", "runs/new").notes == ("runs/new shares no scored task with runs/old",)
 
 
 def test_compare_notes_what_else_is_different(cli: Cli) -> None:
@@ -213,6 +215,8 @@ def test_compare_notes_what_else_is_different(cli: Cli) -> None:
         "quintain: note: these runs do not act through the same agent, so that they differ in more than their "
         "training: a triage.py:run, b stock.py:run\n"
     )
+    (note,) = quintain.compare("runs/a", "runs/b").notes
+    assert note.endswith("training: runs/a triage.py:run, runs/b stock.py:run"), "as the command says"
     assert "do not begin with the same model" in cli("compare", "a", "c").error
     assert "not evaluated on the same tasks: a in guess, d in other" in cli("compare", "a", "d").error
     write("e", environment="guess", agent="triage.py:run", model="tiny")

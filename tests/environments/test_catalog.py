@@ -11,6 +11,7 @@ import quintain
 from quintain.adapters.gym.environment import Gymnasium
 from quintain.environments.catalog import ADAPTERS, CATALOG, find, is_importing
 from quintain.environments.protocol import Environment, advance, begin, tool_action
+from quintain.environments.specs import place_files
 from quintain.errors import UsageError
 from quintain.types import Task
 from quintain.worlds.guess.game import Guess
@@ -210,3 +211,33 @@ def test_a_file_with_one_environment_is_enough(tmp_path: Path) -> None:
         UsageError, match=r"a file with no environment: write a class, and name it, as bare.py:Class"
     ):
         find(f"{tmp_path}/bare.py")
+
+
+def test_files_of_a_spec_are_placed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a run keeps is found from another folder, too."""
+    (tmp_path / "worlds").mkdir()
+    for name in ("worlds/cal.py", "grade.py", "shop.json"):
+        (tmp_path / name).write_text("", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for spec, wanted in (
+        ("worlds/cal.py:Cal?n=3", f"{tmp_path}/worlds/cal.py:Cal?n=3"),
+        ("mix:guess,grade.py:A@2,none.py:B", f"mix:guess,{tmp_path}/grade.py:A@2,none.py:B"),
+        ("tasks:grade.py:A@/x/t.jsonl", f"tasks:{tmp_path}/grade.py:A@/x/t.jsonl"),
+        (
+            "react+grade.py:run?grade=worlds/cal.py:g",
+            f"react+{tmp_path}/grade.py:run?grade={tmp_path}/worlds/cal.py:g",
+        ),
+        (
+            "endpoint?command=python grade.py&grade=grade.py:g",
+            f"endpoint?command=python grade.py&grade={tmp_path}/grade.py:g",
+        ),
+        ("mcp/shop.json", f"mcp/{tmp_path}/shop.json"),
+        ("guess?high=8", "guess?high=8"),
+        ("package.module:Class", "package.module:Class"),
+        ("", ""),
+    ):
+        assert place_files(spec) == wanted
+    (tmp_path / "a,b").mkdir()
+    (tmp_path / "a,b" / "cal.py").write_text("", encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "a,b")
+    assert place_files("cal.py:Cal") == "cal.py:Cal", "such a path could not be told from two parts"

@@ -6,13 +6,21 @@ from typing import Any
 
 import pytest
 
+import quintain
 from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.environments.baselines import expert, play
 from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, Expert, Legal
 from quintain.environments.rehearsal import find_ready
-from quintain.environments.task_files import read_tasks, split_spec, tasks_spec, with_tasks
+from quintain.environments.task_files import (
+    held_out_prompts,
+    read_tasks,
+    refuse_overlap,
+    split_spec,
+    tasks_spec,
+    with_tasks,
+)
 from quintain.errors import DataError, QuintainError, UsageError
 from quintain.types import Action, StepResult, Task
 
@@ -90,6 +98,42 @@ def test_the_file_says_what_is_held_out(held_out: str, tmp_path: Path) -> None:
     assert [task.prompt for task in found.train] == ["a", "c"] and not found.is_drawn
     assert [task.id for task in found.eval] == ["tickets.jsonl/1"]
     assert str(found) == "tasks tickets.jsonl: 2 to train on, 1 held out"
+
+
+def test_a_task_of_one_file_that_another_holds_out_is_refused(tmp_path: Path) -> None:
+    own = written(
+        tmp_path, [{"id": n, "prompt": f"add {n}", "split": "eval" if n == 9 else "train"} for n in range(10)]
+    )
+    far = [
+        {"id": f"o{n}", "prompt": f"add {n}", "split": "train" if n == 30 else "eval"} for n in (30, 8, 3, 40)
+    ]
+    other = written(tmp_path, far, "others.jsonl")
+    specs = [tasks_spec("", path) for path in (own, other)]
+    said = r"others.jsonl line 2: got a held-out task that tickets.jsonl line 9 trains on \(2 such of 3\); leave it out"
+    with pytest.raises(DataError, match=said):
+        refuse_overlap(*specs)
+    for fine in ((specs[0], specs[0]), (specs[0], "guess"), ("guess", specs[1]), (specs[1], specs[0])):
+        refuse_overlap(*fine)
+    with pytest.raises(DataError, match="got a held-out task that tickets"):
+        agent = f"{written(tmp_path, [], 'a.py')}:run?grade=grade"
+        quintain.train(
+            "grpo", environment=specs[0], eval_environment=specs[1], agent=agent, root=tmp_path / "runs"
+        )
+    assert not (tmp_path / "runs").exists(), "nothing was written"
+
+
+def test_prompts_that_are_held_out(tmp_path: Path) -> None:
+    rows = [
+        {"prompt": "add 1", "split": "train"},
+        {"prompt": "sort it", "x": 1, "split": "train"},
+        {"prompt": "sort it", "x": 2, "split": "eval"},
+        {"prompt": "add 2", "split": "eval"},
+        {"x": 4, "split": "eval"},
+    ]
+    spec = tasks_spec("", written(tmp_path, rows))
+    ids = {f"tickets.jsonl/{line - 1}": f"tickets.jsonl line {line}" for line in (3, 4, 5)}
+    assert held_out_prompts(spec, "guess") == {**ids, "add 2": "tickets.jsonl line 4"}
+    assert held_out_prompts("guess") == {}
 
 
 def test_csv_and_parquet_hold_the_same(tmp_path: Path) -> None:

@@ -8,21 +8,26 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
 import openai
 import pytest
 
-from quintain.cli.episodes import recorded_run
+import quintain
+from quintain import api
+from quintain.api import recorded_run
 from quintain.cli.serving import serve_model
 from quintain.cli.training import resume
 from quintain.engines.scripted import Scripted
-from quintain.errors import StoreError, UsageError
+from quintain.errors import ModelError, QuintainError, StoreError, UsageError
+from quintain.models.tiny import build_tiny
 from quintain.serve.recording import NOT_SCORED, Recording, recover_calls
 from quintain.store.calls import CALLS, CallLog
 from quintain.store.run import Run
 from quintain.text.chat import Chat
+from quintain.text.tokenizer import train_tokenizer
 from quintain.types import Failure, Score, Trajectory
 
 KEY = "s3cret"
@@ -229,6 +234,55 @@ def test_a_run_of_what_was_recorded(
         assert [t.turns for t in run.trajectories()] == [t.turns for t in kept]
         (row,) = run.metrics()
         assert (row["endpoint/calls"], row["endpoint/delivered"]) == (1.0, 1.0)
+
+
+def test_serving_from_python_takes_what_the_command_takes(tmp_path: Path) -> None:
+    tokenizer = train_tokenizer(["<|system|>a<|user|>b<|assistant|>c<|end|>"], 300)
+    build_tiny(tokenizer, size="micro", seed=0).save_pretrained(str(tmp_path / "model"))
+    tokenizer.save_pretrained(str(tmp_path / "model"))
+    template = tmp_path / "own.jinja"
+    template.write_text(
+        "{% for m in messages %}<|{{ m.role }}|>{{ 'NEW ' if m.role == 'user' }}{{ m.content }}"
+        "{{ '<|end|>' if m.role == 'assistant' }}{% endfor %}{{ '<|assistant|>' if add_generation_prompt }}",
+        encoding="utf-8",
+    )
+    options: Any = {"api_key": "s3cret", "chat_template": template, "max_tokens": 3}
+    with (
+        quintain.serving(tmp_path / "model", record=tmp_path / "rec", **options) as served,
+        openai.OpenAI(base_url=served.base_url("one"), api_key="s3cret", max_retries=0) as sdk,
+    ):
+        more: Any = {"extra_body": {"return_token_ids": True}}
+        said: Any = sdk.chat.completions.create(
+            model="m", messages=[{"role": "user", "content": "hi"}], **more
+        )
+        assert "<|user|>NEW hi" in tokenizer.decode(said.prompt_token_ids)
+        assert len(said.choices[0].token_ids) <= 3 and served.api_key == "s3cret" and served.chat_format
+    with Run.open(tmp_path / "rec", writable=False) as run:
+        assert [t.task.id for t in run.trajectories()] == ["served/one"]
+        assert run.config["max_tokens"] == 3
+    refused: Any = (
+        ({"record": tmp_path / "rec"}, "rec"),
+        ({"host": "192.0.2.1"}, "which others can reach; give a key"),
+        ({"template_differs": "never"}, "template_differs: got 'never'"),
+        ({"chat_template": "none.jinja"}, "none.jinja"),
+    )
+    for wrong, told in refused:
+        with pytest.raises(QuintainError, match=told), quintain.serving(tmp_path / "model", **wrong):
+            pass
+
+
+def test_a_model_whose_chats_differ_from_its_template_is_refused_where_that_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = SimpleNamespace(is_followed=False, line="differs at token 3")
+    loaded = SimpleNamespace(tokenizer=train_tokenizer(["<|user|>b<|end|>"], 300), model=None)
+    monkeypatch.setattr(api, "policy_of", lambda _: loaded)
+    monkeypatch.setattr(api, "check_template", lambda _: report)
+    with (
+        pytest.raises(ModelError, match="chat template of m: got differs at token 3; give another"),
+        quintain.serving("m", template_differs="refuse"),
+    ):
+        pass
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,12 @@ import pytest
 from quintain import api
 from quintain.cli.episodes import write_messages
 from quintain.cli.main import main
+from quintain.data.files import read_objects
+from quintain.data.records import read_records
 from quintain.data.samples import imitation_samples
 from quintain.environments.nothing import NO_ENVIRONMENT, Nothing
 from quintain.environments.protocol import advance, begin
+from quintain.environments.task_files import tasks_spec
 from quintain.errors import ConfigError, DataError, UsageError
 from quintain.methods.imitation import sft
 from quintain.methods.preference import dpo
@@ -23,7 +26,14 @@ from quintain.models.tiny import build_tiny
 from quintain.store import Run
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
-from quintain.training.demonstrations import find_source, load_data, place_data, rules_of, write_run
+from quintain.training.demonstrations import (
+    find_source,
+    load_data,
+    place_data,
+    rules_of,
+    without_held_out,
+    write_run,
+)
 from quintain.training.job import Job
 from quintain.types import Action, Trajectory
 
@@ -287,3 +297,21 @@ def test_settings_that_contradict_each_other() -> None:
         Job(demonstrations="x.jsonl", mistakes=0.5).check()
     assert rules_of(Job(), 100).limit == "the model's context"
     assert rules_of(replace(Job(), micro_tokens=9), 100).limit == "micro_tokens"
+
+
+def test_a_conversation_of_a_held_out_task_of_a_file_is_refused(tmp_path: Path) -> None:
+    rows = [{"id": n, "prompt": f"add {n}", "split": "eval" if n == 3 else "train"} for n in range(4)]
+    tasks, chats = tmp_path / "tickets.jsonl", tmp_path / "chats.jsonl"
+    tasks.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    job = Job(environment=tasks_spec("", tasks))
+
+    def read(prompt: str, **more: Any) -> list[Any]:
+        said = [{"role": "user", "content": prompt}, {"role": "assistant", "content": "4"}]
+        chats.write_text(json.dumps({"messages": said, **more}) + "\n", encoding="utf-8")
+        return list(without_held_out(read_records(read_objects(chats)), job))
+
+    assert len(read("add 2")) == len(read("add 4", task="tickets.jsonl/1")) == 1
+    told = "chats.jsonl line 1: got a conversation of tickets.jsonl line 4, a task that is held out"
+    for prompt, more in ((" add 3\n", {}), ("add 9", {"task": "tickets.jsonl/3"})):
+        with pytest.raises(DataError, match=told):
+            read(prompt, **more)

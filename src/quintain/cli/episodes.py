@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,39 +15,16 @@ from quintain.data import messages
 from quintain.data.atif import to_atif
 from quintain.data.seats import by_seat, speakers
 from quintain.data.verifiers import to_rollout
-from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.errors import DataError
 from quintain.rollout.measures import call_metrics
 from quintain.store import Run
 from quintain.store.calls import CALLS
 from quintain.text.chat import Chat
-from quintain.training.custody import looked_after
 from quintain.training.demonstrations import COLLECT, TOKENIZERS, teller, tokenizer_of
 from quintain.types import Score, Trajectory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-
-@contextmanager
-def recorded_run(
-    tokenizer: PreTrainedTokenizerBase, folder: Path, settings: Mapping[str, Any]
-) -> Generator[Callable[[Trajectory], None]]:
-    """Make the run `folder` of episodes without an environment, and yield what records one of them as it ends."""
-    new = Run.create(folder, recipe=COLLECT, config={"environment": NO_ENVIRONMENT, **settings})
-    kept: list[Trajectory] = []
-    with looked_after(new, start=TOKENIZERS[0], is_new=True, is_continued=False) as run:
-        tokenizer.save_pretrained(str(folder / TOKENIZERS[0]))
-
-        def keep(trajectory: Trajectory) -> None:
-            run.append([trajectory], step=0, phase=COLLECT)
-            kept.append(trajectory)
-
-        try:
-            yield keep
-        finally:
-            run.commit(0, call_metrics(kept), phase=COLLECT)
-        run.finish()
 
 
 def recover_recording(folder: Path) -> int:

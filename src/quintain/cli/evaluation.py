@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -172,9 +172,9 @@ def compare(argv: Sequence[str]) -> int:
         with Run.open(named_folder(folder, arguments.runs), writable=False) as run:
             episodes[name] = evaluation_of(run, mark)
             configs[name], rows[name] = run.config, run.metrics()
-    for note in differences(configs):
+    found = compared(episodes, baseline=arguments.baseline, settings=configs)
+    for note in found.notes:
         print(f"quintain: note: {note}", file=sys.stderr)
-    found = compared(episodes, baseline=arguments.baseline)
     if arguments.picture:
         from quintain.dashboard.curve import compared_png
 
@@ -185,9 +185,6 @@ def compare(argv: Sequence[str]) -> int:
         print(json.dumps(asdict(found), indent=2))
         return 0
     show(COLUMNS, [row.cells() for row in found.rows], f"success against {found.baseline}, paired by task")
-    for row in found.rows:
-        if row.difference is None and row.name != found.baseline:
-            print(f"{row.name} shares no scored task with {found.baseline}")
     if arguments.picture:
         print(f"picture  {arguments.picture}")
     return 0
@@ -208,23 +205,6 @@ def arms_of(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
     for name, config in zip(configs, kept, strict=True):
         arms.setdefault(", ".join(f"{key} {config.get(key)}" for key in differing), []).append(name)
     return arms
-
-
-def differences(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield what runs with these `settings`, by name, differ in, so that a comparison is not of training alone."""
-
-    def values(read: Callable[[Mapping[str, Any]], object]) -> dict[str, str]:
-        found = {name: str(read(config) or "") for name, config in settings.items()}
-        return found if len(set(found.values())) > 1 else {}
-
-    told = values(lambda config: config.get("eval_environment") or config.get("environment"))
-    if told:
-        where = ", ".join(f"{name} in {world}" for name, world in told.items())
-        yield f"these runs were not evaluated on the same tasks: {where}"
-    for option, what in (("agent", "act through the same agent"), ("model", "begin with the same model")):
-        if told := values(lambda config, option=option: config.get(option)):
-            which = ", ".join(f"{name} {value or '(none named)'}" for name, value in told.items())
-            yield f"these runs do not {what}, so that they differ in more than their training: {which}"
 
 
 def collect(argv: Sequence[str]) -> int:

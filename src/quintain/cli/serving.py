@@ -6,13 +6,11 @@ works, and Ctrl-C or SIGTERM closes what was started.
 """
 
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 
 from quintain.cli.arguments import Parser, named_model, new_folder, one_of, positive, whole_number
 
 MODEL_PORT = 8100
-USUAL_TOKENS = 1024
-"""Tokens of an answer where neither the client nor --max-tokens says how many."""
 
 PORTS = {"openenv": 8000, "agentgym": 36001}
 """The protocols, each with the port that its own servers use."""
@@ -91,8 +89,15 @@ def serve_model(argv: Sequence[str]) -> int:
     )
     parser.flag("--chat-template", "file with a chat template in place of the model's own", "FILE", "")
     parser.flag("--template-options", "of the chat template, as enable_thinking=false", "OPTIONS", "")
+    parser.flag(
+        "--template-differs",
+        "whether to serve where chats differ from what the template writes: allow (default) or refuse",
+        "WORD",
+        "allow",
+    )
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
     arguments = parser.read(argv)
+    is_strict = one_of(arguments.template_differs, "--template-differs", ("allow", "refuse")) == "refuse"
     port = whole_number(arguments.port, "--port")
     temperature = positive(arguments.temperature, "--temperature")
     max_tokens = (
@@ -100,62 +105,20 @@ def serve_model(argv: Sequence[str]) -> int:
     )
     out = None if arguments.record is None else new_folder(arguments.record, "--record")
 
-    import secrets
-
-    from quintain.environments.extras import extra_module
+    from quintain import api as launch
     from quintain.processes.http_json import key_in
 
-    for package in ("starlette", "uvicorn", "websockets"):
-        extra_module(package, package=package, extra="serve", feature="quintain serve")
-    from quintain.errors import UsageError
-    from quintain.serve.listener import is_local
-
     token = key_in(arguments.token_file)
-    if not token and not is_local(arguments.host):
-        raise UsageError(
-            f"--host: got {arguments.host!r}, which others can reach; give a key with --token-file, or 127.0.0.1"
-        )
-
-    from quintain import api as launch
-    from quintain.cli.episodes import recorded_run
-    from quintain.engines.build import build_engine
-    from quintain.engines.settings import EngineSettings
-    from quintain.serve.endpoint import Terms
-    from quintain.serve.recording import Recording
-    from quintain.store.calls import CALLS, CallLog
-    from quintain.text.chat import Chat
-    from quintain.text.settings import set_template
-    from quintain.text.template_check import check_template
-
-    name = named_model(arguments.model, arguments.runs)
-    loaded = launch.policy_of(name)
-    set_template(loaded.tokenizer, template=arguments.chat_template, options=arguments.template_options)
-    chat = Chat(loaded.tokenizer)
-    key = token or secrets.token_hex(24)
-    settings = {"model": name, "temperature": temperature, "max_tokens": max_tokens or USUAL_TOKENS}
-    with ExitStack() as stack:
-        engine = build_engine(EngineSettings(), loaded.model, loaded.tokenizer)
-        stack.callback(engine.close)
-        keep = None if out is None else stack.enter_context(recorded_run(loaded.tokenizer, out, settings))
-        terms = Terms(
-            temperature=temperature,
-            max_turn_tokens=max_tokens or (engine.max_length if out is None else USUAL_TOKENS),
-            usual_turn_tokens=USUAL_TOKENS if max_tokens is None else None,
-            heeds_clients=out is None,
-        )
-        calls = None if out is None else CallLog(out / CALLS)
-        recording = Recording(
-            engine, chat, key, keep=keep, calls=calls, terms=terms,
-            host=arguments.host, port=port, also=arguments.allow_host,
-        )  # fmt: skip
-        stack.callback(recording.close)
-        print(
-            f"{arguments.model} at {recording.listener.url}/e/NAME/v1 (an episode for each NAME)", flush=True
-        )
-        print(f"chat format: {check_template(chat).line}", flush=True)
-        print(
-            f"api_key: {'the word in ' + arguments.token_file if token else key}; Ctrl-C stops it", flush=True
-        )
+    with launch.listening(
+        named_model(arguments.model, arguments.runs), record=out, temperature=temperature, max_tokens=max_tokens,
+        host=arguments.host, port=port, api_key=token, allow_host=arguments.allow_host,
+        chat_template=arguments.chat_template, template_options=arguments.template_options,
+        template_differs="refuse" if is_strict else "allow", feature="quintain serve",
+    ) as (recording, served):  # fmt: skip
+        print(f"{arguments.model} at {served.base_url('NAME')} (an episode for each NAME)", flush=True)
+        print(f"chat format: {served.chat_format}", flush=True)
+        told = f"the word in {arguments.token_file}" if token else served.api_key
+        print(f"api_key: {told}; Ctrl-C stops it", flush=True)
         how = (
             f"as clients ask, temperature {temperature:g} where they do not"
             if out is None

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import inspect
 import json
+import re
 import sys
 import types
 import typing
@@ -97,6 +98,10 @@ ELSEWHERE = frozenset({"agentgym", "http-tools", "mcp", "openenv", "verifiers"})
 """Adapters of what users bring, such as their own servers: their examples cannot be played."""
 GROUP = "quintain.environments"
 """Entry points of packages that bring environments: ``name = "package.module:Class"``."""
+CODE_FILE = re.compile(
+    r"(?<![^?=&+,:@])[^?=&+,:@\s]+\.py(?=:)|(?<=\bhttp-tools/)[^?,@]+|(?<=\bmcp/)[^?,@]+|(?<=\bverifiers/)[^?,@]+"
+)
+"""Files that a spec names: of a class or a function, and what adapters read."""
 MIXTURE = "mix:"
 """What a spec begins with that names several environments; see `quintain.environments.mixture`."""
 _importing: ContextVar[bool] = ContextVar("importing", default=False)
@@ -173,6 +178,20 @@ def find_single(spec: str | type[Environment]) -> EnvironmentSpec:
     options = _read_options(kind, spec, query)
     refuse_missing(kind, spec, options)
     return EnvironmentSpec(spec=spec, kind=kind, options=options)
+
+
+def place_files(spec: str) -> str:
+    """Return `spec`, of an environment or an agent, with the files that it names by their whole paths.
+
+    Example: ``"shop.py:Shop?price=3"`` → ``"/home/ann/shop.py:Shop?price=3"``, where there is such a file.
+    """
+
+    def placed(found: re.Match[str]) -> str:
+        file = Path(found[0])
+        whole = str(file.absolute())
+        return whole if file.is_file() and not set(whole) & set("?=&+,:@") else found[0]
+
+    return CODE_FILE.sub(placed, spec)
 
 
 def refuse_missing(kind: type[Environment], spec: str, options: Mapping[str, Any]) -> None:

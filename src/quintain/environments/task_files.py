@@ -135,6 +135,41 @@ def split_spec(spec: str) -> tuple[str, str]:
     return inner, path
 
 
+def refuse_overlap(training: str, evaluation: str) -> None:
+    """Raise where a task of the file of `training` is held out by another file, that of `evaluation`; specs of both.
+
+    Raises:
+        DataError: as said, with both lines.
+    """
+    files = split_spec(training)[1], split_spec(evaluation)[1]
+    if not all(files) or Path(files[0]).resolve() == Path(files[1]).resolve():
+        return
+    own, other = map(read_tasks, files)
+    known = {_content(task): own.places[task.id] for task in own.train}
+    both = [(other.places[task.id], known[_content(task)]) for task in other.eval if _content(task) in known]
+    if both:
+        raise DataError(
+            f"{both[0][0]}: got a held-out task that {both[0][1]} trains on ({len(both)} such of {len(other.eval)}); "
+            "leave it out of one of the two files"
+        )
+
+
+def held_out_prompts(*environments: str) -> dict[str, str]:
+    """Return the prompts, and the ids, of the held-out tasks of files that `environments` name, and where each stands.
+
+    A prompt that training has, too, tells no task from another.
+    """
+    found: dict[str, str] = {}
+    for path in filter(None, (split_spec(each)[1] for each in environments)):
+        tasks = read_tasks(path)
+        shared = {task.prompt.strip() for task in tasks.train} | {""}
+        for task in tasks.eval:
+            found[task.id] = tasks.places[task.id]
+            if (prompt := task.prompt.strip()) not in shared:
+                found[prompt] = tasks.places[task.id]
+    return found
+
+
 def is_tasks_file(given: object) -> TypeGuard[str | Path]:
     """Whether what was given as ``tasks`` is to be a file, and no number of tasks."""
     return isinstance(given, (str, Path)) and not str(given).strip().lstrip("+-").isdigit()

@@ -5,8 +5,9 @@ comparison the p-values are corrected (Holm). The uncertainty is over tasks: it 
 not which method is; for that, compare several training seeds of each. What could not be paired is said, not guessed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from quintain.errors import UsageError, suggestion
 from quintain.eval.evaluate import Evaluation, evaluate, outcomes_by_task
@@ -50,12 +51,20 @@ class Comparison:
 
     baseline: str
     rows: tuple[ComparisonRow, ...]
+    notes: tuple[str, ...] = ()
+    """what the runs differ in besides their training, a line each"""
 
 
 def compare(
-    runs: Mapping[str, Sequence[Trajectory]], *, baseline: str | None = None, seed: int = 0
+    runs: Mapping[str, Sequence[Trajectory]],
+    *,
+    baseline: str | None = None,
+    seed: int = 0,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Comparison:
     """Compare the evaluation episodes of `runs` with those of `baseline` (the first one unless named).
+
+    Their `settings` are looked at for what they differ in besides their training.
 
     Raises:
         UsageError: fewer than two runs, or a baseline that is not one of them.
@@ -82,7 +91,25 @@ def compare(
         )
         for name, trajectories in runs.items()
     )
-    return Comparison(baseline=base, rows=rows)
+    apart = [f"{name} shares no scored task with {base}" for name in found if name not in tested]
+    return Comparison(baseline=base, rows=rows, notes=(*differences(settings or {}), *apart))
+
+
+def differences(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what runs with these `settings`, by name, differ in, so that a comparison is not of training alone."""
+
+    def values(read: Callable[[Mapping[str, Any]], object]) -> dict[str, str]:
+        found = {name: str(read(config) or "") for name, config in settings.items()}
+        return found if len(set(found.values())) > 1 else {}
+
+    told = values(lambda config: config.get("eval_environment") or config.get("environment"))
+    if told:
+        where = ", ".join(f"{name} in {world}" for name, world in told.items())
+        yield f"these runs were not evaluated on the same tasks: {where}"
+    for option, what in (("agent", "act through the same agent"), ("model", "begin with the same model")):
+        if told := values(lambda config, option=option: config.get(option)):
+            which = ", ".join(f"{name} {value or '(none named)'}" for name, value in told.items())
+            yield f"these runs do not {what}, so that they differ in more than their training: {which}"
 
 
 def paired_test(

@@ -41,6 +41,8 @@ from quintain.environments.catalog import find
 from quintain.environments.mixture import MixedEnvironment
 from quintain.environments.nothing import NO_ENVIRONMENT, NONE
 from quintain.environments.protocol import Environment
+from quintain.environments.specs import place_files
+from quintain.environments.task_files import held_out_prompts
 from quintain.errors import DataError, similar_file
 from quintain.eval.evaluate import evaluate
 from quintain.models.load import load_tokenizer
@@ -152,6 +154,7 @@ def place_data(job: Job, root: Path | None = None) -> Job:
     if model := getattr(job, "reward_model", ""):
         changes["reward_model"] = find_model(model, root)
     changes["model"] = placed(job.model, root)
+    changes["agent"], changes["eval_environment"] = place_files(job.agent), place_files(job.eval_environment)
     changes["policies"] = {
         name: replace(each, model=find_model(each.model, root)) if is_of_run(each.model, root) else each
         for name, each in job.policies.items()
@@ -171,7 +174,7 @@ def place_data(job: Job, root: Path | None = None) -> Job:
         )
     if environment == NO_ENVIRONMENT and not isinstance(job.demonstrations, str):
         changes["demonstrations"] = 0  # nobody is there to teach
-    return replace(job, environment=environment, **changes)
+    return replace(job, environment=place_files(environment), **changes)
 
 
 def load_data(
@@ -231,13 +234,20 @@ def takes_failures(job: Job) -> bool:
 
 
 def without_held_out(records: Iterable[Record], job: Job) -> Iterator[Record]:
-    """Yield `records`, none of which names a task that evaluations of `job` play.
+    """Yield `records`, none of which is of a task that evaluations of `job` play, by its name or by its prompt.
 
     Raises:
-        DataError: one does.
+        DataError: one is.
     """
+    prompts = held_out_prompts(job.eval_environment or job.environment)
     for record in records:
         task = str(record.fields.get("task", ""))
+        asked = [as_text(each.content).strip() for each in record.messages if each.role == "user"]
+        if place := next((prompts[text] for text in (task, *asked) if text in prompts), ""):
+            raise DataError(
+                f"{record.place}: got a conversation of {place}, a task that is held out; leave it out of the "
+                "conversations, or of what is held out"
+            )
         if job.environment != NO_ENVIRONMENT and HELD_OUT.fullmatch(task):
             raise DataError(
                 f"{record.place}: got a conversation of {task}, which evaluations play; take those of eval tasks out: "

@@ -14,6 +14,7 @@ from quintain.agents.catalog import is_outside
 from quintain.environments.boundary import has_expert
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Factory
+from quintain.environments.specs import place_files
 from quintain.errors import ConfigError
 from quintain.store.creation import is_run, read_settings
 from quintain.store.names import split_step
@@ -24,6 +25,8 @@ from quintain.types import Score, Stop, Trajectory
 PAGE, AGENT_PAGE = "docs/own-environment.md", "docs/your-agent.md"
 MANY = 8192
 """Episodes of a step from which their number is said."""
+MANY_TOKENS = 1 << 21
+"""Tokens of a batch from which their number is said."""
 TOLERANCE = 1e-6
 """Of rewards, in which rounding is no fault."""
 
@@ -40,6 +43,11 @@ def before_teaching(job: Job, make_environment: Factory) -> Iterator[str]:
         yield (
             f"a step plays {episodes:,} episodes, of up to {episodes * job.max_turn_tokens:,} sampled tokens for each "
             "of their turns; fewer --tasks or a smaller --group-size, if that was not meant"
+        )
+    if job.micro_tokens > MANY_TOKENS:
+        yield (
+            f"up to {job.micro_tokens:,} tokens go through the model at once, so that memory may hold a whole step; "
+            f"lower micro_tokens (usual: {Job().micro_tokens:,}), if that was not meant"
         )
     is_shown = not isinstance(job.demonstrations, str) and job.demonstrations != 0
     if not is_shown or job.environment == NO_ENVIRONMENT:
@@ -136,5 +144,5 @@ def taught_in(model: str) -> str:
 
 
 def name_of(environment: str) -> str:
-    """Return the name of `environment` without its options."""
-    return environment.partition("?")[0]
+    """Return the name of `environment` without its options; a file by its whole path, as runs keep it."""
+    return place_files(environment).partition("?")[0]
