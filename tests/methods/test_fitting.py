@@ -247,10 +247,14 @@ OUTSIDE = "mine.py:run_agent?grade=grade"
         (
             f"{OUTSIDE}&expert=e",
             {},
-            {"model": "mini?tokens=words", "demonstrations": 256, "learning_rate": 7e-4},
+            {"model": "mini?tokens=words", "demonstrations": 256, "learning_rate": 7e-4, "num_epochs": 4},
         ),
         (OUTSIDE, {}, {"model": "mini?tokens=words", "learning_rate": 7e-4}),
-        (f"{OUTSIDE}&expert=e", {"model": "micro", "demonstrations": 5, "learning_rate": 1e-3}, {}),
+        (
+            f"{OUTSIDE}&expert=e",
+            {"model": "micro", "demonstrations": 5, "learning_rate": 1e-3, "num_epochs": 1},
+            {},
+        ),
         (OUTSIDE, {"environment": "tasks:@t.csv"}, {"demonstrations": 0}),
         ("auto", {}, {}),
     ],
@@ -265,3 +269,12 @@ def test_an_agent_outside_has_defaults_that_learn(
     assert {key: getattr(after.job, key) for key in changed} == changed
     assert bool(after.notes) == bool(changed) and (after.job == job) == (not changed)
     assert all("lives outside" in note and "docs/your-agent.md" in note for note in after.notes)
+
+
+def test_a_batch_of_an_agent_outside_is_gone_through_again_where_ratios_are_clipped() -> None:
+    """A method without a bound on its ratios takes one update, as it is published."""
+    values = {"environment": "guess", "agent": OUTSIDE}
+    for name, epochs in (("grpo", 4), ("reinforce", 1)):
+        found = find_method(name)
+        job: Any = fit_to_model(found, build(found.config_class, values, "test"), values).job
+        assert job.num_epochs == epochs

@@ -31,6 +31,9 @@ from quintain.training.teaching import is_taught
 OUTSIDE_MODEL, OUTSIDE_DEMONSTRATIONS, OUTSIDE_RATE = "mini?tokens=words", 256, 7e-4
 """Of a new model for an agent that lives outside, which writes words of its own; with these it learned in every client
 that was tried (docs/your-agent.md)."""
+OUTSIDE_EPOCHS = 4
+"""Times that a batch of its episodes is gone through where the method clips its ratios: an agent's episodes are dear, and
+updates are not."""
 AGENT_PAGE = "docs/your-agent.md"
 REWARD_RATE = "reward_rate"
 """Option of a method whose reward models learn at a rate that does not depend on the policy's."""
@@ -78,6 +81,8 @@ def fit_to_agent(found: FoundMethod, job: Job, given: Mapping[str, Any]) -> Fitt
             wanted["demonstrations"] = OUTSIDE_DEMONSTRATIONS
         if isinstance(found.make(job), OnPolicy):
             wanted["learning_rate"] = OUTSIDE_RATE
+            if {"num_epochs", "clip_high"} <= {each.name for each in fields(job)}:
+                wanted["num_epochs"] = OUTSIDE_EPOCHS
     inner, path = split_spec(job.environment)
     if path and not inner and not has_expert:
         wanted["demonstrations"] = 0
