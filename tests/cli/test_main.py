@@ -137,6 +137,10 @@ def test_ctrl_c_that_an_import_made_another_error_of_is_an_interruption(
     missing.__context__ = broken
     stopping(missing)
     assert cli("stop").status == 130
+    circle = ValueError("raised from itself")
+    circle.__cause__ = circle
+    stopping(circle)
+    assert cli("stop").status == 1
     full = StoreError("saving: got a full disk")
     full.__context__ = KeyboardInterrupt()
     stopping(full)

@@ -210,14 +210,15 @@ def complain(message: str, status: int) -> int:
 
 def is_interrupted(error: BaseException) -> bool:
     """Whether `error` is what a module that was being imported made of Ctrl-C."""
-    is_import = False
+    seen: list[BaseException] = []
     found: BaseException | None = error
-    while found is not None:
-        is_import = is_import or isinstance(found, ImportError)
-        if is_import and isinstance(found, KeyboardInterrupt):
-            return True
+    while found is not None and all(
+        found is not each for each in seen
+    ):  # one raised from itself is its own cause
+        seen.append(found)
         found = found.__cause__ or found.__context__
-    return False
+    names = [isinstance(each, ImportError) for each in seen]
+    return any(isinstance(each, KeyboardInterrupt) and any(names[:place]) for place, each in enumerate(seen))
 
 
 def problem_of_the_disk(error: OSError) -> str:

@@ -41,7 +41,10 @@ def looked_after(run: Run, *, start: str | None, is_new: bool, is_continued: boo
         is_empty = is_new and not has_begun
         if is_empty:
             shutil.rmtree(folder, ignore_errors=True)
-        raise told(error, folder, is_gone=is_empty, is_continued=is_continued) from error
+        last = told(error, folder, is_gone=is_empty, is_continued=is_continued)
+        if last is error:
+            raise
+        raise last from error
 
 
 def is_hopeless(error: Exception, run: Run) -> bool:
