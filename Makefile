@@ -34,7 +34,7 @@ INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real proof-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow test-notebook test-evidence test-evidence-slow coverage test-faults test-loops test-growth test-attacks test-mutations soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates template-table test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real proof-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow test-notebook test-evidence test-evidence-slow coverage test-faults test-loops test-growth test-values test-dependencies test-attacks test-mutations soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates template-table test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -125,6 +125,15 @@ test-loops: $(VENV)/.dev  ## a run of each of 14 loops, killed and resumed, besi
 test-growth: $(VENV)/.dev  ## a run of 1,000 steps in one process: memory, descriptors, threads and time of a step stay (10 minutes)
 	$(BIN)/python -m pytest tests/faults/test_growth.py -m faults -q -rP --growth-steps=$(or $(STEPS),1000)
 
+test-values: $(VENV)/.dev  ## every odd value that environments, agents and files can give: no error inside quintain (half an hour)
+	$(BIN)/python -m pytest tests/faults/test_values.py -m faults -q
+
+test-dependencies: $(VENV)/.dev  ## licences of what is installed, hashes of its files, known vulnerabilities, a bill of materials in dist/
+	$(BIN)/python tests/dependencies_gate.py licences sbom hashes audit
+
+hashes: $(VENV)/.dev  ## add the hashes of the pinned files for this machine and Python to hashes.txt
+	$(BIN)/python tests/dependencies_gate.py hashes --write
+
 test-reference: $(VENV)/.reference  ## our formulas against TRL's and TorchRL's, on random batches
 	$(BIN)/python -m pytest tests/reference -q
 
@@ -184,7 +193,7 @@ test-vllm: $(VENV)/.dev $(VENV)/.ray .venv-vllm/.ready  ## vLLM on this machine'
 	OMP_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 $(BIN)/python -m pytest tests/vllm -m vllm -q -rP
 
 # Each goes on where another failed; the last line names those that did. A night of two cores.
-NIGHTLY := test-slow test-evidence test-evidence-slow coverage test-faults test-loops test-growth test-attacks test-mutations test-reference test-wheel test-extras test-real test-trackers \
+NIGHTLY := test-slow test-evidence test-evidence-slow coverage test-faults test-loops test-growth test-values test-dependencies test-attacks test-mutations test-reference test-wheel test-extras test-real test-trackers \
   test-clients test-templates test-cluster test-vllm quickstart-real
 nightly:  ## what a change does not wait for: the targets of NIGHTLY, one after the other
 	@failed=; for target in $(NIGHTLY); do \

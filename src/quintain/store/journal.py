@@ -249,14 +249,18 @@ class Journal:
             self._all("SELECT step, weights FROM steps WHERE is_abandoned = 0 AND weights IS NOT NULL", ())
         )
 
-    def metrics(self, phase: str | None = None) -> list[dict[str, Any]]:
-        """Return one row per committed step in order: ``{"step": …, "phase": …, **metrics}``."""
+    def metrics(self, phase: str | None = None, *, containing: str = "") -> list[dict[str, Any]]:
+        """Return one row per committed step in order: ``{"step": …, "phase": …, **metrics}``.
+
+        With `containing` only those in whose JSON that stands: of a long run, what is evaluated is little.
+        """
         query = (
             "SELECT id, step, phase, metrics FROM steps "
-            "WHERE is_abandoned = 0 AND (:phase IS NULL OR phase = :phase) ORDER BY id"
+            "WHERE is_abandoned = 0 AND (:phase IS NULL OR phase = :phase) "
+            "AND (:part = '' OR instr(metrics, :part)) ORDER BY id"
         )
         rows: list[dict[str, Any]] = []
-        for row_id, step, name, text in self._all(query, {"phase": phase}):
+        for row_id, step, name, text in self._all(query, {"phase": phase, "part": containing}):
             try:
                 rows.append({"step": step, "phase": name, **json.loads(text)})
             except (ValueError, TypeError) as error:

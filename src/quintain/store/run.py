@@ -184,7 +184,7 @@ class Run:
     @property
     def best_step(self) -> int | None:
         """The committed step that did best on what is held out, the earliest of several; None where nothing was."""
-        return best_step(self.metrics())
+        return best_step(self._journal.metrics(containing='"eval/'))
 
     def checkpoints(self) -> list[Checkpoint]:
         """Return the checkpoints that are kept, newest first, whether they are intact or not."""
