@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from quintain.agents import outside
 from quintain.agents.catalog import Layer, build, check, engine_needs, is_outside
 from quintain.agents.harness import Choice, JsonTools
 from quintain.agents.outside import (
     AgentFault,
+    LastWords,
     Outside,
     command_runner,
     graded,
@@ -193,3 +195,13 @@ def test_an_expert_that_cannot_be_called_is_refused(chat: Chat, tmp_path: Path) 
     (tmp_path / "mine.py").write_text("def run(a, b, c): ...\ndef expert(task): ...\n")
     with pytest.raises(UsageError, match="it is called with task, messages"):
         Outside(chat=chat, agent=JsonTools(chat), run=f"{tmp_path}/mine.py:run", expert="expert").taught()
+
+
+def test_a_command_that_writes_for_ever_costs_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outside, "LONGEST_KEPT", 10_000)
+    program = "import sys; [sys.stdout.write('x' * 999 + chr(10)) for _ in range(2000)]; print(0.5)"
+    run = command_runner(f'{sys.executable} -c "{program}"', 60.0)
+    kept: list[int] = []
+    text = LastWords.text
+    monkeypatch.setattr(LastWords, "text", lambda self: kept.append(len(self._kept)) or text(self))
+    assert run("u", "k", TASK) == 0.5 and kept[0] <= 30_000

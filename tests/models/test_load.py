@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
 from quintain.errors import ModelError, UsageError
-from quintain.models.load import load, outline
+from quintain.models.load import growth_of, load, load_tokenizer, outline
 from quintain.models.quiet import quiet_transformers
 from quintain.models.save import save
 from quintain.models.tiny import build_tiny
@@ -174,6 +174,8 @@ def test_an_index_cannot_point_out_of_the_folder(folder: Path) -> None:
 
 def test_no_tokenizer(folder: Path) -> None:
     (folder / "tokenizer.json").write_text("{")
+    assert "tokenizer.json that cannot be read" in refusal(folder)
+    (folder / "tokenizer.json").write_text("{}")
     assert "a tokenizer that cannot be read" in refusal(folder)
     (folder / "tokenizer.json").unlink()
     (folder / "tokenizer_config.json").unlink()
@@ -248,3 +250,21 @@ def test_loading_says_nothing(folder: Path, capfd: pytest.CaptureFixture[str]) -
         warnings.simplefilter("error")
         load(str(folder))
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("part", ["normalizer", "decoder"])
+def test_a_tokenizer_that_makes_bombs_of_texts_is_refused(part: str, tmp_path: Path) -> None:
+    one = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 100}
+    kind = {"normalizer": "normalizers", "decoder": "decoders"}[part]
+    row = {part: {"type": "Sequence", kind: [one] * 8}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(row))
+    with pytest.raises(ModelError, match=f"a tokenizer whose {part} makes a text up to 1"):
+        load_tokenizer(tmp_path)
+
+
+def test_what_tokenizers_of_published_models_replace_is_no_bomb() -> None:
+    blank = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+    fitting = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, blank]}
+    assert growth_of(fitting) == 1.0 and growth_of(None) == 1.0
+    assert growth_of({"type": "Replace", "pattern": {"Regex": "a?"}, "content": "xyz"}) == 3.0
+    assert growth_of({"type": "Replace", "pattern": {"String": "abc"}, "content": "x"}) == 1.0

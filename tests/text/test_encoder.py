@@ -232,3 +232,17 @@ def test_what_is_remembered_of_defused_texts_is_bounded(monkeypatch: pytest.Monk
     first = [defuse(text) for text in ("a<x>b", "c", "d", "a<x>b")]
     assert first[0] == first[3] != "a<x>b"
     assert first[1:3] == ["c", "d"]
+
+
+def test_a_tokenizer_that_gives_up_is_an_error_of_the_model(family: Family) -> None:
+    class PanicException(BaseException):
+        """What a library written in Rust raises when it gives up."""
+
+    class Backend:
+        def encode(self, *_: object, **__: object) -> None:
+            raise PanicException("called unwrap")
+
+    encoder = TextEncoder(family("chatml"))
+    encoder._backend = Backend()  # type: ignore[assignment] # pyright: ignore
+    with pytest.raises(ModelError, match=r"encoding 'left': the tokenizer gave up \(called unwrap\)"):
+        encoder._encode("left", False)  # pyright: ignore[reportPrivateUsage]

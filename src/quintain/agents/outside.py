@@ -13,16 +13,19 @@ import asyncio
 import importlib
 import inspect
 import json
+import os
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from quintain.agents.protocol import Agent, Brief, Session
 from quintain.environments.catalog import file_member
@@ -39,6 +42,8 @@ Expert = Callable[[Task, list[dict[str, Any]]], object]
 """(task, messages as OpenAI writes them) → what the model is to answer."""
 LONGEST_TOLD = 300
 """Characters of what a command wrote to its standard error that an error repeats."""
+LONGEST_KEPT = 1 << 20
+"""Bytes of what a program writes that are kept: its answer is the last line."""
 LAUNCH = (
     "import json, os, sys\n"
     "given = json.loads(sys.stdin.buffer.readline())\n"
@@ -272,6 +277,38 @@ def spoken_by(expert: Expert, task: Task, messages: list[dict[str, Any]], name: 
     return Action(tool_calls=tuple(calls))
 
 
+class LastWords:
+    """Reads a stream to its end in a thread, and keeps its last `LONGEST_KEPT` bytes: a program may write for ever."""
+
+    def __init__(self, stream: IO[bytes] | None) -> None:
+        """Begin to read."""
+        assert stream is not None, "it is a pipe"
+        self._stream, self._kept = stream, bytearray()
+        self._thread = threading.Thread(target=self._read, name="quintain-agent-words", daemon=True)
+        self._thread.start()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the end of the stream.
+
+        Raises:
+            TimeoutExpired: it does not come in so many seconds.
+        """
+        self._thread.join(max(0.0, seconds))
+        if self._thread.is_alive():
+            raise subprocess.TimeoutExpired("an agent", seconds)
+
+    def text(self) -> str:
+        """Return what is kept."""
+        return self._kept[-LONGEST_KEPT:].decode(errors="replace")
+
+    def _read(self) -> None:
+        with suppress(OSError, ValueError):  # it was closed meanwhile
+            while piece := os.read(self._stream.fileno(), 1 << 16):
+                self._kept += piece
+                if len(self._kept) > 2 * LONGEST_KEPT:
+                    del self._kept[:-LONGEST_KEPT]
+
+
 def command_runner(command: str, deadline: float) -> Run:
     """Return what runs `command` and returns the last line that it writes, read as JSON where it is JSON.
 
@@ -304,8 +341,15 @@ def command_runner(command: str, deadline: float) -> Run:
             [sys.executable, "-I", "-c", LAUNCH],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         ) as process:  # fmt: skip
+            out, err = LastWords(process.stdout), LastWords(process.stderr)
             try:
-                out, err = process.communicate(given, timeout=deadline)
+                ends = time.monotonic() + deadline
+                assert process.stdin is not None, "it has pipes"
+                with suppress(BrokenPipeError), process.stdin as stdin:
+                    stdin.write(given)
+                for stream in (out, err):
+                    stream.wait(ends - time.monotonic())
+                process.wait(max(0.0, ends - time.monotonic()))
             except subprocess.TimeoutExpired:
                 fault = AgentFault(
                     f"agent {command}: got no end within {deadline:g} s; raise deadline, or mend it"
@@ -316,9 +360,9 @@ def command_runner(command: str, deadline: float) -> Run:
                 if process.poll() is None:
                     send([*below(process.pid), process.pid], signal.SIGKILL)
         if process.returncode:
-            told = " ".join(err.decode(errors="replace").split())[-LONGEST_TOLD:]
+            told = " ".join(err.text().split())[-LONGEST_TOLD:]
             raise AgentFault(f"agent {command}: got exit status {process.returncode}; it wrote: {told}")
-        lines = out.decode(errors="replace").strip().splitlines()
+        lines = out.text().strip().splitlines()
         last = lines[-1] if lines else ""
         try:
             return json.loads(last)

@@ -16,7 +16,7 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntry
 from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from quintain.errors import ModelError, UsageError, suggestion
+from quintain.errors import ModelError, UsageError, is_panic, suggestion
 from quintain.models.gguf import SMOLLM2, Say, folder_of, gguf_in, silent, smollm2_file
 from quintain.models.quiet import quiet_transformers
 from quintain.models.save import END_IDS
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 OURS = ("micro", "mini", "tiny", "small", SMOLLM2)
 """Models that have a name of their own here; `quintain.models.tiny.SIZES` are the new ones."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+MOST_GROWTH = 64
+"""Times as long as a text that a tokenizer may make it; those of published models stay below 4."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
 WEIGHTS, WEIGHTS_INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
@@ -213,9 +215,12 @@ def _read_json(file: Path, asked: str) -> dict[str, Any]:
 
 
 def _read_tokenizer(folder: Path, asked: str) -> "PreTrainedTokenizerBase":
+    check_growth(folder, asked)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-    except Exception as error:  # transformers raises whatever a broken file leads it to
+    except BaseException as error:  # transformers raises whatever a broken file leads it to
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
         raise _refusal(
             asked, f"a tokenizer that cannot be read ({_first_line(error)})", "save the tokenizer again"
         ) from error
@@ -223,6 +228,43 @@ def _read_tokenizer(folder: Path, asked: str) -> "PreTrainedTokenizerBase":
         # they belong to the chat format: see quintain.text.settings
         cast("dict[str, Any]", tokenizer.init_kwargs).setdefault(END_IDS, ends)
     return tokenizer
+
+
+def check_growth(folder: Path, asked: str) -> None:
+    """Check that the tokenizer in `folder` does not make texts much longer when it reads or writes them.
+
+    Raises:
+        ModelError: it does, so that a short text could take all memory.
+    """
+    if not (folder / "tokenizer.json").is_file():
+        return
+    row = _read_json(folder / "tokenizer.json", asked)
+    for part in ("normalizer", "pre_tokenizer", "decoder"):
+        growth = growth_of(row.get(part))
+        if growth > MOST_GROWTH:
+            raise _refusal(
+                asked,
+                f"a tokenizer whose {part} makes a text up to {growth:.0f} times as long (at most: {MOST_GROWTH})",
+                "take the tokenizer of the model's authors",
+            )
+
+
+def growth_of(part: object) -> float:
+    """Return how many times as long a text may become by a `part` of a tokenizer that replaces texts by others."""
+    row = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+    growth = 1.0
+    for name in ("normalizers", "pretokenizers", "decoders"):
+        inner: object = row.get(name)
+        for each in cast("list[object]", inner) if isinstance(inner, list) else []:
+            growth *= growth_of(each)
+    content: object = row.get("content")
+    if row.get("type") == "Replace" and isinstance(content, str):
+        pattern: object = row.get("pattern")
+        found = cast("dict[str, object]", pattern).get("String") if isinstance(pattern, dict) else None
+        growth *= (
+            max(1.0, len(content) / max(1, len(found))) if isinstance(found, str) else max(1, len(content))
+        )
+    return growth
 
 
 def read_end_ids(folder: Path, asked: str, num_tokens: int) -> list[int]:

@@ -31,7 +31,14 @@ CODEC = 2
 AT_ONCE = 64
 """Turns whose columns are made at once: of more, the processor's cache would not hold what is made."""
 _COMPRESS_ABOVE = 2048
-_MAX_RECORD = 1 << 29
+MOST_MEMORY, MEMORY_OF_A_BYTE = 256 << 20, 72
+"""What a record may take when it is read: so much whatever it is, and so much more for each of its bytes in the file.
+
+A byte that says "an empty object" takes as much as that in memory, so a record that is not compressed is always read.
+"""
+MEMORY_OF_A_TURN = 1 << 10
+MOST_IDS = 1 << 25
+"""Token ids of all prompts of an episode, each counted as often as it stands in one."""
 _BROKEN = (
     KeyError,
     TypeError,
@@ -111,7 +118,11 @@ def _encode(trajectories: Sequence[Trajectory], parent: bytes = b"") -> list[Rec
         if parent:
             row["branch"] = [parent.hex(), first]
         text = _text(row)
-        records.append(Record(_compress(text), blob, _digest(text, blob)))
+        packed = _compress(text)
+        if packed is not text:
+            most = most_memory(len(packed) + len(blob))
+            packed = text if memory_of(text, most) > most else packed
+        records.append(Record(packed, blob, _digest(text, blob)))
     return records
 
 
@@ -157,15 +168,22 @@ def open_all(records: Sequence[Record]) -> list[Opened | DataError]:
 
 
 def _open(record: Record) -> tuple[Row, "_Taken", Values]:
-    text = record.structure if record.structure[:1] not in _PACKED else _decompress(record.structure)
+    most = most_memory(len(record.structure) + len(record.payload))
+    text = record.structure if record.structure[:1] not in _PACKED else _decompress(record.structure, most)
     if _digest(text, record.payload) != record.digest:
         raise DataError("reading an episode: got other bytes than were written; it is left out")
+    if memory_of(text, most) > most:
+        raise ValueError(
+            f"a record of {len(record.structure)} bytes that would take more than {most} in memory"
+        )
     row: Row = json.loads(text) if text[:1] == b"{" else _DECODER.decode(text)
     blob = record.payload
     if record.version == 1:
         row, blob = as_present(row, blob)
-    payload = _Taken(blob, *row.pop("arrays"))
-    return row, payload, read_columns(Turn, row.pop("turns"), payload)
+    payload, turns = _Taken(blob, *row.pop("arrays")), row.pop("turns")
+    if type(turns[0]) is not int or not 0 <= turns[0] * MEMORY_OF_A_TURN <= most:
+        raise ValueError(f"a record of {turns[0]!r:.40} turns")
+    return row, payload, read_columns(Turn, turns, payload)
 
 
 def finish(
@@ -216,11 +234,63 @@ _write = noun_writer(Trajectory, ("turns", "seconds", "id", "parent"))
 _read = noun_reader(Trajectory)
 
 
+def most_memory(num_bytes: int) -> int:
+    """Return what a record of `num_bytes` in the file may take in memory."""
+    return MOST_MEMORY + MEMORY_OF_A_BYTE * num_bytes
+
+
+def memory_of(text: bytes, most: int) -> int:
+    """Return about how many bytes the values take that the structure `text` holds; at once where it is over `most`."""
+    if len(text) * MEMORY_OF_A_BYTE <= most:
+        return len(text) * MEMORY_OF_A_BYTE
+    if text[:1] == b"{":
+        return len(text) + MEMORY_OF_A_BYTE * sum(map(text.count, (b",", b"[", b"{")))
+    return len(text) + MEMORY_OF_A_BYTE * count_values(text, most // MEMORY_OF_A_BYTE)
+
+
+def count_values(text: bytes, most: int) -> int:
+    """Return how many values are in the MessagePack `text`, or a little more than `most`; texts are passed over."""
+    at = count = 0
+    end = len(text)
+    while at < end and count <= most:
+        head = text[at]
+        count += 1
+        if head < 0xA0 or head >= 0xE0:  # a small number, or a short map or list, whose values follow
+            at += 1
+        elif head < 0xC0:  # a short text
+            at += 1 + (head & 31)
+        else:
+            width, counted = _WIDTHS[head]
+            at += 1 + width + (int.from_bytes(text[at + 1 : at + 1 + counted]) if counted else 0)
+    return count
+
+
+_WIDTHS = {
+    **dict.fromkeys((0xC0, 0xC1, 0xC2, 0xC3), (0, 0)),
+    **{0xC4 + n: (1 << n, 1 << n) for n in range(3)},  # bytes
+    **{0xC7 + n: ((1 << n) + 1, 1 << n) for n in range(3)},  # extensions
+    0xCA: (4, 0),
+    0xCB: (8, 0),
+    **{0xCC + n: (1 << n, 0) for n in range(4)},
+    **{0xD0 + n: (1 << n, 0) for n in range(4)},
+    **{0xD4 + n: (1 + (1 << n), 0) for n in range(5)},
+    **{0xD9 + n: (1 << n, 1 << n) for n in range(3)},  # texts
+    0xDC: (2, 0),
+    0xDD: (4, 0),
+    0xDE: (2, 0),
+    0xDF: (4, 0),
+}
+"""First byte → bytes that follow it before what it holds, and how many of them say how long a text is."""
+
+
 def _without_prefixes(turns: tuple[Turn, ...], first: int) -> tuple[dict[int, int], tuple[Turn, ...]]:
     """Return the turns from `first` on without what their prompts have from an earlier turn: that turn, by number."""
     own = turns[first:] if first else turns
     if not any(map(_starts_segment, turns[max(first, 1) :])):
         return {}, own
+    num_ids = sum([len(turn.prompt_ids) for turn in turns])
+    if num_ids > MOST_IDS:
+        raise ValueError(f"prompts of {num_ids} tokens in all, and {MOST_IDS} can be recorded")
     parents: dict[int, int] = {}
     cut: list[Turn] = []
     for number, (parent, num_shared) in enumerate(find_parents(turns)[first:], first):
@@ -235,6 +305,7 @@ def _without_prefixes(turns: tuple[Turn, ...], first: int) -> tuple[dict[int, in
 def _with_prefixes(turns: list[Turn], parents: dict[int, int]) -> tuple[Turn, ...]:
     """Return `turns` with what `_without_prefixes` took from their prompts."""
     walks: list[tuple[int, ...]] = []
+    num_ids = 0
     newest: dict[str, int] = {}
     for number, turn in enumerate(turns):
         before: tuple[int, ...] = ()
@@ -244,6 +315,9 @@ def _with_prefixes(turns: list[Turn], parents: dict[int, int]) -> tuple[Turn, ..
         elif not turn.starts_segment and turn.speaker in newest:
             before = walks[newest[turn.speaker]]
         prompt = turn.prompt_ids if number in parents else before + turn.prompt_ids
+        num_ids += len(prompt)
+        if num_ids > MOST_IDS:
+            raise ValueError(f"prompts of more than {MOST_IDS} tokens in all")
         walks.append(prompt + turn.completion.token_ids)
         newest[turn.speaker] = number
     return tuple(turns)
@@ -262,17 +336,17 @@ def _compress(text: bytes) -> bytes:
     return _COMPRESSED + _checksum(packed) + packed
 
 
-def _decompress(blob: bytes) -> bytes:
-    """Return the text of a structure: of the present encoding, or of the first one where it was long."""
+def _decompress(blob: bytes, most: int) -> bytes:
+    """Return the text of a structure, of at most so many bytes: of the present encoding, or of the first one."""
     packed = blob
     if blob[:1] == _COMPRESSED:
         packed = blob[5:]
         if blob[1:5] != _checksum(packed):
             raise ValueError("a record whose bytes were changed")
     reader = zlib.decompressobj()
-    text = reader.decompress(packed, _MAX_RECORD)
+    text = reader.decompress(packed, most)
     if not reader.eof:
-        raise ValueError("a record that is cut off or longer than 512 MiB")
+        raise ValueError(f"a record that is cut off or longer than {most} bytes")
     return text
 
 
@@ -389,6 +463,8 @@ class _Taken(Arrays):
         """Return the next `row` bytes."""
         start = self._next_byte
         self._next_byte = start + row
+        if row < 0 or self._next_byte > len(self._payload):
+            raise ValueError(f"{row} bytes of a payload that has {len(self._payload) - start} left")
         return self._payload[start : self._next_byte]
 
     def take_data(self, row: str | dict[str, Any]) -> dict[str, Any]:
@@ -397,12 +473,20 @@ class _Taken(Arrays):
 
     def take_ids(self, lengths: Sequence[int]) -> list[tuple[int, ...]]:
         """Return the next ids, so many in each tuple."""
-        ends = [*accumulate(lengths, initial=self._next_id)]
+        ends = _ends(lengths, self._next_id, len(self._ids))
         self._next_id = ends[-1]
         return [self._ids[start:end] for start, end in pairwise(ends)]
 
     def take_reals(self, lengths: Sequence[int]) -> list[tuple[float, ...]]:
         """Return the next numbers, so many in each tuple."""
-        ends = [*accumulate(lengths, initial=self._next_real)]
+        ends = _ends(lengths, self._next_real, len(self._reals))
         self._next_real = ends[-1]
         return [self._reals[start:end] for start, end in pairwise(ends)]
+
+
+def _ends(lengths: Sequence[int], first: int, num: int) -> list[int]:
+    """Return where arrays of so many `lengths` end, from `first` on; there are `num` numbers."""
+    ends = [*accumulate(lengths, initial=first)]
+    if lengths and (min(lengths) < 0 or ends[-1] > num):
+        raise ValueError(f"arrays up to number {ends[-1]} of {num}")
+    return ends

@@ -7,18 +7,22 @@ through a hash of all of it, and the weights that came out of it.
 
 import hashlib
 import json
+import logging
+import math
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Any, cast
 
 from quintain.errors import DataError, QuintainError, StoreError, UsageError
 from quintain.store import codec, faults
 from quintain.store.files import disk_error
 from quintain.store.rows import (
+    MOST_STEPS,
     READ_FIELDS,
     Opened,
     Recorded,
@@ -47,12 +51,29 @@ from quintain.types import Trajectory, Use
 from quintain.types.rows import plain
 
 Report = Callable[[str, str], None]
+TABLE_NAMES = frozenset({"meta", "episodes", "uses", "steps", "events", "trajectories"})
+COMPUTED = re.compile(
+    r"\b(AS|CHECK|COLLATE|FOREIGN|GENERATED|REFERENCES|SELECT|VIRTUAL)\b|DEFAULT [^01]", re.I
+)
+"""Words in the statement of a table by which something is computed when it is read."""
+INDEX = re.compile(r"CREATE UNIQUE INDEX (one_of_each|one_commit) ON \w+ \([\w, ]+\) WHERE is_abandoned = 0")
+LATEST = 1e11
+"""Seconds since 1970 up to which an event is one."""
+_log = logging.getLogger("quintain.store")
 SUPERSEDED, UNDECIDED = 1, 2
 """What a row says that a resumed run has left behind, for good or until it says which episodes it takes back."""
 MAX_PARENTS = 64
 """Episodes that are kept while reading, because branches may follow that begin with their turns."""
 PAGE = 4096
 """Bytes of a page of the file: what an episode leaves of its last one is empty."""
+TICK = 100_000
+"""Steps of SQLite between two looks at how long a query goes on."""
+LEAST_TICKS, BYTES_OF_A_TICK = 200, 20_000
+"""Looks that a query may take: so many, and one more for so many bytes of the file. A table is read in far fewer."""
+WRITE_TICKS = 1 << 40
+"""The same for a transaction of ours, which writes as much as it is given."""
+MAX_CHAIN = 1024
+"""Branches that may begin with each other's turns, one after the other."""
 FETCHED, FETCHED_BYTES = 32, 32_768
 """Rows that are fetched at once, and the bytes after which there are no more of them."""
 
@@ -88,6 +109,8 @@ class Journal:
         """The machine of the newest step that was committed here."""
         self._report = report
         self._mutex = RLock()
+        self._num_ticks = 0
+        """looks that the present query may still take"""
         with _reported("opening the journal", file):
             mode = "rw" if is_writable else "ro"
             self._connection = sqlite3.connect(
@@ -95,7 +118,10 @@ class Journal:
                 check_same_thread=False,
             )  # fmt: skip
             try:
+                self._connection.execute("PRAGMA trusted_schema=OFF")
                 self._version = self._checked_version()
+                check_schema(self._connection, file)
+                self._connection.set_progress_handler(self._tick, TICK)
                 self._run = self.meta("run") or file.absolute().parent.name
                 self._connection.create_function("episode_id", 4, self._name, deterministic=True)
                 if self._version < VERSION:
@@ -237,17 +263,25 @@ class Journal:
             batch_hash = _batch_hash([codec.encode(self._read(each).trajectory).digest for (each,) in used])
         return batch_hash, weights, self.machine_of(step_row)
 
+    def _tick(self) -> bool:
+        """Whether the present query has gone on for longer than the file can make it."""
+        self._num_ticks -= 1
+        return self._num_ticks < 0
+
     def machine_of(self, row_id: int) -> str:
         """Return the name of what computed the step in row `row_id`; an empty string where it was not noted."""
         query = "SELECT value FROM meta WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1"
         row = self._one(query, (_machine_key(0), _machine_key(row_id)))
-        return "" if row is None else row[0]
+        return "" if row is None else str(row[0])
 
     def weights(self) -> dict[int, str]:
         """Return step → fingerprint of the weights after it, where that is known."""
-        return dict(
-            self._all("SELECT step, weights FROM steps WHERE is_abandoned = 0 AND weights IS NOT NULL", ())
-        )
+        query = "SELECT step, weights FROM steps WHERE is_abandoned = 0 AND weights IS NOT NULL"
+        return {
+            step: weights
+            for step, weights in self._all(query, ())
+            if type(step) is int and type(weights) is str
+        }
 
     def metrics(self, phase: str | None = None, *, containing: str = "") -> list[dict[str, Any]]:
         """Return one row per committed step in order: ``{"step": …, "phase": …, **metrics}``.
@@ -262,14 +296,15 @@ class Journal:
         rows: list[dict[str, Any]] = []
         for row_id, step, name, text in self._all(query, {"phase": phase, "part": containing}):
             try:
-                rows.append({"step": step, "phase": name, **json.loads(text)})
-            except (ValueError, TypeError) as error:
+                rows.append({"step": step, "phase": name, **read_metrics(step, name, text)})
+            except (ValueError, TypeError, OverflowError, RecursionError) as error:
                 self._report("quarantine", f"step row {row_id} of {self.file}: {error}")
         return rows
 
     def last_step(self) -> int | None:
         """Return the highest committed step, or None."""
-        row = self._one("SELECT max(step) FROM steps WHERE is_abandoned = 0", ())
+        query = "SELECT max(step) FROM steps WHERE is_abandoned = 0 AND typeof(step) = 'integer' AND step < ?"
+        row = self._one(query, (MOST_STEPS,))
         return None if row is None else row[0]
 
     def last_ids(self) -> dict[str, int]:
@@ -308,7 +343,9 @@ class Journal:
             "WHERE is_abandoned = 0 AND phase = :phase AND (:step IS NULL OR step = :step) ORDER BY id"
         )
         for step_row, used_in, is_collected in self._all(query, {"step": step, "phase": phase}):
-            if is_collected:
+            if type(used_in) is not int or not 0 <= used_in < MOST_STEPS:
+                self._report("quarantine", f"step row {step_row} of {self.file}: got step {used_in!r:.40}")
+            elif is_collected:
                 ids = self._collected(used_in, phase, "id")
                 yield from [(used_in, Use(episode=name.hex())) for (name,) in ids]
             else:
@@ -322,6 +359,16 @@ class Journal:
             "WHERE u.step_row = ? ORDER BY u.place"
         )
         for row_id, name, digest, count, blob, rival in self._all(query, (step_row,)):
+            if type(name) is not bytes or type(digest) is not bytes or type(count) is not int:
+                self._report(
+                    "quarantine", f"uses of row {row_id} in step {step} of {self.file}: got wrong types"
+                )
+                continue
+            if not isinstance(blob, bytes | None) or not isinstance(rival, bytes | None):
+                blob, rival = None, None
+                self._report(
+                    "quarantine", f"uses of row {row_id} in step {step} of {self.file}: got wrong types"
+                )
             signals = None
             if blob is not None:
                 try:
@@ -343,12 +390,18 @@ class Journal:
     def events(self) -> list[dict[str, Any]]:
         """Return all events in order: ``{"time": …, "kind": …, "message": …, "data": {…}}``."""
         rows = self._all("SELECT time, kind, message, data FROM events ORDER BY id", ())
-        return [{"time": t, "kind": k, "message": m, "data": json.loads(d)} for t, k, m, d in rows]
+        events: list[dict[str, Any]] = []
+        for number, (at, kind, message, text) in enumerate(rows):
+            try:
+                events.append(read_event(at, kind, message, text))
+            except (ValueError, TypeError, OverflowError, RecursionError) as error:
+                _log.warning("quarantine: event %d of %s: %s", number, self.file, error)
+        return events
 
     def meta(self, key: str) -> str:
         """Return a value of the table of facts about the run, or an empty string."""
         row = self._one("SELECT value FROM meta WHERE key = ?", (key,))
-        return "" if row is None else row[0]
+        return "" if row is None or type(row[0]) is not str else row[0]
 
     def set_meta(self, key: str, value: str) -> None:
         """Set a value of the table of facts about the run."""
@@ -464,6 +517,8 @@ class Journal:
         while at is not None and at not in known:
             opened = waiting.pop(at, None) or self._open(at)
             chain.append((at, opened))
+            if len(chain) > MAX_CHAIN:
+                raise DataError(f"got a branch of more than {MAX_CHAIN} others")
             above = None if isinstance(opened, DataError) else opened.parent
             at = None if above is None or above >= at else above
         found = None if at is None else known[at]
@@ -520,11 +575,20 @@ class Journal:
 
     def _all(self, query: str, values: tuple[Any, ...] | Mapping[str, Any]) -> list[tuple[Any, ...]]:
         with self._mutex, _reported("reading the journal", self.file):
+            self._begin_query()
             return self._connection.execute(query, values).fetchall()
 
     def _one(self, query: str, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
         with self._mutex, _reported("reading the journal", self.file):
+            self._begin_query()
             return self._connection.execute(query, values).fetchone()
+
+    def _begin_query(self) -> None:
+        """Give the next query the time that the file can make it take."""
+        num_bytes = self.file.stat().st_size
+        with suppress(OSError):
+            num_bytes += self.file.with_name(f"{self.file.name}-wal").stat().st_size
+        self._num_ticks = LEAST_TICKS + num_bytes // BYTES_OF_A_TICK
 
     @contextmanager
     def _transaction(self, asked: str, *, is_durable: bool = False) -> Generator[sqlite3.Connection]:
@@ -534,15 +598,68 @@ class Journal:
             if is_durable is not self._waits:
                 connection.execute(f"PRAGMA synchronous={'FULL' if is_durable else 'NORMAL'}")
                 self._waits = is_durable
+            self._num_ticks = WRITE_TICKS
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
+                self._num_ticks = WRITE_TICKS
                 faults.point("commit", self.file)
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+
+
+def check_schema(connection: sqlite3.Connection, file: Path) -> None:
+    """Refuse a journal with more than the tables and indexes that journals have: what else is in it would be run.
+
+    Raises:
+        StoreError: it has a view, a trigger, a table of somebody else's, or a column that is computed.
+    """
+    for kind, name, table, text in connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master"):
+        is_ours = kind in ("table", "index") and table in TABLE_NAMES
+        words = " ".join(text.split()) if isinstance(text, str) else ""
+        if kind == "table":
+            is_ours = is_ours and name == table and bool(words) and not COMPUTED.search(words)
+        elif words:
+            is_ours = is_ours and INDEX.fullmatch(words) is not None
+        else:  # that of a key, which SQLite makes itself
+            is_ours = is_ours and name == f"sqlite_autoindex_{table}_1"
+        if not is_ours:
+            raise StoreError(
+                f"opening {file}: got a {kind!s:.20} {name!r:.60}, which no journal has; restore it from a copy"
+            )
+
+
+def read_metrics(step: object, phase: object, text: object) -> dict[str, Any]:
+    """Return the metrics of a step.
+
+    Raises:
+        ValueError: they are none. TypeError, OverflowError, RecursionError: the same.
+    """
+    found: object = json.loads(text) if isinstance(text, str) else None
+    is_place = type(step) is int and 0 <= step < MOST_STEPS and type(phase) is str
+    if not is_place or not isinstance(found, dict):
+        raise ValueError("got no metrics of a step")
+    metrics = cast("dict[str, Any]", found)
+    for name, value in metrics.items():
+        if value is not None and not (isinstance(value, int | float) and math.isfinite(value)):
+            raise ValueError(f"got {value!r:.40} for {name!r:.40}")
+    return metrics
+
+
+def read_event(at: object, kind: object, message: object, text: object) -> dict[str, Any]:
+    """Return an event.
+
+    Raises:
+        ValueError: it is none. TypeError, OverflowError, RecursionError: the same.
+    """
+    data: object = json.loads(text) if isinstance(text, str) else None
+    is_time = isinstance(at, int | float) and math.isfinite(at) and abs(at) < LATEST
+    if not is_time or type(kind) is not str or type(message) is not str or not isinstance(data, dict):
+        raise ValueError("got no event")
+    return {"time": at, "kind": kind, "message": message, "data": data}
 
 
 def _machine_key(row_id: int) -> str:
@@ -589,8 +706,13 @@ def _reported(asked: str, file: Path) -> Generator[None]:
     except sqlite3.ProgrammingError as error:
         raise UsageError(f"{asked} {file}: got a run that is closed ({error}); open it again") from error
     except (OSError, sqlite3.OperationalError) as error:
+        if str(error) == "interrupted":
+            raise StoreError(
+                f"{asked} in {file}: got a query that goes on for longer than the file can make it; restore the file "
+                "from a copy"
+            ) from error
         raise disk_error(asked, file, error) from error
-    except (sqlite3.Error, UnicodeDecodeError) as error:
+    except (sqlite3.Error, UnicodeDecodeError, MemoryError) as error:
         raise StoreError(
             f"{asked} in {file}: got a damaged file ({error}); "
             "restore it from a copy; the checkpoints are files of their own"

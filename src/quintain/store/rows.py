@@ -16,6 +16,8 @@ from quintain.types import Branch, Failure, Trajectory
 
 READ_FIELDS = "id, parent, parent_turn, phase, step, seconds, codec, digest, structure, payload"
 _DIGEST = 16
+MOST_STEPS = 1 << 32
+"""Steps are below this."""
 
 
 class Recorded(NamedTuple):
@@ -170,15 +172,25 @@ def _record(row: tuple[Any, ...] | None) -> tuple[tuple[Any, ...], codec.Record]
     """Return a row and the record in it, or what is wrong with the row."""
     if row is None:
         return DataError("got no such row")
-    name, _, _, phase, step, seconds, version, digest, structure, payload = row
+    name, parent, turn, phase, step, seconds, version, digest, structure, payload = row
     if version not in (1, codec.CODEC):
         return DataError(
             f"got encoding {version!r}, and this release reads up to {codec.CODEC}; upgrade quintain"
         )
     if not type(name) is type(digest) is type(structure) is type(payload) is bytes:
         return DataError("got columns of the wrong type")
+    is_number = type(seconds) in (int, float) and math.isfinite(seconds)
+    places = (each for each in (parent, turn) if each is not None)
+    if (
+        type(phase) is not str
+        or not is_number
+        or not all(type(each) is int and 0 <= each < 1 << 62 for each in (step, *places))
+        or (parent is None) != (turn is None)
+        or step >= MOST_STEPS
+    ):
+        return DataError("got columns of the wrong type")
     whole, seal = digest[:_DIGEST], digest[_DIGEST:]
-    if seal != _seal(str(phase), step, seconds, whole, b"" if version == 1 else name):
+    if seal != _seal(phase, step, seconds, whole, b"" if version == 1 else name):
         return DataError("got an id, step, phase or duration that was changed")
     return row, codec.Record(structure, payload, whole, version)
 

@@ -18,6 +18,8 @@ NAMES = ("weights", "advantages", "returns", "logprobs")
 _LETTERS = {"f": np.dtype("<f4"), "d": np.dtype("<f8")}
 _HEAD = struct.Struct("<BcI")
 DIGEST = 8
+MOST_SAMPLED = 1 << 25
+"""Tokens of an episode whose signals are read."""
 _COMPRESS_ABOVE = 48
 
 
@@ -48,11 +50,23 @@ def encode_signals(signals: Signals, episode: bytes, num_sampled: int) -> bytes:
 
 def decode_signals(blob: bytes, episode: bytes, num_sampled: int) -> Signals:
     """Return what `encode_signals` made `blob` of; raise `DataError` when a byte of it or its episode changed."""
+    if not 0 <= num_sampled <= MOST_SAMPLED:
+        raise DataError(f"reading the signals of an episode: got {num_sampled} tokens; they are left out")
     body = blob[DIGEST:]
     if blob[:DIGEST] != _digest(body, episode):
         raise DataError(
             "reading the signals of an episode: got other bytes than were written; they are left out"
         )
+    try:
+        return Signals(**_arrays(body, num_sampled))
+    except (struct.error, zlib.error, LookupError, ValueError) as error:
+        raise DataError(
+            f"reading the signals of an episode: got a broken record ({error!r}); they are left out"
+        ) from error
+
+
+def _arrays(body: bytes, num_sampled: int) -> dict[str, NDArray[np.floating]]:
+    """Return the arrays in `body`, each of at most `num_sampled` numbers."""
     found: dict[str, NDArray[np.floating]] = {}
     at = 0
     while at < len(body):
@@ -61,10 +75,11 @@ def decode_signals(blob: bytes, episode: bytes, num_sampled: int) -> Signals:
         data = body[at : at + length]
         dtype = _LETTERS[letter.decode()]
         if number & 128:
-            data = zlib.decompressobj().decompress(data, num_sampled * dtype.itemsize)
+            most = max(1, num_sampled * dtype.itemsize)
+            data = zlib.decompressobj().decompress(data, most)
         found[NAMES[number & 127]] = np.frombuffer(data, dtype).astype(dtype.newbyteorder("="))
         at += length
-    return Signals(**found)
+    return found
 
 
 def _digest(body: bytes, episode: bytes) -> bytes:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tokenizers import AddedToken, Tokenizer
 
-from quintain.errors import ModelError
+from quintain.errors import ModelError, is_panic
 from quintain.types.unicode import valid_text
 
 if TYPE_CHECKING:
@@ -191,6 +191,12 @@ class TextEncoder:
             ids = self._backend.encode(whole, add_special_tokens=False).ids
         except TypeError:  # lone surrogates cannot cross into the backend
             ids = self._backend.encode(valid_text(whole), add_special_tokens=False).ids
+        except BaseException as error:
+            if not is_panic(error):
+                raise
+            raise ModelError(
+                f"encoding {text[:40]!r}: the tokenizer gave up ({error}); take the tokenizer of the model's authors"
+            ) from None
         return tuple(ids[1:] if continues else ids)
 
 
