@@ -32,8 +32,8 @@ OUTSIDE_MODEL, OUTSIDE_DEMONSTRATIONS, OUTSIDE_RATE = "mini?tokens=words", 256, 
 """Of a new model for an agent that lives outside, which writes words of its own; with these it learned in every client
 that was tried (docs/your-agent.md)."""
 OUTSIDE_EPOCHS = 4
-"""Times that a batch of its episodes is gone through where the method clips its ratios: an agent's episodes are dear, and
-updates are not."""
+"""Times that a batch of its episodes is gone through where the method clips its ratios: an agent's episodes are dear,
+and updates are not."""
 AGENT_PAGE = "docs/your-agent.md"
 REWARD_RATE = "reward_rate"
 """Option of a method whose reward models learn at a rate that does not depend on the policy's."""
