@@ -7,7 +7,7 @@ import pytest
 from tests.faults.test_runs import option, ran
 
 pytestmark = [pytest.mark.timeout(36_000), pytest.mark.slow]
-MOST_BYTES = 8_000
+MOST_BYTES = 4_000
 """Bytes of memory that a step may add: its row of metrics is kept in part, and the heap settles."""
 MOST_TIME = 1.3
 """How much longer a step may take late in a run, on a machine that does something else as well."""
