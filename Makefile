@@ -222,9 +222,9 @@ bench: $(VENV)/.bench  ## how fast it is on this machine, side by side with TRL 
 test-gpu: $(VENV)/.dev  ## what only a GPU shows, with its speeds (skipped with a reason where there is none)
 	OMP_NUM_THREADS=4 $(BIN)/python -m pytest tests/gpu -q -rsP
 
-bench-gpu: $(VENV)/.quickstart-real  ## fp32 beside bf16 on the GPU (MODEL=a folder or hub id)
+bench-gpu: $(VENV)/.dev  ## fp32 beside bf16 on the GPU, with random weights of the size of Qwen3-1.7B (MODEL=a folder or hub id)
 	@mkdir -p speed/results
-	$(BIN)/python speed/precision.py --device cuda --model $(or $(MODEL),smollm2) --json speed/results/precision-gpu.json
+	$(BIN)/python speed/precision.py --device cuda --model $(or $(MODEL),random:Qwen3-1.7B) --rows 64 --before 512 --streams 16 --json speed/results/precision-gpu.json
 
 docs: $(VENV)/.docs  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict --quiet

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from quintain.cli.stages import stage_rows
 from quintain.methods.table import TABLE, Entry
+from quintain.models.memory import fitting_lines
 from quintain.training.recommended import rate_lines, setting_lines
 from quintain_evidence.layers.records import RESULTS
 from quintain_evidence.layers.spec import signatures
@@ -91,6 +92,7 @@ def main(is_check: bool) -> int:
         ("docs/methods/index.md", index_lines(), marks),
         ("docs/data.md", stage_lines(), ("<!-- stages -->", "<!-- /stages -->")),
         ("docs/pretrained.md", rate_lines(), ("<!-- rates -->", "<!-- /rates -->")),
+        ("docs/machines.md", fitting_lines(), ("<!-- fits -->", "<!-- /fits -->")),
         ("docs/pretrained.md", setting_lines(), ("<!-- settings -->", "<!-- /settings -->")),
         ("mkdocs.yml", navigation_lines(), ("      # methods", "      # /methods")),
     )

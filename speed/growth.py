@@ -83,7 +83,7 @@ def growth() -> dict[str, Any]:
             started = time.perf_counter()
             groups = rollout.groups(TaskStream(Corridor).draw(repeat, EPISODES // 8), size=8, seed=repeat)
             rolled.append(time.perf_counter() - started)
-            batches = micro_batches(samples_from(group_relative(groups)), max_tokens=Job().micro_tokens)
+            batches = micro_batches(samples_from(group_relative(groups)), max_tokens=Job().tokens_per_pass)
             num_tokens = sum(len(batch.token_ids) for batch in batches)
             started = time.perf_counter()
             learner.step(batches, clipped())
@@ -152,7 +152,7 @@ def sharing(prompt: int = 300, answer: int = 60) -> dict[str, float]:
                     trajectory=group * 8 + member,
                 )
             )
-    batches = micro_batches(samples, max_tokens=Job().micro_tokens)
+    batches = micro_batches(samples, max_tokens=Job().tokens_per_pass)
     learners = {
         shares: Learner(model, Optimization(learning_rate=0.0, shares_prefixes=shares))
         for shares in (True, False)

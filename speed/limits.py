@@ -128,7 +128,7 @@ def training_step(model: torch.nn.Module, vocabulary: int) -> tuple[int, float]:
             )
         )
     learner = Learner(model, Optimization(learning_rate=0.0))  # pyright: ignore[reportArgumentType]
-    batches = micro_batches(samples, max_tokens=Job().micro_tokens)
+    batches = micro_batches(samples, max_tokens=Job().tokens_per_pass)
     seconds = [learner.step(batches, imitation()).seconds for _ in range(5)]
     return sum(len(sample.token_ids) for sample in samples), statistics.median(seconds[1:])
 

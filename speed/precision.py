@@ -1,10 +1,11 @@
-"""What bf16 pays on this processor: python speed/precision.py [--model smollm2] [--lora 16] [--pairs 3]
+"""What bf16 pays on this machine: python speed/precision.py [--model smollm2|random:Qwen3-1.7B] [--lora 16]
 
 The same model samples and trains in fp32 and in bf16, in turn, in one process. Tokens a second are by the processor's
 time (on a GPU by the clock), so that other work on the machine counts little; ratios are those of the medians, by the
 processor and by the clock. Reading: --rows prompts of --before tokens. Decoding: 48 tokens after each. Training: one
 update on --streams of them, AdamW; 0 leaves it out. The gap is the difference, in nats, of the log-probs that the
-engine told and those of the learner of the same precision.
+engine told and those of the learner of the same precision. ``random:NAME`` has the size of a model that many know, and
+random weights: nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from quintain.data.pack import pack
 from quintain.engines.build import build_engine
@@ -27,6 +29,7 @@ from quintain.losses.imitation import imitation
 from quintain.models.adapters import add_lora
 from quintain.models.device import find_device
 from quintain.models.load import load
+from quintain.models.memory import MODELS
 from quintain.training.learner import Learner, Optimization
 from quintain.types import Completion, Sample
 
@@ -50,7 +53,12 @@ def main() -> None:
     arguments = parser.parse_args()
     rows, before, streams = arguments.rows, arguments.before, arguments.streams
     device = find_device(arguments.device)
-    model = cast("Any", load(arguments.model).model).to(device)
+    kind, _, name = arguments.model.partition(":")
+    model = (
+        random_model(name, device)
+        if kind == "random"
+        else cast("Any", load(arguments.model).model).to(device)
+    )
     if arguments.lora:
         add_lora(model, arguments.lora)
         for name, weight in model.named_parameters():
@@ -72,7 +80,12 @@ def main() -> None:
         own, clock = now()
         seconds.setdefault((what, precision), []).append((own - started[0], clock - started[1]))
 
-    learners = {p: Learner(model, Optimization(learning_rate=1e-9, precision=p)) for p in PRECISIONS}
+    learners = {
+        p: Learner(
+            model, Optimization(learning_rate=1e-9, precision=p, gradient_checkpointing=device.type == "cuda")
+        )
+        for p in PRECISIONS
+    }
     for pair in range(arguments.pairs + 1):
         for precision in PRECISIONS if pair % 2 else reversed(PRECISIONS):
             engine = build_engine(EngineSettings(precision=precision), model)
@@ -116,6 +129,20 @@ def main() -> None:
     print(f"threads {torch.get_num_threads()}")
     if arguments.json:
         arguments.json.write_text(json.dumps({**found, "gap": gaps}, indent=2), encoding="utf-8")
+
+
+def random_model(name: str, device: torch.device) -> Any:
+    """Return a model of the size of `name`, one of `quintain.models.memory.MODELS`, with random weights on `device`."""
+    shape = MODELS[name]
+    config = Qwen3Config(
+        vocab_size=shape.vocabulary, hidden_size=shape.hidden, intermediate_size=shape.inner,
+        num_hidden_layers=shape.layers, num_attention_heads=shape.queries // 128, num_key_value_heads=shape.keys // 128,
+        head_dim=128, max_position_embeddings=40_960,
+        tie_word_embeddings=shape.parameters < 5e9,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    with torch.device(device):
+        return Qwen3ForCausalLM(config).eval()
 
 
 def sample(prompt: tuple[int, ...], result: object) -> Sample:

@@ -51,7 +51,7 @@ def grpo(folder: str) -> Result:
         groups = rollout.groups(tasks.draw(step, workload.TASKS), size=workload.GROUP_SIZE, seed=step)
         rolled = time.perf_counter()
         samples = samples_from(group_relative(groups))
-        batches = micro_batches(samples, max_tokens=Job().micro_tokens, aggregation="sequence_mean")
+        batches = micro_batches(samples, max_tokens=Job().tokens_per_pass, aggregation="sequence_mean")
         learner.step(batches, clipped())
         engine.load_weights(learner.version, None)
         seconds.append(time.perf_counter() - started)
@@ -85,7 +85,7 @@ def _turns(folder: str, *, shares: bool) -> list[dict[str, float]]:
             started = time.perf_counter()
             drawn = TaskStream(Never).draw(step, workload.GROWTH_EPISODES // workload.GROUP_SIZE)
             groups = rollout.groups(drawn, size=workload.GROUP_SIZE, seed=step)
-            batches = micro_batches(samples_from(group_relative(groups)), max_tokens=Job().micro_tokens)
+            batches = micro_batches(samples_from(group_relative(groups)), max_tokens=Job().tokens_per_pass)
             learner.step(batches, clipped())
             engine.load_weights(learner.version, None)
             seconds.append(time.perf_counter() - started)
@@ -127,7 +127,7 @@ def sft(folder: str, size: workload.Size) -> Result:
     for start in range(0, len(rows), size.sft_rows):
         samples = [stream(ids, i) for i, ids in enumerate(rows[start : start + size.sft_rows])]
         started = time.perf_counter()
-        learner.step(micro_batches(samples, max_tokens=Job().micro_tokens), imitation())
+        learner.step(micro_batches(samples, max_tokens=Job().tokens_per_pass), imitation())
         seconds.append(time.perf_counter() - started)
     return {"seconds": statistics.median(seconds[1:]), "tokens": sum(map(len, rows)) / size.sft_steps}
 

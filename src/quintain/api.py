@@ -11,7 +11,7 @@ import logging
 import secrets
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -43,7 +43,7 @@ from quintain.eval.compare import compare as compared
 from quintain.eval.evaluate import Evaluation
 from quintain.eval.evaluate import evaluate as evaluated
 from quintain.methods.find import find_method
-from quintain.methods.fitting import fit_to_model
+from quintain.methods.fitting import fit_to_model, has_warm_start
 from quintain.methods.loops import train_by
 from quintain.methods.loops.requirements import refuse_environment
 from quintain.methods.method import Contrastive, Method, Offline
@@ -66,6 +66,8 @@ from quintain.training.context import check_run
 from quintain.training.custody import looked_after
 from quintain.training.demonstrations import COLLECT, TOKENIZERS, harness_of, place_data, write_run
 from quintain.training.job import Job
+from quintain.training.memory import Plan as MemoryPlan
+from quintain.training.memory import describe_where, plan_memory
 from quintain.training.outside import find_source
 from quintain.training.progress import Display
 from quintain.training.saved import MODEL, START, find_saved, load_policy, run_of
@@ -156,10 +158,11 @@ def train(
     settings, chosen = fitted.job, found.make(fitted.job)
     check_run(settings, chosen.needs.policies)
     refuse_environment(settings, chosen.needs)
+    plan = check_memory(chosen, settings)
     with driving({"method": found.spec, **asdict(settings)}, settings.device) as is_driver:
         if not is_driver:
             return TrainedRun(folder)
-        for note in fitted.notes:
+        for note in (*fitted.notes, *describe_run(plan, settings)):
             tell(note)
         if settings.teacher:
             check_free(folder, replace=replace)
@@ -172,6 +175,26 @@ def train(
             train_by(chosen, settings, opened)
             conclude(opened)
     return TrainedRun(folder)
+
+
+def check_memory(method: Method, job: Job) -> MemoryPlan | None:
+    """Return what a run of `job` by `method` needs of memory, where that is known.
+
+    Raises:
+        MemoryShortage: it cannot fit.
+    """
+    plan = plan_memory(job, method.needs.policies, has_warm_start=has_warm_start(method, job))
+    if plan is not None:
+        plan.check()
+    return plan
+
+
+def describe_run(plan: MemoryPlan | None, job: Job) -> Iterator[str]:
+    """Yield what computes where, what it needs of memory in each phase, and what may not fit; a line each."""
+    if plan is not None:
+        yield from describe_where(plan, job)
+        yield from plan.lines()
+        yield from plan.notes()
 
 
 def keep_source(environment: type[Environment], folder: Path) -> None:

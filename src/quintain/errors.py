@@ -6,7 +6,9 @@ must stop a command.
 """
 
 import errno
-from collections.abc import Iterable
+import re
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import ClassVar
 
@@ -106,6 +108,12 @@ class SandboxError(QuintainError):
     exit_code = 11
 
 
+class MemoryShortage(QuintainError, MemoryError):
+    """What was asked for does not fit into the memory of a device or of the machine."""
+
+    exit_code = 12
+
+
 INTERRUPTED_EXIT_CODE = 130
 
 EXIT_CODES: dict[int, str] = {
@@ -121,8 +129,38 @@ EXIT_CODES: dict[int, str] = {
     9: "too many episodes failed",
     10: "an optional package is missing",
     11: "code cannot be isolated on this machine",
+    12: "what was asked for does not fit into memory",
     INTERRUPTED_EXIT_CODE: "interrupted; a checkpoint was saved where a run was training",
 }
+
+
+SHORTAGE_SIGNS = ("out of memory", "not enough memory", "can't allocate memory", "ALLOC_FAILED")
+"""What torch's errors say where memory was asked for in vain, in words of the device."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether `error`, of Python or of torch, says that there is no more memory."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in SHORTAGE_SIGNS)
+
+
+@contextmanager
+def name_shortage(what: str, todo: str) -> Generator[None]:
+    """Raise a `MemoryShortage` for `what` where memory runs out meanwhile: a line that ends with what `todo`.
+
+    Raises:
+        MemoryShortage: memory ran out.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, QuintainError) or not is_out_of_memory(error):
+            raise
+        said = " ".join(str(error).split()).partition(". ")[0][:200] or type(error).__name__
+        asked = re.search(r"[Tt]ried to allocate [\d.]+ \w+|allocate \d+ bytes", str(error))
+        reason = "no more memory" + (f" ({asked[0][0].lower()}{asked[0][1:]})" if asked else f" ({said})")
+        raise MemoryShortage(f"{what}: got {reason}; {todo}") from error
 
 
 def named_error(name: object) -> type[QuintainError] | None:

@@ -67,7 +67,7 @@ class JobOptions(TrainOptions, total=False):
     engine: str
     max_turn_tokens: int
     max_context: int | None
-    micro_tokens: int
+    micro_tokens: int | None
     rollout: Literal["lockstep", "async"]
     max_staleness: int
     max_stragglers: float

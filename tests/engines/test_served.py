@@ -18,7 +18,7 @@ from tests.engines.fake_server import LENGTH, TOKENIZER, VOCABULARY, FakeServer,
 
 from quintain.engines.protocol import Candidates, Grammar, Reply, Request, Sampling
 from quintain.engines.served import ServedEngine
-from quintain.engines.settings import EngineSettings, check_settings, read_engine
+from quintain.engines.settings import EngineSettings, card_variables, check_settings, read_engine
 from quintain.engines.sglang import Sglang
 from quintain.engines.vllm import Vllm
 from quintain.errors import EngineFault, ModelError, UsageError
@@ -132,6 +132,58 @@ def test_turns_read_only_what_is_new_and_stay_with_their_server(connect: Connect
     ask(engine, "a", 7)
     wait(engine)
     assert engine.stats().num_prefilled - before == 3 * 16 + 1, "nothing is left of what old weights computed"
+
+
+def test_what_is_urgent_does_not_wait_for_turns(connect: Connect, folder: Path) -> None:
+    server = FakeServer(folder)
+    server.seconds_per_token = 0.05
+    engine = connect(server, max_batch=2)
+    for name in "abc":
+        ask(engine, name, sampling=Sampling(max_tokens=400))
+    engine.advance()
+    assert engine.stats().num_running == 2 and engine.stats().num_waiting == 1
+    said = Sampling(max_tokens=2, constraint=Grammar.of_tokens((5, 6)))
+    engine.submit(Request(session="canary", prompt_ids=(9, 8), seed=0, sampling=said, is_urgent=True))
+    (reply,) = wait(engine)
+    assert reply.session == "canary" and completion(reply).token_ids == (5, 6)
+    assert engine.stats().num_running == 2 and engine.stats().num_waiting == 1, "turns wait for their turn"
+
+
+def test_a_server_of_another_precision_is_refused(connect: Connect, folder: Path) -> None:
+    server = FakeServer(folder)
+    model = {"logprobs_mode": "processed_logprobs", "dtype": "torch.float32"}
+    server.info["vllm_config"] = {**server.info["vllm_config"], "model_config": model}
+    with pytest.raises(
+        UsageError, match=r"computes in float32 for a policy in bfloat16; start it with --dtype bfl"
+    ):
+        connect(server, dtype="bfloat16")
+    assert connect(server, dtype="float32").max_length == LENGTH - 1
+
+
+def test_each_server_that_is_started_sees_its_own_cards(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[list[str], dict[str, str]]] = []
+
+    class Started:
+        def __init__(self, name: str, command: list[str], variables: dict[str, str]) -> None:
+            given.append((command, dict(variables)))
+            raise EngineFault(f"{name}: enough") if len(given) == 3 else StopHereError
+
+    class StopHereError(Exception):
+        pass
+
+    monkeypatch.setattr("quintain.engines.served.ServerProcess", Started)
+    settings = EngineSettings(kind="vllm", program=sys.executable, replicas=3, devices=("1", "2", "3"))
+    api = Vllm()
+    for number in range(3):
+        command, variables = api.command(settings, folder, 8000)
+        assert card_variables(settings, number) == {"CUDA_VISIBLE_DEVICES": str(number + 1)}
+        assert "CUDA_VISIBLE_DEVICES" not in variables and command
+    with pytest.raises(StopHereError):
+        ServedEngine(api, settings, folder, vocabulary=VOCABULARY, decode=decode)
+    assert given[0][1]["CUDA_VISIBLE_DEVICES"] == "1"
+    assert card_variables(EngineSettings(kind="vllm"), 0) == {}
 
 
 def test_a_released_request_is_sampled_no_longer(connect: Connect, folder: Path) -> None:

@@ -53,7 +53,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "sft": {"batch_size": 3},
 }
 ON_POLICY = ("grpo", "ppo", "quickstart", "rft")
-CLOCKS = ("time/", "tokens_per_second")
+CLOCKS = ("time/", "machine/", "tokens_per_second")
 
 
 class Coin(Environment):

@@ -1,5 +1,7 @@
 """A device made in Python for tests, ``other``: it computes on the processor, and refuses the processor's own.
 
+It has no numbers of 64 bits behind the point, as that of a Mac has none.
+
 `install` is for a process of its own: the device stays. Tensors of `other` meet those of the processor only in a copy
 from one to the other, or where the latter have no dimension; anything else raises, as it would on a GPU.
 """
@@ -44,6 +46,8 @@ def compute(op: Any, *args: Any, **kwargs: Any) -> Any:
     name = op._schema.name
     if name in COPIES:
         source, target = (args[1], args[0]) if name == "aten::copy_" else args[:2]
+        if is_other(target) and is_wide(target):
+            raise TypeError(f"{name}: got float64, which {NAME} has not")
         numbers(target).copy_(numbers(source))
         return target
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
@@ -52,6 +56,11 @@ def compute(op: Any, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
             f"{name}: got a tensor of the processor, {list(strangers[0].shape)}, beside one of {NAME}"
         )
+    wide = [t for t in (*tensors, *map(dtype_of, (kwargs.get("dtype"),))) if is_wide(t)]
+    place = str(kwargs.get("device", ""))
+    is_here = any(map(is_other, tensors)) or place == NAME
+    if wide and is_here and (name != "aten::_to_copy" or place != "cpu"):
+        raise TypeError(f"{name}: got float64, which {NAME} has not")
     if name == "aten::view":  # whether it can be one was asked of a tensor that has no gaps
         return wrapped(numbers(args[0]).reshape(args[1]))
     found = op(*tree_map(numbers, args), **tree_map(numbers, kwargs))
@@ -65,6 +74,15 @@ def compute(op: Any, *args: Any, **kwargs: Any) -> Any:
         return given[id(leaf)] if id(leaf) in given else wrapped(leaf)
 
     return tree_map(back, found)
+
+
+def dtype_of(kind: Any) -> Any:
+    """Return an empty tensor of this type."""
+    return torch.empty(0, dtype=kind) if kind is not None else torch.empty(0)
+
+
+def is_wide(tensor: Tensor) -> bool:
+    return tensor.dtype == torch.float64
 
 
 def install() -> torch.device:

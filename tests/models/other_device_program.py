@@ -1,4 +1,4 @@
-"""What samples and scores, on a device that refuses tensors of the processor; run by test_devices."""
+"""What samples, scores and learns on a device that refuses float64 and the processor's tensors; run by test_devices."""
 
 from typing import Any, cast
 
@@ -15,8 +15,10 @@ from quintain.data.pack import pack  # noqa: E402
 from quintain.engines.decoder import FastDecoder  # noqa: E402
 from quintain.engines.local import Local  # noqa: E402
 from quintain.engines.protocol import Request, Sampling  # noqa: E402
+from quintain.losses.policy import clipped  # noqa: E402
+from quintain.models import device as devices  # noqa: E402
 from quintain.models.heads import ValueHead  # noqa: E402
-from quintain.training.learner import Forward  # noqa: E402
+from quintain.training.learner import Forward, Learner, Optimization  # noqa: E402
 from quintain.types import Completion  # noqa: E402
 
 SHAPE: dict[str, Any] = {
@@ -34,6 +36,13 @@ def main() -> None:
         assert "same device" in str(error) or "of the processor" in str(error), error
     else:
         raise AssertionError("the device takes tensors of the processor")
+    try:
+        torch.ones(2, device=DEVICE).double()
+    except TypeError as error:
+        assert "float64" in str(error), error
+    else:
+        raise AssertionError("the device takes float64")
+    devices.WITHOUT_FLOAT64 = frozenset({NAME})
     torch.manual_seed(0)
     model = cast(Any, Qwen3ForCausalLM(Qwen3Config(**SHAPE)).eval()).to(DEVICE)
     engine = Local(model)
@@ -58,6 +67,12 @@ def main() -> None:
     outputs = Forward(model, value_head=head).infer(batch)
     assert outputs.logprobs.device.type == NAME and outputs.values is not None
     assert bool(outputs.logprobs.cpu().isfinite().all()) and len(scored) > 0
+    learner = Learner(model, Optimization(optimizer="sgd", gradient_checkpointing=True), value_head=head)
+    report = learner.step([batch], clipped())
+    assert report.grad_norm > 0 and learner.version == 1
+    engine.release("a")
+    scaled = ValueHead(32, has_scales=True).to(DEVICE)
+    scaled.standardize(torch.randn(4, 32).to(DEVICE), torch.tensor([True, False, True, False]).to(DEVICE))
     print("done")
 
 

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from quintain.data.pack import pack
 from quintain.engines.local import Local
-from quintain.engines.protocol import Capability, Reply
+from quintain.engines.protocol import Capability, Reply, Request, Sampling
 from quintain.errors import EngineFault, InvariantError
 from quintain.training.canary import Canary
 from quintain.training.learner import Learner, Optimization
@@ -131,5 +131,38 @@ class Silent(Local):
 
 def test_an_engine_that_does_not_answer_is_named() -> None:
     learner = trained()
-    with pytest.raises(EngineFault, match="got no reply in 1000 rounds"):
-        Canary(learner).check(Silent(learner.model))
+    with pytest.raises(
+        EngineFault, match=r"got no reply in 0.1 s; the engine hangs, or needs longer: raise its rep"
+    ):
+        Canary(learner, patience=0.1).check(Silent(learner.model))
+
+
+class Slow(Local):
+    """Answers after more rounds than anybody counts."""
+
+    def __init__(self, model: PreTrainedModel, rounds: int) -> None:
+        super().__init__(model)
+        self.rounds = rounds
+
+    def advance(self) -> list[Reply]:
+        self.rounds -= 1
+        return [] if self.rounds > 0 else super().advance()
+
+
+def test_an_engine_may_take_as_long_as_for_any_reply() -> None:
+    learner = trained()
+    assert Canary(learner).check(Slow(learner.model, 20_000)) < 1e-4
+
+
+def test_it_is_answered_beside_turns_that_fill_the_engine() -> None:
+    learner = trained()
+    engine = Local(learner.model, max_batch=1)
+    long = Sampling(max_tokens=60)
+    for name in ("first", "second"):
+        engine.submit(Request(session=name, prompt_ids=(1, 2), seed=0, sampling=long))
+    engine.advance()
+    assert Canary(learner).check(engine) < 1e-4
+    stats = engine.stats()
+    assert (stats.num_running, stats.num_waiting, stats.num_finished) == (1, 1, 1), (
+        "only the canary was served"
+    )

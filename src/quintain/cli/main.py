@@ -22,9 +22,11 @@ from quintain.errors import (
     MORE_DESCRIPTORS,
     NO_DESCRIPTOR,
     PROBLEM_OF_THE_DISK,
+    MemoryShortage,
     QuintainError,
     StoreError,
     UsageError,
+    is_out_of_memory,
     suggestion,
 )
 
@@ -64,6 +66,7 @@ COMMANDS: dict[str, Command] = {
     "export": Command("exporting:export", "take a model or episodes out of a run: hf, messages, parquet"),
     "view": Command("viewing:view", "show where the report of a run lies, and its curve"),
     "lab": Command("lab:lab", "compare ideas of credit and losses on one batch: quintain lab grpo|RUN"),
+    "doctor": Command("doctor:doctor", "say what this machine can do, what is missing and how to get it"),
     "methods": Command("listing:methods", "list the published methods and how far each has come"),
     "environments": Command("listing:environments", "list the environments"),
 }
@@ -103,6 +106,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         if isinstance(error, OSError) and error.errno in PROBLEM_OF_THE_DISK | NO_DESCRIPTOR:
             return complain(problem_of_the_disk(error), StoreError.exit_code)
+        if is_out_of_memory(error):
+            return complain(f"{out_of_memory(error)}", MemoryShortage.exit_code)
         return complain(broken(error), QuintainError.exit_code)
 
 
@@ -226,6 +231,12 @@ def problem_of_the_disk(error: OSError) -> str:
     where = f" {error.filename}" if error.filename else ""
     advice = MORE_DESCRIPTORS if error.errno in NO_DESCRIPTOR else "free space or choose another place"
     return f"writing or reading{where}: got {error.strerror}; {advice}"
+
+
+def out_of_memory(error: Exception) -> str:
+    """Return the line about memory that ran out where nobody knows what for."""
+    said = " ".join(str(error).split())[:200] or type(error).__name__
+    return f"memory ran out: got {said}; take a smaller model, shorter streams or fewer at once"
 
 
 def broken(error: Exception) -> str:

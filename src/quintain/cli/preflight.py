@@ -33,7 +33,7 @@ def check_method(argv: Sequence[str]) -> int:
     arguments = parser.read(rest)
     values = read_configuration(method.spec, method.config_class, arguments.config, arguments)
 
-    from quintain.api import check_parts, tell
+    from quintain.api import check_memory, check_parts, describe_run, tell
     from quintain.cli.findings import report
     from quintain.environments.nothing import NO_ENVIRONMENT
     from quintain.methods.fitting import fit_to_model
@@ -51,7 +51,8 @@ def check_method(argv: Sequence[str]) -> int:
     check_parts(job)
     fitted = fit_to_model(method, job, values)
     job = fitted.job
-    for note in fitted.notes:
+    plan = check_memory(method.make(job), job)
+    for note in (*fitted.notes, *describe_run(plan, job)):
         tell(note)
     started = time.monotonic()
     found = preflight(job, data_of(method.make(job)))

@@ -116,7 +116,7 @@ def read_batch(folder: Path, *, step: int | None = None) -> Material:
         recipe=method.label,
         temperature=settings.temperature,
         learning_rate=settings.learning_rate,
-        micro_tokens=settings.micro_tokens,
+        micro_tokens=settings.tokens_per_pass,
     )
 
 

@@ -51,8 +51,12 @@ def micro_batches(
     aggregation: Aggregation = "token_mean",
     constant: float | None = None,
     left_out: Sequence[Sample] = (),
+    num_parts: int = 1,
 ) -> list[Batch]:
     """Return `samples`, in order, in batches of at most `max_tokens` tokens, weighted as `pack` does.
+
+    Where `num_parts` of them are computed at once, there are a multiple of as many, as far as there are streams, and
+    none has many more tokens than another.
 
     Streams that are `left_out` are in none of them and count in the divisors, as they would with an advantage of 0.
     Raises `DataError` when a stream (or both sides of a pair) is longer, or nothing is trained.
@@ -61,19 +65,38 @@ def micro_batches(
     num_trained, num_pairs = _num_trained(samples), _num_pairs(samples)
     return [
         _batch([samples[i] for i in cut], [weights[i] for i in cut], num_trained, num_pairs)
-        for cut in _cuts(samples, max_tokens)
+        for cut in _even_cuts(samples, max_tokens, num_parts)
     ]
 
 
-def _cuts(samples: Sequence[Sample], max_tokens: int) -> list[list[int]]:
+def _even_cuts(samples: Sequence[Sample], max_tokens: int, num_parts: int) -> list[list[int]]:
+    """Return what `_cuts` does, with the largest cut as small as it can be in rounds of `num_parts`."""
+    cuts = _cuts(samples, max_tokens)
+    if num_parts == 1:
+        return cuts
+    most = -(-len(cuts) // num_parts) * num_parts
+    low, high = max(sum(len(samples[i].token_ids) for i in unit) for unit in _units(samples)), max_tokens
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if len(_cuts(samples, middle)) <= most else (middle + 1, high)
+    return _cuts(samples, high)
+
+
+def _units(samples: Sequence[Sample]) -> list[list[int]]:
+    """Return the numbers of `samples` that are not cut apart: each alone, and both sides of a pair."""
     units: dict[tuple[str, int], list[int]] = {}
     for index, sample in enumerate(samples):
         units.setdefault(("stream", index) if sample.pair < 0 else ("pair", sample.pair), []).append(index)
+    return list(units.values())
+
+
+def _cuts(samples: Sequence[Sample], max_tokens: int) -> list[list[int]]:
     cuts: list[list[int]] = []
     room = -1
-    for (kind, _), indices in units.items():
+    for indices in _units(samples):
         length = sum(len(samples[i].token_ids) for i in indices)
         if length > max_tokens:
+            kind = "stream" if samples[indices[0]].pair < 0 else "pair"
             raise DataError(
                 f"a {kind} in a micro-batch of {max_tokens} tokens: got {length}; raise max_tokens "
                 "(--micro-tokens), or drop it"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from quintain.distributed.placement import CPU, Bundle, refuse_unplaced, unplaced
 from quintain.environments.extras import extra_module
 from quintain.errors import EngineFault, QuintainError, UsageError
+from quintain.processes.usage import num_cores
 
 Files = dict[str, bytes]
 """Name of a file in a folder → what it holds."""
@@ -107,7 +107,7 @@ class Connection:
             named = {name for each in needs for name in each.needs} - {CPU, "GPU"}
             options |= {
                 "include_dashboard": False,
-                "num_cpus": max(len(os.sched_getaffinity(0)), round(cores + 0.5)),
+                "num_cpus": max(num_cores(), round(cores + 0.5)),
                 "resources": dict.fromkeys(named, 1e6),
                 "_system_config": {
                     "worker_niceness": 0

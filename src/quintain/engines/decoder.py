@@ -12,15 +12,17 @@ import inspect
 import logging
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from quintain.engines.protocol import portions
 from quintain.models.families import backbone, head, head_sizes
-from quintain.models.lora_linear import effective_weight
+from quintain.models.lora_linear import adapter_parts, add_parts, effective_weight, lies_in_16_bits
+from quintain.models.memory import MOST_TOKENS
 from quintain.models.packed import rms_norm, rotate
 from quintain.models.precision import Precision, computing
 
@@ -35,6 +37,8 @@ PROBE = (7, 3, 11, 5, 2)
 """Tokens on which it is found out how a stream can be continued."""
 CHUNK_TOKENS, MIN_ROWS = 384, 8
 """Attention runs over as many streams at once as have this many new tokens, and at least so many."""
+BLOCK_TOKENS = 1024
+"""New tokens of a row whose attention is computed together in 16 bits, and up to which its mask is kept."""
 
 
 class Decoder(Protocol):
@@ -179,7 +183,11 @@ class GenericDecoder:
 
 
 class FastDecoder:
-    """The Llama family with a static cache of [slots, key/value heads, length, dimension] per layer."""
+    """The Llama family with a static cache of [slots, key/value heads, length, dimension] per layer.
+
+    In bf16 a device keeps keys and values in 16 bits. Weights that the model keeps in 16 bits are read where they are;
+    others are joined in copies, of which a layer's old ones go before its new ones are made.
+    """
 
     def __init__(self, model: PreTrainedModel, *, max_length: int, precision: Precision = "fp32") -> None:
         self.model = model
@@ -190,7 +198,29 @@ class FastDecoder:
         self._keys: list[Tensor] = []
         self._values: list[Tensor] = []
         self._capacity = 0
+        self._layers: list[_FusedLayer] = []
         self.refresh()
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that keys and values take."""
+        return sum(cache.numel() * cache.element_size() for cache in (*self._keys, *self._values))
+
+    @property
+    def num_copied(self) -> int:
+        """Bytes of weights that are kept here beside those of the model."""
+        own = {id(each): each for layer in self._layers for each in layer.weights}
+        if isinstance(self._head, Linear):
+            own[id(self._head.weight)] = self._head.weight
+        theirs = {each.untyped_storage().data_ptr() for each in self.model.parameters()}
+        copies = [each for each in own.values() if each.untyped_storage().data_ptr() not in theirs]
+        return sum(each.numel() * each.element_size() for each in copies)
+
+    def drop(self) -> None:
+        """Let go of the cache, for whoever needs the memory while nothing is sampled; it is made anew when asked."""
+        self.lengths, self._capacity = [], 0
+        self._keys = [torch.empty(0, device=self.model.device) for _ in self._layers]
+        self._values = [torch.empty(0, device=self.model.device) for _ in self._layers]
 
     @torch.inference_mode()
     def refresh(self) -> None:
@@ -202,10 +232,13 @@ class FastDecoder:
         self._head: Callable[[Tensor], Tensor] = module
         if type(module) is nn.Linear and self._dtype is not None:
             self._head = Linear(module.weight.detach(), module.bias, self._dtype)
-        self._layers = [_FusedLayer(cast(Any, layer), self._dtype) for layer in base.layers]
+        old, self._layers = self._layers[::-1], []
+        for layer in base.layers:
+            if old:
+                old.pop()
+            self._layers.append(_FusedLayer(cast(Any, layer), self._dtype))
         if len(self._keys) != len(self._layers):
-            self._keys = [torch.empty(0) for _ in self._layers]
-            self._values = [torch.empty(0) for _ in self._layers]
+            self.drop()
         self._cos, self._sin = torch.empty(0), torch.empty(0)
         self._positions(max(self._capacity, 64))
 
@@ -228,7 +261,16 @@ class FastDecoder:
 
     @torch.inference_mode()
     def forward(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:
-        """See `Decoder.forward`."""
+        """See `Decoder.forward`; a device reads new prompts a few at a time, as what it computes takes its memory."""
+        if self.model.device.type != "cpu" and len(slots) > 1 and sum(map(len, new_ids)) > MOST_TOKENS:
+            parts = list(portions(new_ids, most_tokens=MOST_TOKENS))
+            firsts = [sum(map(len, parts[:number])) for number in range(len(parts))]
+            return torch.cat(
+                [
+                    self.forward(slots[at : at + len(part)], part)
+                    for at, part in zip(firsts, parts, strict=True)
+                ]
+            )
         hidden, rows = self._extend(slots, new_ids)
         return self._head(
             rms_norm(hidden if rows.is_decode else hidden.index_select(0, rows.last), self._base.norm)
@@ -269,8 +311,10 @@ class FastDecoder:
             query, key, value = layer.project(hidden, self.num_heads, self.num_kv, self.dimension)
             query, key = rotate(query, cos, sin), rotate(key, cos, sin)
             keys, values = self._keys[index], self._values[index]
-            keys[rows.token_slots, :, rows.positions] = key
-            values[rows.token_slots, :, rows.positions] = value.view(-1, self.num_kv, self.dimension)
+            keys[rows.token_slots, :, rows.positions] = key.to(keys.dtype)
+            values[rows.token_slots, :, rows.positions] = value.view(-1, self.num_kv, self.dimension).to(
+                values.dtype
+            )
             hidden = layer.finish(hidden, rows.attend(query, keys, values))
         return hidden, rows
 
@@ -284,10 +328,12 @@ class FastDecoder:
         capacity = max(self._capacity, min(self.max_length, rounded(length)))
         slots = max(len(self.lengths), self._keys[0].shape[0])
         weight = self._base.embed_tokens.weight
+        is_half = self._dtype is not None and weight.device.type != "cpu"
+        dtype = self._dtype if is_half else weight.dtype
         for caches in (self._keys, self._values):
             for index, old in enumerate(caches):
                 new = torch.zeros(
-                    slots, self.num_kv, capacity, self.dimension, dtype=weight.dtype, device=weight.device
+                    slots, self.num_kv, capacity, self.dimension, dtype=dtype, device=weight.device
                 )
                 if old.numel():
                     new[: old.shape[0], :, : old.shape[2]] = old
@@ -320,13 +366,20 @@ class _Chunk:
     """their slots; a slice where they are neighbours, so that the cache is read in place"""
     place: Tensor | None
     """int64 [tokens], where each token stands in the rows padded to W; None where nothing is padded"""
-    mask: Tensor
-    """float [R, 1, W, L], 0 where a token may look and -inf elsewhere"""
+    start: Tensor
+    """int64 [R, 1], tokens of each row's stream before its new ones"""
+    size: tuple[int, int, int]
+    """R, W and L"""
+    mask: Tensor | None
+    """float [R, 1, W, L], 0 where a token may look and -inf elsewhere; None where it would be large"""
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Return the attention output [tokens, heads * dimension] of `query` [tokens, heads, dimension]."""
+        if keys.dtype != torch.float32:
+            return self._attend_in_16_bits(query, keys, values)
         num_heads, dimension = query.shape[1:]
-        num_rows, _, width, length = self.mask.shape
+        num_rows, width, length = self.size
+        mask = self.mask if self.mask is not None else self.mask_of(0, width)
         keys, values = keys[self.slots], values[self.slots]
         num_kv, capacity = keys.shape[1], keys.shape[2]
         padded = query
@@ -337,10 +390,51 @@ class _Chunk:
         keys = keys.view(-1, capacity, dimension)[:, :length]
         values = values.view(-1, capacity, dimension)[:, :length]
         scores = torch.bmm(grouped, keys.transpose(1, 2)).view(num_rows, num_heads, width, length)
-        weights = scores.add_(self.mask).softmax(dim=-1).view(num_rows * num_kv, -1, length)
+        weights = scores.add_(mask).softmax(dim=-1).view(num_rows * num_kv, -1, length)
         mixed = torch.bmm(weights.to(values.dtype), values).view(num_rows, num_heads, width, dimension)
         joined = mixed.transpose(1, 2).reshape(-1, num_heads * dimension)
         return joined if self.place is None else joined.index_select(0, self.place)
+
+    def _attend_in_16_bits(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Do as `attend` by torch's own attention, which sums in 32 bits, over a block of new tokens at a time.
+
+        Heads that share keys stand as more queries of one head, so that no key is repeated.
+        """
+        num_heads, dimension = query.shape[1:]
+        num_rows, width, length = self.size
+        keys, values = keys[self.slots, :, :length], values[self.slots, :, :length]
+        num_kv = keys.shape[1]
+        groups = num_heads // num_kv
+        padded = query.to(keys.dtype)
+        if self.place is not None:
+            empty = padded.new_zeros(num_rows * width, num_heads, dimension)
+            padded = empty.index_copy_(0, self.place, padded)
+        rows = padded.view(num_rows, width, num_kv, groups, dimension).permute(0, 2, 3, 1, 4)
+        found: list[Tensor] = []
+        for first in range(0, width, BLOCK_TOKENS):
+            block = rows[:, :, :, first : first + BLOCK_TOKENS]
+            count = block.shape[3]
+            mask = self.mask if self.mask is not None else self.mask_of(first, first + count)
+            mask = (
+                mask[:, :, None].expand(-1, -1, groups, -1, -1).reshape(num_rows, 1, groups * count, length)
+            )
+            mixed = F.scaled_dot_product_attention(
+                block.reshape(num_rows, num_kv, groups * count, dimension),
+                keys,
+                values,
+                attn_mask=mask.to(keys.dtype),
+            )
+            found.append(mixed.view(num_rows, num_kv, groups, count, dimension))
+        whole = found[0] if len(found) == 1 else torch.cat(found, dim=3)
+        joined = whole.permute(0, 3, 1, 2, 4).reshape(-1, num_heads * dimension)
+        return joined if self.place is None else joined.index_select(0, self.place)
+
+    def mask_of(self, first: int, end: int) -> Tensor:
+        """Return the mask of the new tokens `first` to `end` of each row."""
+        device = self.start.device
+        steps, places = torch.arange(first, end, device=device), torch.arange(self.size[2], device=device)
+        hidden = places > (self.start + steps)[:, :, None]
+        return torch.zeros(hidden.shape, device=device).masked_fill_(hidden, float("-inf"))[:, None]
 
 
 class _Rows:
@@ -376,20 +470,22 @@ class _Rows:
         length = max(start + count for start, count in zip(starts, counts, strict=True))
         steps = torch.arange(width, device=self.device)
         start, count = (torch.tensor(numbers, device=self.device)[:, None] for numbers in (starts, counts))
-        hidden = torch.arange(length, device=self.device) > (start + steps)[:, :, None]
         place = None
         if min(counts) < width:
             index = torch.arange(len(slots), device=self.device)[:, None] * width + steps
             place = index[steps < count]
         are_neighbours = slots[-1] - slots[0] == len(slots) - 1
-        return _Chunk(
+        chunk = _Chunk(
             tokens=slice(first, first + sum(counts)),
             slots=slice(slots[0], slots[-1] + 1)
             if are_neighbours
             else torch.tensor(slots, device=self.device),
             place=place,
-            mask=torch.zeros(hidden.shape, device=self.device).masked_fill_(hidden, float("-inf"))[:, None],
+            start=start,
+            size=(len(slots), width, length),
+            mask=None,
         )
+        return replace(chunk, mask=chunk.mask_of(0, width)) if width <= BLOCK_TOKENS else chunk
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Return the attention output [tokens, heads * dimension] of `query` [tokens, heads, dimension]."""
@@ -404,22 +500,71 @@ class Linear:
         self.weight = weight if dtype is None else weight.to(dtype)
         self.bias = bias if dtype is None or bias is None else bias.to(dtype)
 
+    @property
+    def weights(self) -> list[Tensor]:
+        """The weights, in a list."""
+        return [self.weight]
+
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return the layer's output [T, N] for `inputs` [T, K], in their type."""
         return F.linear(inputs.to(self.weight.dtype), self.weight, self.bias).to(inputs.dtype)
 
 
+class SharedLinear:
+    """Linear `modules` side by side, by the weights [N, K] that the model keeps in 16 bits and their adapters."""
+
+    def __init__(self, modules: Sequence[Any]) -> None:
+        dtype = modules[0].weight.dtype
+        self.parts = [
+            (
+                module.weight.detach(),
+                None if module.bias is None else module.bias.detach(),
+                [
+                    (a.detach().to(dtype), b.detach().to(dtype), scale)
+                    for a, b, scale in adapter_parts(module)
+                ],
+            )
+            for module in modules
+        ]
+
+    @property
+    def weights(self) -> list[Tensor]:
+        """The weights, which are the model's own."""
+        return [weight for weight, _, _ in self.parts]
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """Return the outputs of the layers [T, sum of N] for `inputs` [T, K], in their type."""
+        found: list[Tensor] = []
+        for weight, bias, adapters in self.parts:
+            rounded = inputs.to(weight.dtype)
+            found.append(add_parts(F.linear(rounded, weight, bias), rounded, adapters))
+        return (found[0] if len(found) == 1 else torch.cat(found, dim=-1)).to(inputs.dtype)
+
+
 class _FusedLayer:
-    """One block with its projections joined, so that a step makes four matrix products."""
+    """One block with its projections joined, so that a step makes four matrix products, or read where they lie."""
 
     def __init__(self, layer: Any, dtype: torch.dtype | None) -> None:
         attention, mlp = layer.self_attn, layer.mlp
-        self.qkv = Linear(*joined([attention.q_proj, attention.k_proj, attention.v_proj]), dtype)
-        self.gate_up = Linear(*joined([mlp.gate_proj, mlp.up_proj]), dtype)
-        self.output = Linear(effective_weight(attention.o_proj), attention.o_proj.bias, dtype)
-        self.down = Linear(effective_weight(mlp.down_proj), mlp.down_proj.bias, dtype)
+        groups = [
+            [attention.q_proj, attention.k_proj, attention.v_proj],
+            [mlp.gate_proj, mlp.up_proj],
+            [attention.o_proj],
+            [mlp.down_proj],
+        ]
+        products: list[Linear | SharedLinear] = [
+            SharedLinear(group) if lies_in_16_bits(group[0]) else Linear(*joined(group), dtype)
+            for group in groups
+        ]
+        self.qkv, self.gate_up, self.output, self.down = products
         self.norms = (layer.input_layernorm, layer.post_attention_layernorm)
         self.head_norms = (attention.q_norm, attention.k_norm) if hasattr(attention, "q_norm") else None
+
+    @property
+    def weights(self) -> list[Tensor]:
+        """What its products multiply by."""
+        products = (self.qkv, self.gate_up, self.output, self.down)
+        return [weight for product in products for weight in product.weights]
 
     def project(
         self, hidden: Tensor, num_heads: int, num_kv: int, dimension: int
@@ -444,6 +589,8 @@ class _FusedLayer:
 def joined(modules: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
     """Return the weights (and biases) of linear `modules` stacked; adapters are added to their base weight."""
     weights = [effective_weight(module) for module in modules]
+    if len(modules) == 1:
+        return weights[0], None if modules[0].bias is None else modules[0].bias.detach()
     biases = [module.bias for module in modules]
     bias = torch.cat([b.detach() for b in biases]) if all(b is not None for b in biases) else None
     return torch.cat(weights), bias

@@ -52,6 +52,7 @@ class FusedDecoder:
         self._capacity = 0
         self._keys: list[Tensor] = []
         self._values: list[Tensor] = []
+        self._layers: list[_Weights] = []
         self.refresh()
 
     @property
@@ -69,7 +70,11 @@ class FusedDecoder:
             if type(module) is nn.Linear
             else module
         )
-        self._layers = [_Weights(cast(Any, layer), is_half=self._is_half) for layer in self._base.layers]
+        old, self._layers = self._layers[::-1], []
+        for layer in self._base.layers:
+            if old:  # a layer's old weights go before its new ones are made
+                old.pop()
+            self._layers.append(_Weights(cast(Any, layer), is_half=self._is_half))
         self._epsilons = torch.tensor([layer.epsilons for layer in self._layers])
         self._tabulate()
         self.lengths = [0] * len(self.lengths)

@@ -39,7 +39,8 @@ from quintain.engines.protocol import (
 from quintain.engines.sampling import guided, sample, uniforms
 from quintain.engines.scoring import Asked, choose
 from quintain.engines.settings import KINDS
-from quintain.errors import EngineFault, QuintainError
+from quintain.errors import EngineFault, QuintainError, name_shortage
+from quintain.models.device import has_float64
 from quintain.models.families import unsupported
 from quintain.models.fingerprint import fingerprint
 from quintain.models.precision import Precision
@@ -50,6 +51,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 LOG = logging.getLogger(__name__)
+ADVICE = (
+    "lower --concurrency (streams at once) or --max-context (their length), or take --precision bf16; the engine vllm "
+    "keeps what fits"
+)
+"""What to change where the cache of the streams does not fit."""
 MOST_SCORED = 1 << 25
 """Logits that `Local.score` holds at once."""
 
@@ -186,6 +192,12 @@ class Local:
             self._free.append(known.slot)
             self._free.sort(reverse=True)
             self._jobs = [job for job in self._jobs if job.session is not known]
+            if (
+                not self._sessions
+                and self.model.device.type != "cpu"
+                and isinstance(self.decoder, FastDecoder)
+            ):
+                self.decoder.drop()  # whoever learns has need of the device's memory now
         self._queue = [request for request in self._queue if request.session != session]
         self._aborted = [reply for reply in self._aborted if reply.session != session]
         if session in self._unanswered:
@@ -248,7 +260,7 @@ class Local:
             num_scored=self._num_scored,
             num_weight_loads=self._num_loads,
             busy_seconds=self._busy,
-            cache_bytes=self.decoder.num_bytes if isinstance(self.decoder, FusedDecoder) else 0,
+            cache_bytes=self.decoder.num_bytes if isinstance(self.decoder, FastDecoder | FusedDecoder) else 0,
         )
 
     def shares(self, model: object) -> bool:
@@ -294,8 +306,8 @@ class Local:
     def _round(self) -> list[Reply]:
         """Start queued requests, sample a token for each running one, and return the replies that became ready."""
         replies = self._choose_among()
-        while self._queue and len(self._jobs) < self.max_batch:
-            request = self._queue.pop(0)
+        while (place := self._next()) is not None:
+            request = self._queue.pop(place)
             constraint, stop_ids = request.sampling.constraint, request.sampling.stop_ids
             try:
                 guide = None if constraint is None else self._grammars.begin(constraint, stop_ids)
@@ -308,8 +320,16 @@ class Local:
             self._has_guides = self._has_guides or guide is not None or request.sampling.top_p < 1
         if not self._jobs:
             return replies
-        logits = self._forward(self._jobs)
-        return replies + self._collect(*self._sample(self._jobs, logits))
+        with name_shortage(f"sampling {len(self._jobs)} streams", ADVICE):
+            logits = self._forward(self._jobs)
+            sampled = self._sample(self._jobs, logits)
+        return replies + self._collect(*sampled)
+
+    def _next(self) -> int | None:
+        """Return the place in the queue of the request to be begun next; None where nothing can be."""
+        if len(self._jobs) < self.max_batch:
+            return 0 if self._queue else None
+        return next((place for place, request in enumerate(self._queue) if request.is_urgent), None)
 
     def _choose_among(self) -> list[Reply]:
         """Answer the queued requests that name candidates."""
@@ -379,7 +399,12 @@ class Local:
         return logits[[where[index] for index in range(len(jobs))]]
 
     def _sample(self, jobs: list[_Job], logits: Tensor) -> tuple[list[int], list[float], dict[int, str]]:
-        """Return the sampled id and its log-prob for each job, and what is wrong with those whose guide failed."""
+        """Return the sampled id and its log-prob for each job, and what is wrong with those whose guide failed.
+
+        The processor draws where a device has no float64.
+        """
+        if not has_float64(logits.device):
+            logits = logits.float().cpu()
         seeds = np.array([job.request.seed for job in jobs], dtype=np.uint64)
         counters = np.array([len(job.token_ids) for job in jobs], dtype=np.uint64)
         numbers = torch.from_numpy(uniforms(seeds, counters)).to(logits.device)

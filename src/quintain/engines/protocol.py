@@ -114,6 +114,8 @@ class Request:
     prompt_ids: tuple[int, ...]
     seed: int
     sampling: Sampling
+    is_urgent: bool = False
+    """Whether it is worked on at once, however many others are: a question about the engine itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,8 +39,9 @@ from quintain.engines.scoring import chosen, within
 from quintain.engines.server_api import BROKEN, Card, ServerApi
 from quintain.engines.server_process import HERE, ServerProcess, free_port
 from quintain.engines.server_wire import ServerTrouble, ServerWire
-from quintain.engines.settings import KINDS, EngineSettings
+from quintain.engines.settings import KINDS, EngineSettings, card_variables
 from quintain.errors import EngineFault, ModelError, UsageError
+from quintain.models.precision import DTYPES
 from quintain.processes.child import PATIENCE
 from quintain.processes.http_json import key_in
 from quintain.types import Completion, Failure
@@ -355,12 +356,10 @@ class ServedEngine:
         return [job for job in self._jobs.values() if job.task is not None and job.result is None]
 
     def _begin(self) -> None:
-        """Send requests that wait, as many as the servers may work on at once."""
+        """Send requests that wait, as many as the servers may work on at once, and those that are urgent."""
         room = self.settings.max_batch * len(self._replicas) - len(self._running())
         for job in list(self._jobs.values()):
-            if room <= 0:
-                return
-            if job.task is None and job.result is None:
+            if (room > 0 or job.request.is_urgent) and job.task is None and job.result is None:
                 self._open(job.stream.replica)
                 job.versions = [(0, self.policy_version)]
                 job.task = self._loop.create_task(self._work(job))
@@ -576,6 +575,12 @@ class ServedEngine:
                     f"{self._name} at {replica.url}: got streams of {card.max_length} tokens, and "
                     f"{cards[0].max_length} at {self._replicas[0].url}; serve one model in one way"
                 )
+            if card.dtype in DTYPES and card.dtype != self.settings.dtype:
+                raise UsageError(
+                    f"{self._name} at {replica.url}: got a server that computes in {card.dtype} for a policy in "
+                    f"{self.settings.dtype}; start it with --dtype {self.settings.dtype}, or say that it is meant: "
+                    f"{self.settings.kind}?url={replica.url}&dtype={card.dtype}"
+                )
         return cards[0]
 
     def _launch(self, replica: _Replica) -> None:
@@ -586,7 +591,8 @@ class ServedEngine:
         port = free_port(self.settings.port + replica.number if self.settings.port else 0)
         command, variables = self._api.command(self.settings, self.folder, port)
         replica.url = f"http://{HERE}:{port}"
-        replica.process = ServerProcess(self._name, command, variables)
+        cards = card_variables(self.settings, replica.number)
+        replica.process = ServerProcess(self._name, command, {**variables, **cards})
 
     def _meet(self, replica: _Replica) -> Card:
         """Wait until a server answers, and check that it serves what we have."""

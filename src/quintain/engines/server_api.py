@@ -18,6 +18,8 @@ BROKEN = (LookupError, TypeError, ValueError)
 """What reading an answer of the wrong shape raises."""
 SEEDS = 1 << 63
 """Seeds of servers are below this."""
+URGENT = 8
+"""Requests for which a server has room beside those of turns; see `Request.is_urgent`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,8 @@ class Card:
     model: str
     has_seeds: bool = True
     """whether a seed gives the same tokens whatever else is served"""
+    dtype: str = ""
+    """precision that it computes in, as float32 or bfloat16; empty: it does not say"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

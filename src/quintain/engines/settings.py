@@ -37,7 +37,7 @@ class EngineSettings:
     device: str = "auto"
     """cpu, cuda or cuda:1; auto: where the model is, or a GPU if there is one for a model that is loaded."""
     dtype: str = "float32"
-    """Precision of a model that the engine loads: float32, bfloat16 or float16."""
+    """Precision of a model that the engine loads: float32, bfloat16 or float16; of servers that of their policy."""
     precision: Precision = "fp32"
     """fp32, or bf16 for the products of linear layers; see `quintain.models.precision`."""
     start_timeout: float = 600.0
@@ -56,6 +56,12 @@ class EngineSettings:
     """More arguments for it, as on a command line."""
     adapters: bool = False
     """Whether LoRA layers are sent alone, and served by name; else they are merged into the weights that are sent."""
+    lora_rank: int = 0
+    """Rank of LoRA layers that are served as adapters; 0: any that is usual."""
+    devices: tuple[str, ...] = ()
+    """Cards of each server that is started, in turns: ("0", "1") or ("0,1", "2,3"); none: as the program finds them."""
+    memory: float | None = None
+    """Share of a card's memory that a server takes; none: as the program has it."""
     weights: Transfer = "files"
     """How vLLM's servers get new weights: files, in a folder that they see; shared, from memory of this machine, or of
     its GPU by CUDA IPC; gloo or nccl, over the network, where nccl takes GPUs on both sides, not one for both."""
@@ -72,6 +78,8 @@ OPTIONS: dict[str, type[Any]] = {
     "program": str,
     "arguments": str,
     "adapters": bool,
+    "devices": str,
+    "memory": float,
     "weights": str,
     "key_file": str,
     "max_batch": int,
@@ -114,12 +122,43 @@ def read_engine(text: str) -> dict[str, Any]:
             words = {int: "an integer", float: "a number", bool: "1 or 0"}[OPTIONS[name]]
             raise UsageError(f"engine: got {name}={value!r} in {text!r}; give {words}") from error
         urls.append(read) if name == "url" else found.update({name: read})
-    ours = [name for name in ("replicas", "port", "program", "arguments") if name in found]
+    ours = [
+        name for name in ("replicas", "port", "program", "arguments", "devices", "memory") if name in found
+    ]
     if urls and ours:
         raise UsageError(
             f"engine: got {ours[0]} and a url in {text!r}; servers that run already are not started"
         )
+    if "devices" in found:
+        found["devices"] = cards_of(found["devices"], found.get("replicas", 1), text)
+    if not 0 < found.get("memory", 1.0) <= 1:
+        raise UsageError(
+            f"engine: got memory={found['memory']:g} in {text!r}; give a share of the card, up to 1"
+        )
     return found | ({"urls": tuple(urls)} if urls else {})
+
+
+def cards_of(devices: str, replicas: int, text: str) -> tuple[str, ...]:
+    """Return the cards ``1,2`` of an engine in `text`, dealt out to its `replicas`: as many to each.
+
+    Raises:
+        UsageError: they are no numbers, or cannot be dealt out evenly.
+    """
+    cards = [card.strip() for card in devices.split(",")]
+    if not all(card.isdecimal() for card in cards) or len(cards) % replicas:
+        raise UsageError(
+            f"engine: got devices={devices} for {replicas} {'server' if replicas == 1 else 'servers'} in {text!r}; "
+            "give numbers of cards with commas between, as many for each server"
+        )
+    each = len(cards) // replicas
+    return tuple(",".join(cards[first : first + each]) for first in range(0, len(cards), each))
+
+
+def card_variables(settings: EngineSettings, number: int) -> dict[str, str]:
+    """Return the variables that let server `number` see its own cards only."""
+    if not settings.devices:
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": settings.devices[number % len(settings.devices)]}
 
 
 def check_settings(settings: EngineSettings, needed: Iterable[Capability] = (), *, by: str = "") -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from quintain.engines.protocol import Sampling
-from quintain.engines.server_api import SEEDS, Card, Piece, Row, choices_of, wrong_start
+from quintain.engines.server_api import SEEDS, URGENT, Card, Piece, Row, choices_of, wrong_start
 from quintain.engines.server_process import HERE, find_program
 from quintain.engines.server_wire import ServerTrouble, ServerWire
 from quintain.engines.settings import EngineSettings
@@ -41,12 +41,14 @@ class Sglang:
         """See `ServerApi.command`."""
         program = find_program(settings.program, "python3", kind="sglang", advice=ADVICE)
         limit = [] if settings.max_length is None else ["--context-length", str(settings.max_length + 1)]
-        lora = ["--enable-lora", "--max-lora-rank", "64", "--lora-target-modules", "all"]
+        rank = str(max(64, settings.lora_rank))
+        lora = ["--enable-lora", "--max-lora-rank", rank, "--lora-target-modules", "all"]
+        share = [] if settings.memory is None else ["--mem-fraction-static", f"{settings.memory:.3g}"]
         command = [
             program, "-m", "sglang.launch_server", "--model-path", str(folder), "--host", HERE, "--port", str(port),
-            "--dtype", settings.dtype, "--max-running-requests", str(settings.max_batch),
+            "--dtype", settings.dtype, "--max-running-requests", str(settings.max_batch + URGENT),
             "--enable-deterministic-inference", "--grammar-backend", GRAMMARS, *limit,
-            *(lora if settings.adapters else []), *shlex.split(settings.arguments),
+            *(lora if settings.adapters else []), *share, *shlex.split(settings.arguments),
         ]  # fmt: skip
         return command, {"HF_HUB_OFFLINE": "1"}
 
@@ -70,6 +72,7 @@ class Sglang:
             max_length=int(limit) - 1,
             model=str(told["model_path"]),
             has_seeds=bool(told.get("enable_deterministic_inference")),
+            dtype=str(told.get("dtype", "")).rpartition(".")[2],
         )
 
     async def decode(self, wire: ServerWire, token_ids: Sequence[int], seconds: float) -> str | None:

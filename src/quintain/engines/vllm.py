@@ -18,19 +18,20 @@ from typing import Any, Literal, cast
 from safetensors import SafetensorError
 
 from quintain.engines.protocol import Sampling
-from quintain.engines.server_api import SEEDS, Card, Piece, Row, choices_of, wrong_start
+from quintain.engines.server_api import SEEDS, URGENT, Card, Piece, Row, choices_of, wrong_start
 from quintain.engines.server_process import HERE, find_program
 from quintain.engines.server_wire import ServerTrouble, ServerWire
 from quintain.engines.settings import EngineSettings, Transfer
 from quintain.engines.shared_weights import shared_weights
 from quintain.engines.weight_group import Backend, WeightGroup, check_nccl, in_thread, tensors_of
+from quintain.errors import UsageError
 
 EXTENSION = "quintain_vllm.Weights"
 PLUGIN = Path(__file__).resolve().parent / "inside_vllm"
 """The folder that vLLM's workers import from."""
 ROUTE = "/inference/v1/generate"
-LARGEST_RANK = 64
-"""Of LoRA layers that are served as an adapter."""
+RANKS = (64, 128, 256, 320, 512)
+"""Largest ranks of LoRA layers that a server can be started for, where those below the first make no difference."""
 ADVICE = (
     "install it in an environment of its own (make .venv-vllm/.ready), "
     "and name it: vllm?program=.venv-vllm/bin/vllm"
@@ -69,14 +70,19 @@ class Vllm:
         """See `ServerApi.command`."""
         program = find_program(settings.program, "vllm", kind="vllm", advice=ADVICE)
         limit = [] if settings.max_length is None else ["--max-model-len", str(settings.max_length + 1)]
-        lora = ["--enable-lora", "--max-lora-rank", str(LARGEST_RANK)] if settings.adapters else []
+        lora = (
+            ["--enable-lora", "--max-lora-rank", str(largest_rank(settings.lora_rank))]
+            if settings.adapters
+            else []
+        )
+        share = [] if settings.memory is None else ["--gpu-memory-utilization", f"{settings.memory:.3g}"]
         whole = [] if any(card.exists() for card in CARDS) else ["--no-enable-chunked-prefill"]
         command = [
             program, "serve", str(folder), "--host", HERE, "--port", str(port), "--served-model-name", "policy",
-            "--dtype", settings.dtype, "--max-num-seqs", str(settings.max_batch), "--enable-scale-out",
+            "--dtype", settings.dtype, "--max-num-seqs", str(settings.max_batch + URGENT), "--enable-scale-out",
             "--logprobs-mode", "processed_logprobs", "--enable-prompt-tokens-details",
             "--worker-extension-cls", EXTENSION, "--structured-outputs-config", GRAMMARS,
-            *whole, *limit, *lora, *shlex.split(settings.arguments),
+            *whole, *limit, *lora, *share, *shlex.split(settings.arguments),
         ]  # fmt: skip
         return command, {
             "PYTHONPATH": str(PLUGIN),
@@ -113,7 +119,11 @@ class Vllm:
                 f"--worker-extension-cls {extension or 'nothing'}",
                 f"start it as: {FLAGS}",
             )
-        return Card(max_length=int(model["max_model_len"]) - 1, model=str(model["id"]))
+        return Card(
+            max_length=int(model["max_model_len"]) - 1,
+            model=str(model["id"]),
+            dtype=str(config["model_config"].get("dtype", "")).rpartition(".")[2],
+        )
 
     async def decode(self, wire: ServerWire, token_ids: Sequence[int], seconds: float) -> str | None:
         """See `ServerApi.decode`."""
@@ -249,6 +259,21 @@ class Vllm:
             "token_ids": list(ids),
             "sampling_params": {"detokenize": False, "ignore_eos": True, **params},
         }
+
+
+def largest_rank(rank: int) -> int:
+    """Return the largest rank of LoRA layers that a server is started for which serves layers of `rank`.
+
+    Raises:
+        UsageError: vLLM serves none so large.
+    """
+    found = next((each for each in RANKS if rank <= each), None)
+    if found is None:
+        raise UsageError(
+            f"LoRA layers that vLLM serves: got rank {rank}, and it takes up to {RANKS[-1]}; lower lora_rank, or send "
+            "merged weights: vllm?adapters=0"
+        )
+    return found
 
 
 class _Reader:

@@ -20,6 +20,7 @@ from quintain.environments.task_files import split_spec
 from quintain.errors import ConfigError
 from quintain.methods.find import FoundMethod
 from quintain.methods.method import Contrastive, Method, Offline, OnPolicy, Replay, Rounds
+from quintain.models.device import find_device
 from quintain.models.origin import Origin, find_origin
 from quintain.store.creation import JOURNAL
 from quintain.training.job import ImitationJob, Job, PolicySettings
@@ -104,11 +105,14 @@ def fitted(found: FoundMethod, job: Job, given: Mapping[str, Any], origin: Origi
     method = found.make(job)
     kind = kind_of(method)
     has_lora = None if free.issuperset(LORA_OPTIONS) else job.main_policy().lora_rank > 0
-    advice = advise(origin, kind, has_lora)
+    has_gpu = find_device(job.device).type == "cuda"
+    advice = advise(origin, kind, has_lora, has_gpu=has_gpu)
     if advice.lora_rank and not takes_lora(found, job, advice.lora_rank):
-        advice = advise(origin, kind, has_lora=False)
-    shown = advise(origin, "imitation", has_lora=False)
-    """of the warm start, which trains all weights"""
+        advice = advise(origin, kind, has_lora=False, has_gpu=has_gpu)
+    precision = advice.precision if "precision" in free and advice.precision else job.precision
+    by_layers = has_gpu and precision == "bf16" and bool(advice.lora_rank or job.main_policy().lora_rank)
+    shown = advise(origin, "imitation", has_lora=by_layers)
+    """of the warm start, which trains all weights, unless these are a base in 16 bits"""
     wanted: dict[str, Any] = {
         "learning_rate": advice.learning_rate,
         "lora_rank": advice.lora_rank or None,
@@ -117,6 +121,7 @@ def fitted(found: FoundMethod, job: Job, given: Mapping[str, Any], origin: Origi
         "imitation_epochs": advice.passes if has_warm_start(method, job) and not is_taught(job) else None,
         "max_turn_tokens": advice.turn_tokens,
         "gradient_checkpointing": advice.checkpoints,
+        "precision": advice.precision,
         REWARD_RATE: advise(origin, "critic", has_lora=False).learning_rate,
     }
     if isinstance(method, Offline):
@@ -143,10 +148,14 @@ def fitted(found: FoundMethod, job: Job, given: Mapping[str, Any], origin: Origi
     return Fitted(job=replace(job, **changes), notes=notes)
 
 
-def advise(origin: Origin, kind: Kind, has_lora: bool | None) -> Recommended:
+def advise(origin: Origin, kind: Kind, has_lora: bool | None, *, has_gpu: bool = False) -> Recommended:
     """Return what is recommended for a model of this `origin`."""
     return recommend(
-        is_pretrained=origin.is_pretrained, num_parameters=origin.num_parameters, has_lora=has_lora, kind=kind
+        is_pretrained=origin.is_pretrained,
+        num_parameters=origin.num_parameters,
+        has_lora=has_lora,
+        kind=kind,
+        has_gpu=has_gpu,
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from quintain.errors import MissingExtra, UsageError
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
     from transformers import PreTrainedModel
 
 ALL_LINEAR = "all-linear"
@@ -60,9 +60,17 @@ def add_lora(
     with warnings.catch_warnings():  # that there are several adapters is what is wanted
         warnings.filterwarnings("ignore", message="Already found a `peft_config` attribute")
         adapted.add_adapter(config, adapter_name=name)
+    _keep_masters(model, name)
     adapted.set_adapter(name)
     round_once(model)
     return model
+
+
+def _keep_masters(model: "PreTrainedModel", name: str) -> None:
+    """Keep the layers `name` of `model` in fp32: what is trained needs it, also on a base in 16 bits."""
+    for key, parameter in model.named_parameters():
+        if "lora_" in key and f".{name}." in key:
+            parameter.data = parameter.data.float()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,15 +140,38 @@ def has_adapters(model: "nn.Module") -> bool:
 
 
 def merged(model: "PreTrainedModel") -> "PreTrainedModel":
-    """Return a copy of `model` whose LoRA layers are added into the weights they adapt."""
-    plain = copy.deepcopy(model)
-    for name, module in list(plain.named_modules()):
+    """Return a copy of `model` whose LoRA layers are added into the weights they adapt; it lies in main memory.
+
+    A card may have no room for a second model.
+    """
+    tensors = [*model.parameters(), *model.buffers()]
+    memo: dict[int, Any] = {id(each): _in_memory(each) for each in tensors if each.device.type != "cpu"}
+    return merge(copy.deepcopy(model, memo))
+
+
+def merge(model: "PreTrainedModel") -> "PreTrainedModel":
+    """Add the LoRA layers of `model` into the weights they adapt, in place, and return it as one without them."""
+    from quintain.models.lora_linear import effective_weight, lies_in_16_bits
+
+    for name, module in list(model.named_modules()):
         if hasattr(module, "lora_A"):
             layer = cast("Any", module)
-            layer.merge()
-            plain.set_submodule(name, layer.get_base_layer())
-    cast("Any", plain)._hf_peft_config_loaded = False
-    return plain.requires_grad_(True)
+            base = layer.get_base_layer()
+            if lies_in_16_bits(base):  # the sum is rounded once
+                base.weight.data = effective_weight(layer).to(base.weight.dtype)
+            else:
+                layer.merge()
+            model.set_submodule(name, base)
+    cast("Any", model)._hf_peft_config_loaded = False
+    return model.requires_grad_(True)
+
+
+def _in_memory(tensor: "Tensor") -> "Tensor":
+    """Return a copy of `tensor` in main memory, a parameter where it is one."""
+    from torch import nn
+
+    found = tensor.detach().cpu()
+    return nn.Parameter(found, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else found
 
 
 def plain(model: "PreTrainedModel") -> "PreTrainedModel":

@@ -71,9 +71,9 @@ class ValueHead(nn.Module):
         mean, deviation = self._scales
         for kind, chosen in enumerate((~is_after, is_after)):
             if bool(chosen.any()):
-                own = hidden[chosen].double()
-                mean[kind] = own.mean(dim=0)
-                deviation[kind] = own.std(dim=0, correction=0).clamp_min(LEAST_DEVIATION)
+                own = hidden[chosen].cpu().double()  # not every device has it
+                mean[kind] = own.mean(dim=0).to(mean)
+                deviation[kind] = own.std(dim=0, correction=0).clamp_min(LEAST_DEVIATION).to(mean)
 
     @property
     def _scales(self) -> tuple[Tensor, Tensor]:

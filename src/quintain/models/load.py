@@ -16,8 +16,16 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntry
 from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from quintain.errors import ModelError, UsageError, is_panic, suggestion
+from quintain.errors import (
+    ModelError,
+    UsageError,
+    is_out_of_memory,
+    is_panic,
+    name_shortage,
+    suggestion,
+)
 from quintain.models.gguf import SMOLLM2, Say, folder_of, gguf_in, silent, smollm2_file
+from quintain.models.precision import DTYPES
 from quintain.models.quiet import quiet_transformers
 from quintain.models.save import END_IDS
 
@@ -26,7 +34,6 @@ if TYPE_CHECKING:
 
 OURS = ("micro", "mini", "tiny", "small", SMOLLM2)
 """Models that have a name of their own here; `quintain.models.tiny.SIZES` are the new ones."""
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 MOST_GROWTH = 64
 """Times as long as a text that a tokenizer may make it; those of published models stay below 4."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
@@ -58,7 +65,8 @@ def load(path_or_id: str, *, dtype: str = "float32") -> LoadedModel:
         raise UsageError(f"dtype of a model: got {dtype!r}; {suggestion(dtype, DTYPES)}")
     folder = find_folder(path_or_id)
     check_folder(folder, path_or_id)
-    with quiet_transformers():
+    advice = "take a smaller model, or a machine with more memory; a base of LoRA layers in bf16 takes half"
+    with quiet_transformers(), name_shortage(f"loading the model {path_or_id} in {dtype}", advice):
         tokenizer = _read_tokenizer(folder, path_or_id)
         model = _read_model(folder, path_or_id, DTYPES[dtype])
     num_rows = int(cast("torch.Tensor", model.get_input_embeddings().weight).shape[0])
@@ -72,7 +80,7 @@ def load(path_or_id: str, *, dtype: str = "float32") -> LoadedModel:
     return LoadedModel(model=model.eval(), tokenizer=tokenizer, name=name)
 
 
-def outline(folder: str) -> "PreTrainedModel":
+def outline(folder: str, *, dtype: str = "float32") -> "PreTrainedModel":
     """Return the model in `folder` without its numbers: every weight and buffer is on the device ``meta``.
 
     Raises:
@@ -84,7 +92,7 @@ def outline(folder: str) -> "PreTrainedModel":
         try:
             config = AutoConfig.from_pretrained(found, trust_remote_code=False, local_files_only=True)
             with torch.device("meta"):
-                model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, trust_remote_code=False)
+                model = AutoModelForCausalLM.from_config(config, dtype=DTYPES[dtype], trust_remote_code=False)
         except Exception as error:  # transformers raises whatever a broken file leads it to
             raise _refusal(
                 folder,
@@ -306,6 +314,8 @@ def _read_model(folder: Path, asked: str, dtype: torch.dtype) -> "PreTrainedMode
             output_loading_info=True,
         )
     except Exception as error:
+        if is_out_of_memory(error):
+            raise
         raise _refusal(
             asked,
             f"a model that cannot be read ({_first_line(error)})",

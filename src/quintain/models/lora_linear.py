@@ -4,14 +4,19 @@ An engine adds the low-rank product into the weight that it adapts, once, and ro
 side by side. In fp32 these are the same up to the last bits. In bf16 they are not: the sum is rounded to steps as large
 as what is learned, so that log-probs of engine and learner drift apart as training goes on. Here the learner's forward
 pass multiplies by the rounded sum as well; its backward pass is that of the two parts.
+
+Weights that lie in 16 bits themselves, a frozen base, stay as they are: nobody adds anything into them. Learner and
+engine both compute the two parts side by side (`add_parts`), so that one copy of the base serves both.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
@@ -48,6 +53,8 @@ def _rounded_once(kind: type[Any]) -> type[Any]:
             """Return what the layer does to `x` [..., K], as [..., N]."""
             base = self.get_base_layer()
             names = _switched_on(self)
+            if names and lies_in_16_bits(base):
+                return add_parts(base(x), x, adapter_parts(self))
             if (
                 len(names) != 1
                 or not _has_16_bits(x)
@@ -59,6 +66,24 @@ def _rounded_once(kind: type[Any]) -> type[Any]:
             return cast(Tensor, cast(Any, _Product).apply(x, base.weight, base.bias, *_parts(self, names[0])))
 
     return RoundedLinear
+
+
+def lies_in_16_bits(module: Any) -> bool:
+    """Whether the weight that a linear module came with is kept in 16 bits."""
+    return cast(Tensor, module.weight).dtype in (torch.bfloat16, torch.float16)
+
+
+def adapter_parts(module: Any) -> list[tuple[Tensor, Tensor, float]]:
+    """Return A [r, K], B [N, r] and scale of the adapters of a linear module that are switched on."""
+    return [_parts(module, name) for name in _switched_on(module)]
+
+
+def add_parts(out: Tensor, x: Tensor, parts: Sequence[tuple[Tensor, Tensor, float]]) -> Tensor:
+    """Return `out` [..., N] plus what low-rank `parts` make of `x` [..., K], in the precision of `out`."""
+    for a, b, scale in parts:
+        inner = F.linear(x.to(out.dtype), a.to(out.dtype))
+        out = out + F.linear(inner, b.to(out.dtype)) * scale
+    return out
 
 
 def _switched_on(module: Any) -> list[str]:

@@ -304,5 +304,11 @@ def rotate(vectors: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def rms_norm(hidden: Tensor, norm: Norm) -> Tensor:
-    """Return `hidden` divided by its root mean square over the last axis, times the norm's weight."""
+    """Return `hidden` divided by its root mean square over the last axis, times the norm's weight.
+
+    In 16 bits the quotient is rounded before it is multiplied, as the model's own module has it.
+    """
+    if hidden.dtype != torch.float32:
+        root = torch.rsqrt(hidden.float().pow(2).mean(-1, keepdim=True) + norm.variance_epsilon)
+        return norm.weight * (hidden.float() * root).to(hidden.dtype)
     return F.rms_norm(hidden, (hidden.shape[-1],), norm.weight.to(hidden.dtype), norm.variance_epsilon)

@@ -5,6 +5,7 @@ when we are gone. `kill` may be called from any thread and at any time; `end` wh
 """
 
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 
-from quintain.errors import EnvironmentFault
+from quintain.errors import EnvironmentFault, UsageError
 from quintain.processes.keeper import FOLDER
 from quintain.processes.tree import below, send
 
@@ -29,8 +30,13 @@ class Child:
         """Start `command`.
 
         Raises:
-            OSError: the system cannot start it.
+            OSError: the system cannot start it. UsageError: it is none whose processes can be kept.
         """
+        if not hasattr(os, "pidfd_open"):
+            raise UsageError(
+                f"a process of our own: got the system {platform.system()}, and its end is seen on Linux alone; take "
+                "the engine local, no --learner-ranks, and environments that need no process of their own"
+            )
         self.folder = tempfile.mkdtemp(prefix=FOLDER)
         self._ending = threading.Lock()
         try:

@@ -15,6 +15,13 @@ def resources() -> dict[str, int]:
     }
 
 
+def num_cores() -> int:
+    """Return how many processors this process may use; where the system does not say, how many there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def children() -> list[int]:
     """Return the processes whose parent is this one, those that are dead and not yet buried included."""
     try:

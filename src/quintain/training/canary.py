@@ -8,6 +8,8 @@ bytes, is compared by the fingerprint of all of them.
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,15 +28,18 @@ STALE = 0.5
 """Distance to the old weights as a part of that to the new ones, from which an engine counts as stale."""
 NOISE = 1e-5
 """Change of the log-probs in nats below which old and new weights cannot be told apart."""
-MOST_ROUNDS = 1000
-"""Rounds of the engine after which it does not answer."""
+PATIENCE = 600.0
+"""Seconds after which an engine does not answer, unless its settings say otherwise."""
 
 
 class Canary:
-    """Compares the engine with `learner`; remembers what the last version said."""
+    """Compares the engine with `learner`; remembers what the last version said.
 
-    def __init__(self, learner: Learner) -> None:
-        self.learner = learner
+    An engine has as long to answer as for any reply, `patience` seconds, and answers beside the turns that it works on.
+    """
+
+    def __init__(self, learner: Learner, *, patience: float = PATIENCE) -> None:
+        self.learner, self.patience = learner, patience
         size = int(learner.model.config.vocab_size)
         ids = tuple(derive_seed("canary", place) % size for place in range(NUM_PROMPT + NUM_SAID))
         self.prompt, self.said = ids[:NUM_PROMPT], ids[NUM_PROMPT:]
@@ -77,13 +82,19 @@ class Canary:
         name = f"canary/{self.learner.version}"
         heat = self.learner.optimization.temperature
         sampling = Sampling(temperature=heat, max_tokens=NUM_SAID, constraint=self.constraint)
-        engine.submit(Request(session=name, prompt_ids=self.prompt, seed=0, sampling=sampling))
-        for _ in range(MOST_ROUNDS):
+        request = Request(session=name, prompt_ids=self.prompt, seed=0, sampling=sampling, is_urgent=True)
+        engine.submit(request)
+        deadline = time.monotonic() + self.patience
+        while True:
             for reply in engine.advance():
                 if reply.session == name:
                     engine.release(name)
                     return _said(reply.result, self.said)
-        raise EngineFault(f"a canary prompt: got no reply in {MOST_ROUNDS} rounds; the engine hangs")
+            if time.monotonic() > deadline:
+                raise EngineFault(
+                    f"a canary prompt: got no reply in {self.patience:g} s; the engine hangs, or needs longer: raise "
+                    "its reply_timeout"
+                )
 
 
 def _said(result: object, expected: tuple[int, ...]) -> Completion:

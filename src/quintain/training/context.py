@@ -16,6 +16,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
+
 from quintain.agents.catalog import build, check, engine_needs, is_outside
 from quintain.agents.outside import member, taking
 from quintain.agents.protocol import Agent, equip
@@ -65,9 +67,10 @@ from quintain.training.monitors.held_out import audited, canaries
 from quintain.training.monitors.watch import Monitors
 from quintain.training.outlook import after_first_evaluation, before_teaching
 from quintain.training.outside import client_texts
+from quintain.training.pass_size import fit_pass
 from quintain.training.placing import Placing, checked_placement, engine_settings
 from quintain.training.placing import make_engine as make_engine
-from quintain.training.policies import build_policies, plan_policies
+from quintain.training.policies import build_policies, plan_policies, scored
 from quintain.training.progress import Display
 from quintain.training.report import evaluation_metrics, report_metrics, rollout_metrics
 from quintain.training.saved import MODEL, START
@@ -77,12 +80,14 @@ from quintain.training.start import (
     load_demonstrations,
     make_start,
     new_model,
+    start_dtype,
     warm_start,
 )
 from quintain.training.teaching import is_taught, teach
 from quintain.training.thresholds import thresholds
 from quintain.training.trackers import Tracked, Trackers, tracker_names, tracking
 from quintain.training.untrained import evaluate_untrained
+from quintain.training.usage import Usage
 from quintain.types import NOTHING, Group, Pair, Trajectory, Use
 
 if TYPE_CHECKING:
@@ -93,6 +98,10 @@ ADAPTER, ENGINES, RANKS = "adapter", "engines", "ranks"
 way to engines in other processes and to ranks."""
 COLD_START = "cold start"
 """The event of a run that says what was imitated of what a method's teachers showed."""
+MOST_COMPARED = 2048
+"""Tokens that an engine is compared with the learner on where no update compares them."""
+PASSES = "passes"
+"""The event of a run that says how many tokens a policy takes at once, where that was measured."""
 QUIET_STEPS = 25
 """Steps for which an alarm that comes and goes is not said on the terminal again; the journal has it each time."""
 MAX_NAMED = 50_000_000
@@ -127,6 +136,7 @@ class TrainingContext:
             make_engine=placing.engine,
             ranks_of=lambda name: placing.ranks(name, run.folder / RANKS),
         )
+        self._fit_passes()
         self.tokenizer = self.policies.main.tokenizer
         self._recorded, self._expert = recorded, cast("ExpertSource | None", None)
         seats = find_seats(job, self.make_environment)
@@ -180,7 +190,7 @@ class TrainingContext:
             ahead=self.ahead, is_lockstep=not job.plays_apart,
         )  # fmt: skip
         self.canaries = {
-            name: Canary(learner)
+            name: Canary(learner, patience=engine_settings(self.policies[name].settings).reply_timeout)
             for name, learner in self.policies.learners.items()
             if name in self.policies.engines
         }
@@ -202,9 +212,26 @@ class TrainingContext:
         self.plays = job.environment != NO_ENVIRONMENT
         """whether evaluations play held-out tasks"""
         self.started = self._step_started = time.monotonic()
+        self._used, self._gap = Usage(), dict[str, float]()
         self._seconds_before = float(last.get("time/seconds", 0.0))
         self._num_tokens = 0
         self._finished, self._mark = run.next_step - 1, self._state
+
+    def _fit_passes(self) -> None:
+        """Find out how many tokens each policy that learns takes at once; a run that goes on keeps what was found."""
+        known = {
+            key: value
+            for event in self.run.events()
+            if event["kind"] == PASSES
+            for key, value in event["data"].items()
+        }
+        for name, policy in self.policies.trained.items():
+            assert policy.learner is not None, "it is trained"
+            given = policy.settings.micro_tokens or known.get(name)
+            policy.activate()
+            if said := fit_pass(policy.learner, given):
+                self.run.event(PASSES, said, **{name: policy.max_tokens})
+                self.display.say(said)
 
     @property
     def model(self) -> PreTrainedModel:
@@ -228,7 +255,7 @@ class TrainingContext:
                 break
             self.stop_if_asked(step - 1)
             self._step_started = time.monotonic()
-            self._num_tokens = self._num_computed()
+            self._num_tokens, self._used = self._num_computed(), self._usage()
             self.rollout.retries.clear()
             self.collector.begin_step()
             yield step
@@ -254,32 +281,73 @@ class TrainingContext:
         self, groups: Sequence[Group], report: StepReport | None, metrics: Mapping[str, float] = NOTHING
     ) -> dict[str, float]:
         """Return the metrics of the step's episodes and of its update, with those of the method's own."""
-        row = {**rollout_metrics(groups), **(report_metrics(report) if report else {}), **metrics}
+        row = {
+            **self._gap,
+            **rollout_metrics(groups),
+            **(report_metrics(report) if report else {}),
+            **metrics,
+        }
         row |= self.collector.branch_metrics()
         return row | self.monitors.measure(groups, self.rollout.retries)
 
     def serve_weights(self) -> dict[str, float]:
         """Let every engine serve the weights of its learner, prove it, and return how far they are apart in nats."""
         found: dict[str, float] = {}
-        engines = self.policies.engines
+        started, engines = time.monotonic(), self.policies.engines
         for name, canary in self.canaries.items():
             policy = self.policies[name]
             policy.activate()
             hand_over(engines[name], policy.model, policy.version, self.run.folder / ENGINES / name)
             gap = canary.check(engines[name])
             found["gap/canary" if name == MAIN else f"gap/canary/{name}"] = gap
-        return found
+        return {**found, "time/hand_over": time.monotonic() - started}
 
     def clock(self) -> dict[str, float]:
-        """Return seconds, speed and what was spent until now."""
+        """Return seconds, speed, what was spent until now, and how well the machine was used."""
         seconds = time.monotonic() - self._step_started
+        main = self.policies.main
+        rests = main.adapter is not None
+        used = self._usage().since(
+            self._used, seconds, self.model.device, parameters=self.num_parameters, rests=rests
+        )
         spent = self.collector.spent
         return {
             "time/step": seconds,
             "tokens_per_second": (self._num_computed() - self._num_tokens) / max(seconds, 1e-9),
             "total/turns": float(spent.env_steps),
             "total/tokens": float(spent.tokens),
+            **dict(used),
         }
+
+    def _usage(self) -> Usage:
+        """Return what engine and learner of the main policy have done so far."""
+        main = self.policies.main
+        return Usage(
+            engine=0.0 if main.engine is None else main.engine.stats().busy_seconds,
+            learner=0.0 if main.learner is None else main.learner.busy_seconds,
+            tokens=0 if main.learner is None else main.learner.num_learned,
+        )
+
+    def compare_engine(self, groups: Sequence[Group]) -> None:
+        """Compare what an engine with weights of its own sampled just now with what the learner says of it.
+
+        `measure` returns the difference as ``gap/mean`` and ``gap/max`` where no update does. Little is compared: the
+        learner reads it once more.
+        """
+        main = self.policies.main
+        self._gap = {}
+        if main.engine is None or main.engine.shares(main.model):
+            return
+        chosen = sampled_now(groups, main.version)
+        told = main.token_logprobs(chosen)
+        parts = [
+            np.abs(own - np.array(turn.completion.logprobs, dtype=np.float32))
+            for trajectory, rows in zip(chosen, told, strict=True)
+            for turn, own in zip(trajectory.turns, rows, strict=True)
+        ]
+        if parts:
+            apart = np.concatenate(parts)
+            self._gap = {"gap/mean": float(apart.mean()), "gap/max": float(apart.max())}
 
     def is_due(self, step: int) -> bool:
         """Whether `step` is evaluated and saved."""
@@ -508,6 +576,26 @@ class TrainingContext:
         raise KeyboardInterrupt
 
 
+def sampled_now(groups: Sequence[Group], version: int) -> list[Trajectory]:
+    """Return a few of the scored trajectories of `groups` of which the main policy sampled all with `version`."""
+    found: list[Trajectory] = []
+    room = MOST_COMPARED
+    for trajectory in scored(groups):
+        said = [turn.completion for turn in trajectory.turns]
+        size = sum(len(turn.prompt_ids) + len(turn.completion.token_ids) for turn in trajectory.turns)
+        is_ours = bool(said) and all(
+            each.policy == MAIN
+            and each.policy_version == version
+            and not each.version_spans
+            and len(each.logprobs) == len(each.token_ids)
+            for each in said
+        )
+        if is_ours and size <= room:
+            found.append(trajectory)
+            room -= size
+    return found
+
+
 def find_seats(job: Job, make_environment: Factory) -> dict[str, str]:
     """Return which policy plays each seat; {} where one plays all.
 
@@ -696,7 +784,9 @@ def prepare_start(
         client_texts(job.agent, make_environment, job.seed),
         () if cold_start is None else cold_start.texts,
     )
-    model, tokenizer = make_start(job.model, make_environment, seed=job.seed, texts=texts)
+    model, tokenizer = make_start(
+        job.model, make_environment, seed=job.seed, texts=texts, dtype=start_dtype(job)
+    )
     report = settle_chat_format(job, tokenizer, date.today(), is_new=new_model(job.model) is not None)
     if report is not None:
         display.say(describe_template(report, tokenizer))

@@ -258,7 +258,7 @@ def without_held_out(records: Iterable[Record], job: Job) -> Iterator[Record]:
 
 def rules_of(job: Job, max_length: int) -> Rules:
     """Return which answers are trained and how long a conversation may be, and what says so."""
-    limits = {"micro_tokens": job.micro_tokens, "the model's context": max_length}
+    limits = {"micro_tokens": job.tokens_per_pass, "the model's context": max_length}
     if job.max_context is not None:
         limits["max_context"] = job.max_context
     limit = min(limits, key=lambda name: limits[name])

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 OptimizerName = Literal["adamw", "sgd", "adafactor"]
 Schedule = Literal["method", "constant", "linear", "cosine"]
+MICRO_TOKENS = 16_384
+"""Tokens of a forward pass in training where nobody says how many, and nothing is measured."""
 MAIN = "policy"
 """The policy that a run is about."""
 SHORTEST = 16
@@ -115,8 +117,8 @@ class PolicySettings:
     """What samples from it, where it acts: local, process (a process of its own), or servers, as for the run."""
     max_context: Annotated[int, Ge(SHORTEST)] | None = None
     """Longest token stream it acts in; none: the model's own limit."""
-    micro_tokens: PositiveInt = 16_384
-    """Tokens of a forward pass in training."""
+    micro_tokens: PositiveInt | None = None
+    """Tokens of a forward pass in training; none: as for the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,8 +246,9 @@ class Job:
     """Tokens that the policy may sample in a turn, unless the agent says otherwise."""
     max_context: Annotated[int, Ge(SHORTEST)] | None = None
     """Longest token stream of an episode; none: the model's own limit."""
-    micro_tokens: PositiveInt = 16_384
-    """Tokens of a forward pass in training; a longer stream than this is refused."""
+    micro_tokens: PositiveInt | None = None
+    """Tokens of a forward pass in training; a longer stream than this is refused. None: 16,384, and on a GPU as many
+    as one measured pass shows to fit."""
     rollout: Literal["lockstep", "async"] = "lockstep"
     """How episodes are played: lockstep (repeats bit for bit), or async (a slow environment holds up only itself)."""
     max_staleness: NonNegativeInt = 0
@@ -262,6 +265,11 @@ class Job:
     seats: Mapping[str, str] = field(default_factory=dict[str, str])
     """Seat of the environment, or role of a seat in its harness (agent/plan) → policy that plays it; seats that are not
     named are played by ``policy``."""
+
+    @property
+    def tokens_per_pass(self) -> int:
+        """Tokens of a forward pass in training, before anything is measured."""
+        return self.micro_tokens or MICRO_TOKENS
 
     @property
     def plays_apart(self) -> bool:

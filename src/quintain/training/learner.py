@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from quintain.errors import InvariantError, UsageError
+from quintain.errors import InvariantError, UsageError, name_shortage
 from quintain.models.checkpointing import checkpoint_layers, contexts, training_mode
 from quintain.models.context import Context
 from quintain.models.cpu import fused
@@ -28,7 +28,7 @@ from quintain.models.packed import hidden_states
 from quintain.models.precision import Precision, computing
 from quintain.training import gap
 from quintain.training.checkpoint import SHARDS, load_numbers, load_shards, load_state, save_state
-from quintain.training.job import OptimizerName
+from quintain.training.job import MICRO_TOKENS, OptimizerName
 from quintain.training.layout import layout
 from quintain.training.optimizers import make_optimizer
 from quintain.types import NOTHING, Batch, BatchExtra, Loss, Outputs
@@ -250,6 +250,10 @@ class Learner:
         self.num_skipped = 0
         self.is_updating = False
         """whether the weights are being changed just now"""
+        self.max_tokens, self.num_parts = MICRO_TOKENS, 1
+        """tokens of a pass, and passes that are computed at once, by ranks"""
+        self.busy_seconds, self.num_learned = 0.0, 0
+        """seconds of all optimizer steps so far, and tokens that they went through"""
         self._modules = [model if trained is None else trained, *([] if value_head is None else [value_head])]
         self.parameters = [p for module in self._modules for p in module.parameters() if p.requires_grad]
         if not self.parameters:
@@ -295,58 +299,62 @@ class Learner:
             InvariantError: loss or gradient was not finite for the third time in a row, or the log-probs of a
                 batch that is on-policy differ from those at sampling.
         """
-        started = time.monotonic()
-        self._forget_gradient()
-        total = 0.0
-        metrics: dict[str, float] = {}
-        gaps: list[gap.Gap] = []
+        with name_shortage("an optimizer step", self._advice):
+            started = time.monotonic()
+            self._forget_gradient()
+            total = 0.0
+            metrics: dict[str, float] = {}
+            gaps: list[gap.Gap] = []
 
-        def watch(batch: Batch, outputs: Outputs) -> None:
-            if is_on_policy:
-                gaps.append(gap.gap(outputs, batch, self.version))
-            if observe is not None:
-                observe(batch, outputs)
+            def watch(batch: Batch, outputs: Outputs) -> None:
+                if is_on_policy:
+                    gaps.append(gap.gap(outputs, batch, self.version))
+                if observe is not None:
+                    observe(batch, outputs)
 
-        parts = [(batches, loss, watch), *([(*beside, None)] if beside is not None else [])]
-        for own, measure, seen in parts:
-            for batch, outputs in self._passes(own) if passes is None else ((b, passes(b)) for b in own):
-                if seen is not None:
-                    seen(batch, outputs)
-                report = measure(outputs, batch)
-                report.loss.backward()
-                total += float(report.loss.detach())
-                for name, value in report.metrics.items():
-                    metrics[name] = metrics.get(name, 0.0) + float(value)
-        if gaps:
-            num_stale, num = sum(part.num_stale for part in gaps), batches[0].extra.num_trained
-            if batches[0].extra.versions is not None:
-                metrics["gap/stale_fraction"] = num_stale / num
-                metrics["gap/age_mean"] = sum(part.age for part in gaps) / num
-                metrics["gap/age_max"] = float(max(part.oldest for part in gaps))
-                num = max(num - num_stale, 1)
-            metrics["gap/mean"] = sum(part.total for part in gaps) / num
-            metrics["gap/max"] = max(part.largest for part in gaps)
-            gap.check(metrics["gap/mean"], metrics["gap/max"], sum(part.shifted for part in gaps) / num)
-        norm = self._clip_gradient()
-        is_finite = torch.tensor([total, norm]).isfinite().all().item()
-        if is_finite:
-            self.is_updating = True
-            self._update(rate_scale)
-            self.version += 1
-            self.num_skipped = 0
-            self.is_updating = False
-        else:
-            self._skip(total, norm)
-        self._forget_gradient()
-        return StepReport(
-            loss=total,
-            grad_norm=norm,
-            num_tokens=sum(len(batch.token_ids) for batch in batches),
-            seconds=time.monotonic() - started,
-            is_skipped=not is_finite,
-            metrics=metrics,
-            lr_scale=rate_scale,
-        )
+            parts = [(batches, loss, watch), *([(*beside, None)] if beside is not None else [])]
+            for own, measure, seen in parts:
+                for batch, outputs in self._passes(own) if passes is None else ((b, passes(b)) for b in own):
+                    if seen is not None:
+                        seen(batch, outputs)
+                    report = measure(outputs, batch)
+                    report.loss.backward()
+                    total += float(report.loss.detach())
+                    for name, value in report.metrics.items():
+                        metrics[name] = metrics.get(name, 0.0) + float(value)
+            if gaps:
+                num_stale, num = sum(part.num_stale for part in gaps), batches[0].extra.num_trained
+                if batches[0].extra.versions is not None:
+                    metrics["gap/stale_fraction"] = num_stale / num
+                    metrics["gap/age_mean"] = sum(part.age for part in gaps) / num
+                    metrics["gap/age_max"] = float(max(part.oldest for part in gaps))
+                    num = max(num - num_stale, 1)
+                metrics["gap/mean"] = sum(part.total for part in gaps) / num
+                metrics["gap/max"] = max(part.largest for part in gaps)
+                gap.check(metrics["gap/mean"], metrics["gap/max"], sum(part.shifted for part in gaps) / num)
+            norm = self._clip_gradient()
+            is_finite = torch.tensor([total, norm]).isfinite().all().item()
+            if is_finite:
+                self.is_updating = True
+                self._update(rate_scale)
+                self.version += 1
+                self.num_skipped = 0
+                self.is_updating = False
+            else:
+                self._skip(total, norm)
+            self._forget_gradient()
+            seconds, num_tokens = time.monotonic() - started, sum(len(batch.token_ids) for batch in batches)
+            self.busy_seconds += seconds
+            self.num_learned += num_tokens
+            return StepReport(
+                loss=total,
+                grad_norm=norm,
+                num_tokens=num_tokens,
+                seconds=seconds,
+                is_skipped=not is_finite,
+                metrics=metrics,
+                lr_scale=rate_scale,
+            )
 
     @contextmanager
     def tried(self) -> Generator[None]:
@@ -366,6 +374,12 @@ class Learner:
             self.optimizer.load_state_dict(optimizer)
             self._numbers = numbers
             torch.set_rng_state(chance)
+
+    @property
+    def _advice(self) -> str:
+        """What to change where an update does not fit into memory."""
+        others = "" if self.optimization.gradient_checkpointing else ", give --gradient-checkpointing true"
+        return f"lower --micro-tokens (now {self.max_tokens:,} at once){others}, or train LoRA layers (--lora-rank 16)"
 
     def restart(self) -> None:
         """Forget what the optimizer knows."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import torch
 
 from quintain.agents.protocol import Agent
 from quintain.distributed.cluster import Cluster
@@ -13,12 +18,13 @@ from quintain.distributed.placement import Placement, PolicyRanks, load_placemen
 from quintain.distributed.worker import Harness
 from quintain.engines.build import build_engine
 from quintain.engines.protocol import Engine
-from quintain.engines.settings import EngineSettings, read_engine
-from quintain.errors import ConfigError
+from quintain.engines.settings import SERVERS, EngineSettings, read_engine
+from quintain.errors import ConfigError, UsageError
 from quintain.models.device import find_device
 from quintain.rollout.request import Limits
 from quintain.rollout.source import Home, Kind
 from quintain.training.job import MAIN, Job, PolicySettings, PolicySpec
+from quintain.training.memory import learner_bytes
 from quintain.training.outside import find_source
 from quintain.training.policies import acts, plan_policies
 from quintain.training.sharding.actors import RankActors
@@ -29,20 +35,92 @@ if TYPE_CHECKING:
     from quintain.training.policies import Policy
 
 
-def make_engine(name: str, policy: Policy) -> Engine:
-    """Return what samples from `policy` here."""
-    return build_engine(engine_settings(policy.settings), policy.model, policy.tokenizer, policy=name)
+TENSORS = re.compile(r"(?:--tensor-parallel-size|-tp|--pipeline-parallel-size|-pp|--tp-size)[= ](\d+)")
+"""Arguments of a server that name how many cards it takes, by which it is multiplied."""
+SHARED, LEAST_SHARE = 0.9, 0.1
+"""Share of a card that a server and a learner on it may take together; and what a server must be left with."""
 
 
-def engine_settings(settings: PolicySettings) -> EngineSettings:
+def make_engine(name: str, policy: Policy, taken: Collection[int] = ()) -> Engine:
+    """Return what samples from `policy` here; of the cards of this machine those `taken` are the learners'."""
+    settings = engine_settings(policy.settings, has_adapter=policy.adapter is not None)
+    settings = place_servers(settings, taken, cards(), keeps=learner_bytes(policy))
+    model = policy.start if settings.adapters else policy.model
+    return build_engine(settings, model, policy.tokenizer, policy=name)
+
+
+def engine_settings(settings: PolicySettings, *, has_adapter: bool = False) -> EngineSettings:
     """Return how a policy with `settings` is served.
+
+    What the text that names its engine leaves open follows from the policy: servers compute in its precision, and those
+    that are started here take its LoRA layers as adapters where it `has_adapter`.
 
     Raises:
         UsageError: the text that names its engine cannot be read.
     """
-    return EngineSettings(
-        max_length=settings.max_context, precision=settings.precision, **read_engine(settings.engine)
-    )
+    given = read_engine(settings.engine)
+    usual: dict[str, Any] = {}
+    if given["kind"] in SERVERS:
+        usual["dtype"] = "bfloat16" if settings.precision == "bf16" else "float32"
+        usual["lora_rank"] = settings.lora_rank
+        by_files = given.get("weights", "files") == "files"
+        usual["adapters"] = has_adapter and by_files and "urls" not in given
+    return EngineSettings(max_length=settings.max_context, precision=settings.precision, **{**usual, **given})
+
+
+def place_servers(
+    settings: EngineSettings, taken: Collection[int], memory: Sequence[int], *, keeps: int = 0
+) -> EngineSettings:
+    """Return `settings` with the cards of each server that is started, and its share of them.
+
+    Args:
+        settings: of an engine; those of others than such servers, and what they say already, stay.
+        taken: numbers of the cards that learners compute on.
+        memory: bytes of each card of this machine; none where there is no card.
+        keeps: bytes of its card that the learner takes, which a server on it must leave.
+
+    Raises:
+        UsageError: there are not as many cards as the servers need.
+    """
+    if settings.kind not in SERVERS or settings.urls or not memory or settings.devices:
+        return settings
+    each = math.prod(int(number) for number in TENSORS.findall(settings.arguments)) or 1
+    free = [card for card in range(len(memory)) if card not in taken]
+    needed = settings.replicas * each
+    if len(free) >= needed:
+        chosen = [",".join(map(str, free[n * each : (n + 1) * each])) for n in range(settings.replicas)]
+        return replace(settings, devices=tuple(chosen))
+    if free or settings.replicas * each > 1:
+        raise UsageError(
+            f"engine: got {settings.replicas} × {settings.kind} of {each} {'card' if each == 1 else 'cards'}, and "
+            f"{len(free)} of the {len(memory)} cards here are free beside the learner's; give replicas="
+            f"{max(1, len(free) // each)}, or say which they are to share: {settings.kind}?devices=0,1,…&memory=0.4"
+        )
+    card = min(taken)
+    share = settings.memory or SHARED - keeps / memory[card]
+    if share < LEAST_SHARE:
+        raise UsageError(
+            f"engine: got {settings.kind} on card {card} of {memory[card] / 2**30:.0f} GiB, of which the learner takes "
+            f"about {keeps / 2**30:.0f} GiB; train LoRA layers, in bf16, with fewer micro_tokens, or name another "
+            f"card: {settings.kind}?devices=1"
+        )
+    return replace(settings, devices=(str(card),), memory=share)
+
+
+def cards() -> list[int]:
+    """Return the bytes of each card of this machine that torch sees."""
+    if not torch.cuda.is_available():
+        return []
+    return [
+        int(torch.cuda.get_device_properties(card).total_memory) for card in range(torch.cuda.device_count())
+    ]
+
+
+def learner_cards(job: Job, specs: Mapping[str, PolicySpec]) -> set[int]:
+    """Return the numbers of the cards that the policies of `job` compute on in this process and in its ranks."""
+    devices = [find_device(settings.device) for _, settings in plan_policies(job, specs).values()]
+    found = {device.index or 0 for device in devices if device.type == "cuda"}
+    return found | (set(range(job.learner_ranks)) if found else set())
 
 
 def checked_placement(job: Job, specs: Mapping[str, PolicySpec]) -> Placement:
@@ -71,7 +149,7 @@ class Placing:
             MissingExtra: Ray is not installed. EngineFault: the cluster cannot be reached.
             UsageError: it is none, or the placement does not fit.
         """
-        self.job = job
+        self.job, self._specs = job, specs
         self.cluster: Cluster | None = None
         self._ranks: dict[str, RankGroup] = {}
         """those of a policy that has its own, by name, and those of the learner, by none"""
@@ -88,7 +166,7 @@ class Placing:
     def engine(self, name: str, policy: Policy) -> Engine:
         """Return what samples from `policy`."""
         if self.cluster is None:
-            return make_engine(name, policy)
+            return make_engine(name, policy, learner_cards(self.job, self._specs))
         return self.cluster.engine(
             engine_settings(policy.settings), policy.model, policy.tokenizer, policy=name
         )

@@ -35,9 +35,10 @@ from quintain.models.device import find_device
 from quintain.models.families import longest_stream
 from quintain.models.heads import ValueHead
 from quintain.models.load import find_folder, load
+from quintain.models.precision import storage_dtype
 from quintain.models.tiny import build_tiny
 from quintain.training.checkpoint import head_in
-from quintain.training.job import MAIN, Job, PolicySettings, PolicySpec
+from quintain.training.job import MAIN, MICRO_TOKENS, Job, PolicySettings, PolicySpec
 from quintain.training.learner import Forward, Learner, Optimization
 from quintain.training.sharding.learner import ShardedForward, ShardedLearner
 from quintain.training.sharding.ranks import RankGroup
@@ -154,6 +155,8 @@ class Policy:
         self.name, self.shared, self.adapter, self.tokenizer = name, shared, adapter, tokenizer
         self.settings, self.forward, self.learner = settings, forward, learner
         self.start, self.follows, self.rate, self.head_seed = start, follows, rate, head_seed
+        if learner is not None and settings.micro_tokens is not None:
+            learner.max_tokens = settings.micro_tokens
         self.engine: Engine | None = None
         self._read: Read | None = None
         """what its body, which rests, was found to say; None: the body learns"""
@@ -167,6 +170,18 @@ class Policy:
     def version(self) -> int:
         """Number of optimizer steps taken."""
         return 0 if self.learner is None else self.learner.version
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens of a pass through it."""
+        return (
+            (self.settings.micro_tokens or MICRO_TOKENS) if self.learner is None else self.learner.max_tokens
+        )
+
+    @property
+    def num_parts(self) -> int:
+        """Passes of an update that are computed at once, by ranks."""
+        return 1 if self.learner is None else self.learner.num_parts
 
     @property
     def value_head(self) -> ValueHead | None:
@@ -309,10 +324,7 @@ class Policy:
         if not samples:
             return []
         whole = [replace(sample, loss_weight=(sample.turn_id >= 0).astype(np.float32)) for sample in samples]
-        parts = [
-            self.forward.features(batch)
-            for batch in micro_batches(whole, max_tokens=self.settings.micro_tokens)
-        ]
+        parts = [self.forward.features(batch) for batch in micro_batches(whole, max_tokens=self.max_tokens)]
         counts = [int((sample.turn_id >= 0).sum()) for sample in samples]
         return list(torch.cat(parts).split(counts))
 
@@ -335,7 +347,7 @@ class Policy:
             with torch.no_grad():
                 return self.forward.value_head(hidden, torch.from_numpy(is_after).to(hidden.device)).tolist()
         self.activate()
-        batches = micro_batches(samples, max_tokens=self.settings.micro_tokens)
+        batches = micro_batches(samples, max_tokens=self.max_tokens)
         parts = [
             cast(Tensor, outputs.values)[batch.turn_id >= 0].cpu()
             for batch, outputs in self.infer_each(batches)
@@ -389,7 +401,7 @@ class Policy:
     ) -> TokenArrays:
         if not trajectories:
             return []
-        batches = micro_batches(imitation_samples(trajectories), max_tokens=self.settings.micro_tokens)
+        batches = micro_batches(imitation_samples(trajectories), max_tokens=self.max_tokens)
         parts = [number(outputs)[batch.turn_id >= 0].cpu() for batch, outputs in self.infer_each(batches)]
         return nested(torch.cat(parts).numpy(), trajectories)
 
@@ -609,15 +621,15 @@ def _refuse_sharing(name: str, plan: Mapping[str, tuple[PolicySpec | None, Polic
             f"policies.{name}.model: got {settings.model!r} with shares {settings.shares!r}; give one of the two"
         )
     for each, key in ((name, f"policies.{name}.lora_rank"), (settings.shares, f"policies.{name}.shares")):
-        if _learns(*plan[each]) and not plan[each][1].lora_rank:
+        if learns(*plan[each]) and not plan[each][1].lora_rank:
             raise ConfigError(
                 f"{key}: got {getattr(settings, key.rpartition('.')[2])!r}, but {each} trains all weights of the model "
                 f"that {name} shares; let {each} train LoRA layers, by its lora_rank"
             )
 
 
-def _learns(spec: PolicySpec | None, settings: PolicySettings) -> bool:
-    """Whether a policy is trained: as the configuration says, else as the method does."""
+def learns(spec: PolicySpec | None, settings: PolicySettings) -> bool:
+    """Return whether a policy is trained: as the configuration says, else as the method does."""
     if settings.is_trained is not None:
         return settings.is_trained
     return spec is None or spec.is_trained
@@ -654,7 +666,7 @@ def build_policies(
     for name, (spec, settings) in plan_policies(job, specs).items():
         has_head = has_critic if spec is None and name == MAIN else spec is not None and spec.head == "value"
         policy = _build(
-            name, spec, settings, start, policies, job, has_head, _learns(spec, settings), ranks_of(name)
+            name, spec, settings, start, policies, job, has_head, learns(spec, settings), ranks_of(name)
         )
         policies[name] = policy
         if acts(job, name, spec):
@@ -705,14 +717,15 @@ def _build(
     if shares:
         shared, tokenizer = known[shares].shared, known[shares].tokenizer
     else:
-        loaded = load(place)
+        is_away = ranks is not None and not is_trained and not acts(job, name, spec)
+        device = torch.device("cpu") if is_away else find_device(settings.device)
+        is_fixed = is_frozen(spec, settings, is_trained)
+        loaded = load(place, dtype=storage_dtype(settings.precision, device, is_frozen=is_fixed))
         if spec is not None and spec.size and not settings.model:
             fresh = build_tiny(loaded.tokenizer, size=spec.size, seed=spec.head_seed)
             loaded = replace(loaded, model=fresh)
         if given and spec is not None and MAIN in known and (spec.head == "tokens" or not is_trained):
             _refuse_other_tokens(name, given, loaded.tokenizer, known[MAIN].tokenizer)
-        is_away = ranks is not None and not is_trained and not acts(job, name, spec)
-        device = torch.device("cpu") if is_away else find_device(settings.device)
         shared, tokenizer = SharedModel(cast(Any, loaded.model).to(device)), loaded.tokenizer
     adapter = name if settings.lora_rank and (is_trained or settings.shares) else None
     if spec is not None and spec.follows and _is_adapted(known.get(spec.follows), settings):
@@ -769,6 +782,7 @@ def _build(
             lora=lora,
             is_trained=False,
             context_ranks=sharing,
+            is_frozen=is_frozen(spec, settings, is_trained),
         )
         # A model whose layers are adapted for others stays as in its folder.
         is_base = adapter is None and shared.adapters
@@ -783,6 +797,13 @@ def _build(
     if policy.follows:
         policy.follow(known[policy.follows], rate=1.0)
     return policy
+
+
+def is_frozen(spec: PolicySpec | None, settings: PolicySettings, is_trained: bool) -> bool:
+    """Whether the weights that a policy is loaded with stay: it learns by LoRA, or neither learns nor follows."""
+    if is_trained:
+        return settings.lora_rank > 0
+    return spec is None or not (spec.follows or spec.size)
 
 
 def _refuse_other_tokens(

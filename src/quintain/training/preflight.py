@@ -130,7 +130,9 @@ def examined(context: TrainingContext, groups: Sequence[Group], *, job: Job, sec
         findings.append(mask(groups, samples))
     started = time.monotonic()
     findings += (
-        distances(context, micro_batches(samples, max_tokens=context.job.micro_tokens)) if samples else []
+        distances(context, micro_batches(samples, max_tokens=context.policies.main.max_tokens))
+        if samples
+        else []
     )
     expected = forecast(
         job,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Literal
 
+from quintain.models.precision import Precision
 from quintain.training.job import Schedule
 
 Kind = Literal["imitation", "preference", "reinforcement", "critic"]
@@ -78,10 +79,13 @@ class Recommended:
     turn_tokens: int | None = None
     checkpoints: bool | None = None
     """whether activations are computed anew, in the place of being kept"""
+    precision: Precision | None = None
 
 
-def recommend(*, is_pretrained: bool, num_parameters: int, has_lora: bool | None, kind: Kind) -> Recommended:
-    """Return the settings that follow from a model and what it learns from.
+def recommend(
+    *, is_pretrained: bool, num_parameters: int, has_lora: bool | None, kind: Kind, has_gpu: bool = False
+) -> Recommended:
+    """Return the settings that follow from a model and what it learns from, on a GPU where it `has_gpu`.
 
     `has_lora` says whether LoRA layers are trained; None: nobody says, and it follows from the size.
     """
@@ -102,6 +106,7 @@ def recommend(*, is_pretrained: bool, num_parameters: int, has_lora: bool | None
         rising=0.0 if kind == "reinforcement" else RISING,
         turn_tokens=TURN_TOKENS if is_large else None,
         checkpoints=True if is_large else None,
+        precision="bf16" if is_large and has_gpu else None,
     )
 
 
@@ -131,7 +136,9 @@ def rate_lines() -> Iterator[str]:
 
 def setting_lines() -> Iterator[str]:
     """Yield the table of the other settings, with what they are by method where the model is made from nothing."""
-    advice = recommend(is_pretrained=True, num_parameters=LARGE, has_lora=None, kind="imitation")
+    advice = recommend(
+        is_pretrained=True, num_parameters=LARGE, has_lora=None, kind="imitation", has_gpu=True
+    )
     steps, batch = steps_through(400, PASSES)
     yield "| option | of which models | value | why |"
     yield "|---|---|---|---|"
@@ -145,6 +152,8 @@ def setting_lines() -> Iterator[str]:
          "the steps", "Zephyr, LLaMA-Factory; where a policy samples anew, the method's own schedule begins with a "
          "rise"),
         ("max_turn_tokens", True, f"{advice.turn_tokens}", "such models reason before they act, and 128 cut them off"),
+        ("precision on a GPU", True, f"{advice.precision}", "what such models are released in, and half the memory "
+         "of a base that is not trained"),
         ("gradient_checkpointing", True, f"{advice.checkpoints}", "activations of a batch do not fit otherwise (TRL)"),
     )  # fmt: skip
     for option, is_large, value, why in rows:

@@ -7,14 +7,17 @@ held out, and the start (step 0). A step that is not kept is refused with those 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 
 from quintain.errors import ModelError, StoreError, UsageError
+from quintain.models.adapters import plain
 from quintain.models.cpu.native import Unavailable, cache_folder
 from quintain.models.gguf import SMOLLM2
 from quintain.models.heads import ValueHead
 from quintain.models.load import LoadedModel, find_folder, load
+from quintain.models.precision import DTYPES
 from quintain.models.save import save
 from quintain.models.tiny import SIZES
 from quintain.store.checkpoints import MANIFEST, damage
@@ -118,8 +121,10 @@ def kept_in_words(run: Run) -> str:
     return f"the steps that are kept: {listed}"
 
 
-def load_policy(name: str) -> LoadedModel:
+def load_policy(name: str, *, dtype: str = "float32") -> LoadedModel:
     """Load what `name` names: a run (its newest policy), a step of one, a model folder or a hub id.
+
+    It is of the precision `dtype`; what checkpoints keep is put together in float32 first.
 
     Raises:
         ModelError: there is no such model, or a run that has none.
@@ -127,14 +132,17 @@ def load_policy(name: str) -> LoadedModel:
     saved = find_saved(name)
     folder = Path(name).expanduser() if saved is None else saved.run
     if not (folder / JOURNAL).is_file():
-        return load(name)
+        return load(name, dtype=dtype)
     if saved is None:
         if (folder / MODEL).is_dir():
-            return load(str(folder / MODEL))
+            return load(str(folder / MODEL), dtype=dtype)
         if not (folder / START).is_dir():
             raise ModelError(f"model of the run {folder}: got a run without one; name a run that was trained")
         saved = newest(folder)
-    return loaded(saved)[0]
+    found = loaded(saved)[0]
+    if dtype != "float32":
+        found = replace(found, model=cast(Any, plain(found.model)).to(DTYPES[dtype]))
+    return found
 
 
 def newest(folder: Path) -> SavedPolicy:

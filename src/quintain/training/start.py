@@ -18,6 +18,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
 
+import torch
+
 from quintain.agents.catalog import AUTO, build
 from quintain.agents.outside import Outside
 from quintain.agents.protocol import Agent
@@ -33,8 +35,10 @@ from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Environment, Expert, Factory
 from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.losses.imitation import imitation
+from quintain.models.adapters import add_lora, has_adapters, merge
 from quintain.models.device import find_device
 from quintain.models.families import NO_LIMIT
+from quintain.models.precision import storage_dtype
 from quintain.models.tiny import COPIES, SIZES, build_tiny
 from quintain.rollout.collect import Limits, OnEpisode, Rollout
 from quintain.rollout.samplers import Demonstrator
@@ -48,6 +52,7 @@ from quintain.training.job import USUAL_DEMONSTRATIONS, Job
 from quintain.training.learner import Learner, Optimization
 from quintain.training.outlook import before_imitation
 from quintain.training.outside import taught_episodes
+from quintain.training.pass_size import fit_pass
 from quintain.training.progress import Display
 from quintain.training.saved import load_policy
 from quintain.training.updating import epoch_batch, num_batches
@@ -60,6 +65,8 @@ if TYPE_CHECKING:
 FUMBLES = 0.15
 """Share of a form teacher's tool calls that cannot be read."""
 DEMONSTRATIONS_PER_UPDATE = 8
+IMITATION = "imitation"
+"""Layers of LoRA that a warm start trains on a base in 16 bits."""
 RATE_TIMES_WIDTH, GENTLE = 0.256, 0.25
 """Learning rate of imitation by a model one number wide; and the share of it at which a model keeps what its heads
 began with (`quintain.models.tiny.find_same`): at the whole of it, that is gone after 40 updates."""
@@ -101,19 +108,26 @@ def new_model(spec: str) -> NewModel | None:
 
 
 def make_start(
-    model: str, make_environment: Factory, *, seed: int, texts: Iterable[str] = ()
+    model: str, make_environment: Factory, *, seed: int, texts: Iterable[str] = (), dtype: str = "float32"
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return the model and tokenizer that `model` names: a new one (`new_model`), a folder, one of a run or a hub id.
 
-    The tokenizer of a new one is trained on what the environment writes, and on `texts`.
+    The tokenizer of a new one is trained on what the environment writes, and on `texts`; others are loaded in the
+    precision `dtype`.
     """
     if (new := new_model(model)) is not None:
         tokens = new.tokens or fitting_tokens(make_environment)
         tokenizer = new_tokenizer(make_environment, seed=seed, tokens=tokens, texts=texts)
         size = new.size if new.size != FITTING else "mini" if tokens == "runs" else "tiny"
         return build_tiny(tokenizer, size=size, seed=seed, finds_same=tokens == "runs"), tokenizer
-    loaded = load_policy(model)
+    loaded = load_policy(model, dtype=dtype)
     return loaded.model, loaded.tokenizer
+
+
+def start_dtype(job: Job) -> str:
+    """Return the precision that the policy of `job` starts in: 16 bits where its base is kept so (`storage_dtype`)."""
+    settings = job.main_policy()
+    return storage_dtype(job.precision, find_device(job.device), is_frozen=settings.lora_rank > 0)
 
 
 def fitting_tokens(make_environment: Factory) -> str:
@@ -353,13 +367,14 @@ def warm_start(
     device = model.device
     learner = imitator(model, job)
     model.to(cast("Any", find_device(job.device)))
+    fit_pass(learner, job.micro_tokens)
     updates = Imitation(learner, shown, job)
     for note in before_imitation(job, [len(sample.token_ids) for sample in updates.samples]):
         display.say(f"note: {note}")
     display.phase("warm start", updates.total)
     for _ in updates.run(falls=True):
         display.advance()
-    model.to(cast("Any", device))
+    end_imitation(model, device)
 
 
 def imitation_rate(job: Job, model: PreTrainedModel) -> float:
@@ -371,8 +386,11 @@ def imitation_rate(job: Job, model: PreTrainedModel) -> float:
 
 
 def imitator(model: PreTrainedModel, job: Job) -> Learner:
-    """Return what trains `model` in the warm start of `job`."""
-    return Learner(
+    """Return what trains `model` in the warm start of `job`: all weights, or layers of LoRA where it is in 16 bits."""
+    settings = job.main_policy()
+    if model.dtype != torch.float32:
+        add_lora(model, settings.lora_rank, settings.lora_alpha, settings.lora_targets, name=IMITATION)
+    learner = Learner(
         model,
         Optimization(
             learning_rate=imitation_rate(job, model),
@@ -384,6 +402,15 @@ def imitator(model: PreTrainedModel, job: Job) -> Learner:
             max_grad_norm=job.max_grad_norm,
         ),
     )
+    learner.max_tokens = job.tokens_per_pass
+    return learner
+
+
+def end_imitation(model: PreTrainedModel, device: torch.device) -> None:
+    """Add what an `imitator` has trained beside the weights of `model` into them, and move it to `device`."""
+    if has_adapters(model):
+        merge(model)
+    model.to(cast("Any", device))
 
 
 class Imitation:
@@ -408,6 +435,8 @@ class Imitation:
         for update in range(self.total):
             chosen = epoch_batch(len(self.samples), DEMONSTRATIONS_PER_UPDATE, update, seed)
             if chosen:
-                batches = micro_batches([self.samples[i] for i in chosen], max_tokens=self._job.micro_tokens)
+                batches = micro_batches(
+                    [self.samples[i] for i in chosen], max_tokens=self._learner.max_tokens
+                )
                 self._learner.step(batches, imitation(), rate_scale=1 - update / self.total if falls else 1.0)
             yield update

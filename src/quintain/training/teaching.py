@@ -39,9 +39,10 @@ from quintain.store.run import Run
 from quintain.training.forecast import episodes_of_step
 from quintain.training.job import Job, OnPolicyJob
 from quintain.training.learner import Learner
+from quintain.training.pass_size import fit_pass
 from quintain.training.probe import Probe, probed_after
 from quintain.training.progress import Display
-from quintain.training.start import fumbling, harness, imitator, new_model, teacher
+from quintain.training.start import end_imitation, fumbling, harness, imitator, new_model, teacher
 from quintain.types import Sample, Score, Task, Trajectory, derive_seed
 
 if TYPE_CHECKING:
@@ -146,6 +147,7 @@ def teach(
     device = model.device
     learner = imitator(model, job)
     model.to(cast("Any", find_device(job.device)))
+    fit_pass(learner, job.micro_tokens)
     is_shown = has_expert(make_environment)
     lesson = Lesson(enough=TAUGHT if is_shown else ENOUGH, has_expert=is_shown)
     with Probe(job, make_environment, model, tokenizer) as probe:
@@ -165,7 +167,7 @@ def teach(
                     school.follow_expert(make_environment)
                 else:
                     school.follow_luck(make_environment)
-    model.to(cast("Any", device))
+    end_imitation(model, device)
     run.event(EVENT, str(lesson), updates=lesson.updates, shown=lesson.shown, success=lesson.success)
     display.say(f"warm start: {lesson}")
 
@@ -322,7 +324,7 @@ class School:
         samples = self._samples(shown)
         self.started = self.started or time.monotonic()
         if samples:
-            batches = micro_batches(samples, max_tokens=self.job.micro_tokens)
+            batches = micro_batches(samples, max_tokens=self.learner.max_tokens)
             begun = min((self.lesson.updates + 1) / RISING, 1.0)
             scale = begun * (1 - self.lesson.updates / (self.lesson.most + 1))
             report = self.learner.step(batches, imitation(), rate_scale=scale)

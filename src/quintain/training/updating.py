@@ -43,16 +43,20 @@ class Prepared:
     values: Sequence[Tensor] | None
 
     def batches(
-        self, chosen: Sequence[int], update: Update, max_tokens: int, *, kl: float | None = None
+        self, chosen: Sequence[int], update: Update, policy: Policy, *, kl: float | None = None
     ) -> list[Batch]:
-        """Return the micro-batches of what is `trained` of `chosen`, weighted over all of these, with `kl` on each."""
+        """Return the micro-batches of what is `trained` of `chosen`, weighted over all of these, with `kl` on each.
+
+        They are as large as `policy` takes them, and of ranks each gets its part.
+        """
         trained = self.trained(chosen, update)
         if not trained:
             return []
         left_out = set(chosen) - set(trained)
         batches = micro_batches(
             [self.samples[i] for i in trained],
-            max_tokens=max_tokens,
+            max_tokens=policy.max_tokens,
+            num_parts=policy.num_parts,
             aggregation=update.aggregation,
             constant=update.constant,
             left_out=[self.samples[i] for i in sorted(left_out)],
@@ -88,12 +92,14 @@ class Corpus:
     weight: float
     """of the mean negative log-likelihood of their own trained tokens"""
 
-    def draw(self, seed: int, max_tokens: int) -> list[Batch]:
+    def draw(self, seed: int, policy: Policy) -> list[Batch]:
         """Return the micro-batches that stand beside the update of `seed`."""
         num = len(self.samples)
         chosen = np.random.default_rng(seed).choice(num, min(self.batch_size, num), replace=False)
         return micro_batches(
-            [self.samples[place] for place in sorted(chosen.tolist())], max_tokens=max_tokens
+            [self.samples[place] for place in sorted(chosen.tolist())],
+            max_tokens=policy.max_tokens,
+            num_parts=policy.num_parts,
         )
 
     def loss(self, outputs: Outputs, batch: Batch) -> LossReport:
@@ -234,9 +240,11 @@ def learn_in_epochs(
         samples, by_head["passes"] = own.head_passes(samples)
     prepared = prepare(policies, own, samples, update)
     if step <= update.critic_steps:
-        return learn_values(learner, prepared, update, own.settings.micro_tokens)
+        return learn_values(own, prepared, update)
     num_epochs, num_minibatches = counts(update, job)
     reports: list[StepReport] = []
+    compared: Mapping[str, float] = {}
+    """what the first update of all says of engine and learner"""
     still = resting_parameters(learner, update)
     for epoch in range(num_epochs):
         reports = []
@@ -255,7 +263,7 @@ def learn_in_epochs(
             kl = estimated_kl(policies, own, part, update)
             with resting(still):
                 report = learner.step(
-                    prepared.batches(chosen, update, own.settings.micro_tokens, kl=kl),
+                    prepared.batches(chosen, update, own, kl=kl),
                     update.loss,
                     observe=watch if observe is not None and epoch == 0 else None,
                     rate_scale=rate
@@ -270,16 +278,24 @@ def learn_in_epochs(
                     beside=None
                     if corpus is None
                     else (
-                        corpus.draw(derive_seed(seed, "corpus", epoch, number), own.settings.micro_tokens),
+                        corpus.draw(derive_seed(seed, "corpus", epoch, number), own),
                         corpus.loss,
                     ),
                     **by_head,
                 )
             policies.follow(policy)
             reports.append(report)
+            compared = compared or {
+                key: report.metrics[key] for key in report.metrics if key.startswith("gap/")
+            }
             if update.target_kl is not None and moved(report, prepared, chosen, update) > update.target_kl:
-                return mean_report(reports)
-    return mean_report(reports)
+                return with_metrics(mean_report(reports), compared)
+    return with_metrics(mean_report(reports), compared)
+
+
+def with_metrics(report: StepReport, metrics: Mapping[str, float]) -> StepReport:
+    """Return `report` with more `metrics`."""
+    return replace(report, metrics={**report.metrics, **metrics}) if metrics else report
 
 
 def resting_parameters(learner: Learner, update: Update) -> list[nn.Parameter]:
@@ -317,7 +333,7 @@ def learn_from(
     assert own.learner is not None, "only policies with an optimizer are updated"
     prepared = prepare(policies, own, samples, update)
     kl = estimated_kl(policies, own, prepared.samples, update)
-    batches = prepared.batches(range(len(samples)), update, own.settings.micro_tokens, kl=kl)
+    batches = prepared.batches(range(len(samples)), update, own, kl=kl)
     streams = iter(prepared.samples)
 
     def watch(batch: Batch, outputs: Outputs) -> None:
@@ -337,10 +353,12 @@ def counts(update: Update, job: Job) -> tuple[int, int]:
     return update.num_epochs or epochs, update.num_minibatches or parts
 
 
-def learn_values(learner: Learner, prepared: Prepared, update: Update, max_tokens: int) -> StepReport | None:
+def learn_values(own: Policy, prepared: Prepared, update: Update) -> StepReport | None:
     """Train the value head alone, while the policy's weights rest (value pre-training: VC-PPO, arXiv 2503.01491)."""
     assert update.critic_loss is not None, "critic_steps come with a critic_loss"
-    batches = prepared.batches(range(len(prepared.samples)), update, max_tokens)
+    learner = own.learner
+    assert learner is not None, "only policies with an optimizer are updated"
+    batches = prepared.batches(range(len(prepared.samples)), update, own)
     report: StepReport | None = None
     with resting(learner.model.parameters()):
         for _ in range(update.critic_epochs):
@@ -363,7 +381,7 @@ def resting(parameters: Iterable[nn.Parameter]) -> Generator[None]:
 
 def prepare(policies: Policies, policy: Policy, samples: Sequence[Sample], update: Update) -> Prepared:
     """Return `samples`, both sides of a pair together, with what reference and critic say before the first update."""
-    max_tokens = policy.settings.micro_tokens
+    max_tokens = policy.max_tokens
     if any(sample.pair >= 0 for sample in samples):
         samples = sorted(samples, key=lambda sample: sample.pair)
 
@@ -395,8 +413,8 @@ def estimated_kl(
         return None
     streams = [replace(sample, pair=-1) for sample in unrelated(samples)]
     total = 0.0
-    for batch in micro_batches(streams, max_tokens=policy.settings.micro_tokens):
-        said = [other.infer(batch).logprobs.double().cpu() for other in (policy, policies["reference"])]
+    for batch in micro_batches(streams, max_tokens=policy.max_tokens):
+        said = [other.infer(batch).logprobs.cpu().double() for other in (policy, policies["reference"])]
         total += float((said[0] - said[1]).sum())
     return total / len({sample.trajectory for sample in streams})
 

@@ -31,7 +31,7 @@ SMALL: dict[str, Any] = {
     "learning_rate": 3e-3,
     "max_turn_tokens": 16,
 }
-CLOCKS = ("time/", "tokens_per_second")
+CLOCKS = ("time/", "machine/", "tokens_per_second")
 
 
 class Runner:

@@ -47,4 +47,4 @@ def tell(state: State, step: int, row: Mapping[str, Any]) -> None:
 
 def is_clock(name: str) -> bool:
     """Return whether the metric `name` depends on how fast the machine is."""
-    return name.startswith("time/") or name == "tokens_per_second"
+    return name.startswith(("time/", "machine/")) or name == "tokens_per_second"

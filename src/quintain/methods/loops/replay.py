@@ -133,6 +133,7 @@ def train_by_replay(method: Replay, job: Job, run: Run) -> None:
             if method.needs.renews_reference and (step - 1) % method.phase == 0:
                 context.policies["reference"].follow(context.policies.main, rate=1.0)
             groups = method.collect(context.collector, step)
+            context.compare_engine(groups)
             method.state.update(groups)
             fresh = method.reward(separated(groups))
             if fresh:

@@ -81,6 +81,7 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
         rows: list[Mapping[str, Any]] = [*run.metrics()]
         for step in context.steps():
             groups = method.collect(context.collector, step)
+            context.compare_engine(groups)
             method.state.update(groups)
             parts = material.take(groups)
             if method.choose is not None:

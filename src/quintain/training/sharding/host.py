@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quintain.errors import EngineFault, QuintainError, UsageError
+from quintain.errors import EngineFault, MemoryShortage, QuintainError, UsageError, name_shortage
 from quintain.processes.host import receive, send, take_streams
 
 if TYPE_CHECKING:
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from quintain.training.sharding.shard import Shard
 
 Row = dict[str, Any]
+RANK_ADVICE = "lower --micro-tokens, give --gradient-checkpointing true, or more --learner-ranks"
+BEAT = 2.0
+"""Seconds between two signs of life."""
 MARK = "mark"
 """The file by which a rank knows the folder."""
 
@@ -29,17 +34,37 @@ class Host:
         self._device: Any = None
 
     def serve(self, requests: int, replies: int) -> None:
-        """Answer frames from the descriptor `requests` on the descriptor `replies`, until the other side is gone."""
+        """Answer frames from the descriptor `requests` on the descriptor `replies`, until the other side is gone.
+
+        While an answer is computed a sign of life is sent now and then.
+        """
+        talking, working = threading.Lock(), threading.Event()
+
+        def beat() -> None:
+            while working.wait():
+                time.sleep(BEAT)
+                with talking:
+                    if working.is_set():
+                        send(replies, {"beat": True})
+
+        threading.Thread(target=beat, name="signs of life", daemon=True).start()
         while (frame := receive(requests)) is not None:
-            send(replies, {"id": frame["id"], **self.answer(frame["do"], frame["with"])})
+            working.set()
+            answer = self.answer(frame["do"], frame["with"])
+            with talking:
+                working.clear()
+                send(replies, {"id": frame["id"], **answer})
 
     def answer(self, do: str, arguments: Sequence[Any]) -> Row:
         """Return what doing something came to: a value or a fault."""
         handle: Callable[..., object] = getattr(self, f"on_{do}")
         try:
-            return {"value": handle(*arguments)}
+            with name_shortage(f"a rank that was asked to {do}", RANK_ADVICE):
+                return {"value": handle(*arguments)}
         except QuintainError as error:
             return {"fault": str(error), "class": type(error).__name__}
+        except MemoryError as error:
+            return {"fault": str(error) or "no more memory", "class": MemoryShortage.__name__}
         except (RuntimeError, ValueError, OSError) as error:  # of torch, mostly because another rank is gone
             return {"fault": f"{type(error).__name__}: {error}", "class": EngineFault.__name__}
 

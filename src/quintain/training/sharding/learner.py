@@ -149,9 +149,10 @@ class ShardedLearner(Learner):
         self._shards = ShardedForward.of(model, optimization, value_head=value_head, activate=activate)
         self.forward = self._shards
         self._ranks, self._name = ranks, name
+        self.num_parts = ranks.count // context_ranks
         spec = ShardSpec(
             folder=folder, optimization=optimization, has_value_head=value_head is not None, lora=lora,
-            context_ranks=context_ranks,
+            context_ranks=context_ranks, is_frozen=lora is not None,
         )  # fmt: skip
         self.num_numbers = self._shards.place(ranks, name, spec, self.parameters)
         """parameters of which each rank holds its part"""

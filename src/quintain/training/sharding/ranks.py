@@ -6,7 +6,6 @@ gone first. What was learned since the last checkpoint is then lost, and a run t
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import tempfile
@@ -22,10 +21,15 @@ from quintain.engines.process import SOURCES
 from quintain.errors import EngineFault, named_error
 from quintain.processes.child import PATIENCE, Child, ending
 from quintain.processes.frames import MOST_OUTPUT, Frames, UnreadableFrameError, framed
+from quintain.processes.usage import num_cores
 
 PROGRAM = "import sys; sys.path.insert(0, {!r}); from quintain.training.sharding.host import main; main()"
 ANSWER = 1800.0
 """Seconds that a rank may take for one answer, and wait for another rank."""
+SILENCE = 60.0
+"""Seconds without a sign of life after which a rank hangs."""
+SLICE = 1.0
+"""Seconds of one wait for a rank, after which it is seen whether another hangs."""
 TICK = 0.001
 """Seconds between two looks at whether a rank takes what is sent to it."""
 
@@ -83,6 +87,9 @@ class Ranks:
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         self._ranks: list[_Rank] = []
         self._last_number = 0
+        self._heard: list[float] = []
+        """when each rank last said something, of the question that is asked"""
+        self._answers: dict[int, dict[str, Any]] = {}
         self._is_lost = False
         command = [sys.executable, "-P", "-X", "utf8", "-c", PROGRAM.format(str(SOURCES))]
         try:
@@ -95,7 +102,7 @@ class Ranks:
             raise EngineFault(
                 f"ranks of the learner: got {error} from the system; free memory or processes"
             ) from error
-        threads = max(1, len(os.sched_getaffinity(0)) // count)
+        threads = max(1, num_cores() // count)
         place = f"file://{self.folder / 'meeting'}"
         self.ask("join", each=[(number, count, place, device, threads, ANSWER) for number in range(count)])
 
@@ -114,6 +121,8 @@ class Ranks:
             rank.frames.write(framed({"id": self._last_number, "do": do, "with": [*arguments, *more]}))
         deadline = time.monotonic() + ANSWER
         self._flush(deadline)
+        self._heard = [time.monotonic()] * self.count
+        self._answers = dict[int, dict[str, Any]]()
         answers = [self._answer(number, do, deadline) for number in range(self.count)]
         for answer in answers:
             if "fault" in answer:
@@ -134,17 +143,35 @@ class Ranks:
             waiting = [rank for rank in waiting if not rank.frames.flush()]
 
     def _answer(self, number: int, do: str, deadline: float) -> dict[str, Any]:
-        """Return the answer of one rank."""
+        """Return the answer of one rank; while it is waited for, the others must give signs of life, too."""
+        while number not in self._answers:
+            self._read(number, do, min(time.monotonic() + SLICE, deadline))
+            if number in self._answers:
+                break
+            if time.monotonic() > deadline:
+                self._lose(do, f"took longer than {ANSWER:g} s", number)
+            for other in range(self.count):
+                if other != number and other not in self._answers:
+                    self._read(other, do, time.monotonic() + TICK)
+                silent = time.monotonic() - self._heard[other]
+                if other not in self._answers and silent > SILENCE:
+                    self._lose(do, f"gave no sign of life for {silent:.0f} s and hangs", other)
+        return self._answers[number]
+
+    def _read(self, number: int, do: str, deadline: float) -> None:
+        """Take in what a rank says by `deadline`: its answer, or that it is at work."""
         rank = self._ranks[number]
         try:
             frame = rank.frames.read(deadline, rank.child, MOST_OUTPUT)
         except UnreadableFrameError as error:
             self._lose(do, f"said what is no answer ({error})", number)
-        if not isinstance(frame, dict):
-            why = {"time": f"took longer than {ANSWER:g} s", "output": "printed too much"}
-            self._lose(do, why.get(frame, ""), number)
-        rank.frames.output(MOST_OUTPUT)
-        return frame
+        if isinstance(frame, dict):
+            self._heard[number] = time.monotonic()
+            if "beat" not in frame:
+                rank.frames.output(MOST_OUTPUT)
+                self._answers[number] = frame
+        elif frame != "time":
+            self._lose(do, "printed too much" if frame == "output" else "", number)
 
     def _lose(self, do: str, what: str, number: int | None = None, *, kind: str | None = None) -> NoReturn:
         """End all ranks and raise the error that names the one that is the cause."""

@@ -26,6 +26,7 @@ from quintain.models.context import Context
 from quintain.models.families import backbone, unsupported
 from quintain.models.heads import ValueHead
 from quintain.models.load import load, outline
+from quintain.models.precision import storage_dtype
 from quintain.training.checkpoint import load_shards, save_shards
 from quintain.training.learner import Forward, Optimization
 from quintain.training.optimizers import make_optimizer
@@ -55,6 +56,8 @@ class ShardSpec:
     is_trained: bool = True
     context_ranks: int = 1
     """ranks that share the tokens of a batch"""
+    is_frozen: bool = False
+    """whether the weights of the folder stay; see `storage_dtype`"""
 
 
 class _Whole(nn.Module):
@@ -81,7 +84,8 @@ class Shard:
         Raises:
             ModelError: it cannot be loaded.
         """
-        model = _model(spec.folder, device)
+        dtype = storage_dtype(spec.optimization.precision, device, is_frozen=spec.is_frozen)
+        model = _model(spec.folder, device, dtype)
         if spec.lora is not None:
             add_lora(model, spec.lora.rank, spec.lora.alpha, spec.lora.targets, name=spec.lora.name)
         head = ValueHead(model.config.hidden_size) if spec.has_value_head else None
@@ -187,7 +191,7 @@ class Shard:
         load_shards(folder, self._named, self.optimizer)
 
 
-def _model(folder: str, device: torch.device) -> Any:
+def _model(folder: str, device: torch.device, dtype: str) -> Any:
     """Return the model in `folder`, which all ranks must ask for: with its numbers in the first, without elsewhere.
 
     Raises:
@@ -198,15 +202,17 @@ def _model(folder: str, device: torch.device) -> Any:
         dist.broadcast(is_loaded, 0)
         if not is_loaded:
             raise ModelError(f"model {folder}: got one that the first rank could not load; it says why")
-        model = cast(Any, outline(folder))
+        model = cast(Any, outline(folder, dtype=dtype))
         loose = [
             name
             for name, each in model.named_modules()
             if any(_is_meta(part) for part in vars(each).values())
         ]
-        return load(folder).model if loose else model  # a tensor that is no buffer cannot be filled
+        return (
+            load(folder, dtype=dtype).model if loose else model
+        )  # a tensor that is no buffer cannot be filled
     try:
-        model = load(folder).model
+        model = load(folder, dtype=dtype).model
     except QuintainError:
         dist.broadcast(is_loaded.zero_(), 0)
         raise
