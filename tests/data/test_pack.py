@@ -155,6 +155,24 @@ def test_micro_batches_keep_order_and_the_limit() -> None:
     assert sum(float(batch.loss_weight.sum()) for batch in batches) == pytest.approx(1)
 
 
+@pytest.mark.parametrize(("num_parts", "most"), [(1, 64), (2, 42), (3, 35), (4, 22), (8, 15)])
+def test_what_is_computed_at_once_is_cut_evenly(num_parts: int, most: int) -> None:
+    samples = [sample(2, num, i) for i, num in enumerate([13, 3, 8, 8, 5, 1, 9, 11])]
+    batches = micro_batches(samples, max_tokens=64, num_parts=num_parts)
+    assert [n for batch in batches for n in batch.lengths] == [len(each.token_ids) for each in samples]
+    sizes = [len(batch.token_ids) for batch in batches]
+    assert max(sizes) <= most and len(sizes) <= -(-2 // num_parts) * num_parts
+    assert len(micro_batches(samples, max_tokens=20, num_parts=num_parts)) >= 4
+    paired = [
+        sample(2, 8, 0, pair=0),
+        sample(2, 9, 0, pair=0),
+        sample(2, 4, 1, pair=1),
+        sample(2, 4, 1, pair=1),
+    ]
+    for batch in micro_batches(paired, max_tokens=64, num_parts=num_parts):
+        assert len(batch.lengths) % 2 == 0
+
+
 def test_a_stream_that_does_not_fit_is_refused() -> None:
     with pytest.raises(DataError, match="a stream in a micro-batch of 5 tokens: got 6"):
         micro_batches([sample(3, 3, 0)], max_tokens=5)

@@ -1,0 +1,46 @@
+"""What `quintain doctor` says of a machine, and of one that lacks things."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quintain.cli import doctor
+
+Cli = Callable[..., Any]
+
+
+def test_it_says_what_is_there(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "LEAST_DISK", 0)
+    found = cli("doctor", "--runs", str(tmp_path), "--json")
+    rows = {row["name"]: row for row in json.loads(found.out)["findings"]}
+    assert found.status == 0
+    assert {"python", "torch", "kernels", "processor", "sandbox", "runs", "peft", "vLLM"} <= set(rows)
+    assert (
+        "trains all weights of" in rows["processor"]["detail"] or "made here" in rows["processor"]["detail"]
+    )
+    assert rows["peft"]["state"] == "pass"
+
+
+def test_what_is_missing_names_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    lines = {each.name: each for each in (*doctor.extra_lines(), *doctor.engine_lines())}
+    assert lines["peft"].state == "skip" and 'pip install -e ".[peft]"' in lines["peft"].detail
+    assert "make .venv-vllm/.ready" in lines["vLLM"].detail
+
+
+def test_a_full_disk_is_a_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    usage = type("Usage", (), {"free": 1 << 20})()
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: usage)
+    lines = list(doctor.disk_lines(tmp_path / "new"))
+    assert {line.state for line in lines} == {"fail"}
+    assert "1 MiB free" in lines[0].detail and "free space" in lines[0].detail
+
+
+def test_what_memory_can_train() -> None:
+    assert doctor.trained_in(1 << 20, "cpu") == "trains models that are made here"
+    assert doctor.trained_in(60 << 30, "cuda") == "trains all weights of Qwen3-1.7B, LoRA layers of Qwen3-14B"
