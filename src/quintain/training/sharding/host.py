@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,11 +42,12 @@ class Host:
         talking, working = threading.Lock(), threading.Event()
 
         def beat() -> None:
-            while working.wait():
+            while True:
                 time.sleep(BEAT)
                 with talking:
                     if working.is_set():
-                        send(replies, {"beat": True})
+                        with suppress(OSError):  # whoever asked is gone, which the next read tells
+                            send(replies, {"beat": True})
 
         threading.Thread(target=beat, name="signs of life", daemon=True).start()
         while (frame := receive(requests)) is not None:
