@@ -19,7 +19,7 @@ from quintain.errors import ConfigError
 from quintain.store.creation import is_run, read_settings
 from quintain.store.names import split_step
 from quintain.training.forecast import episodes_of_step
-from quintain.training.job import USUAL_DEMONSTRATIONS, GroupJob, Job
+from quintain.training.job import MICRO_TOKENS, USUAL_DEMONSTRATIONS, GroupJob, Job
 from quintain.types import Score, Stop, Trajectory
 
 PAGE, AGENT_PAGE = "docs/own-environment.md", "docs/your-agent.md"
@@ -44,10 +44,10 @@ def before_teaching(job: Job, make_environment: Factory) -> Iterator[str]:
             f"a step plays {episodes:,} episodes, of up to {episodes * job.max_turn_tokens:,} sampled tokens for each "
             "of their turns; fewer --tasks or a smaller --group-size, if that was not meant"
         )
-    if job.micro_tokens > MANY_TOKENS:
+    if job.tokens_per_pass > MANY_TOKENS:
         yield (
-            f"up to {job.micro_tokens:,} tokens go through the model at once, so that memory may hold a whole step; "
-            f"lower micro_tokens (usual: {Job().micro_tokens:,}), if that was not meant"
+            f"up to {job.tokens_per_pass:,} tokens go through the model at once, so that memory may hold a whole step; "
+            f"lower micro_tokens (usual: {MICRO_TOKENS:,}), if that was not meant"
         )
     is_shown = not isinstance(job.demonstrations, str) and job.demonstrations != 0
     if not is_shown or job.environment == NO_ENVIRONMENT:
