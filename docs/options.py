@@ -38,6 +38,7 @@ class TrainOptions(TypedDict, total=False):
     root: str | Path
     replace: bool
     config: Mapping[str, Any] | None
+    trust_run: bool
 '''
 OWN = """
 @overload

@@ -3,6 +3,7 @@
 import ast
 import functools
 import graphlib
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -33,6 +34,34 @@ MAY_PICKLE = {"environments/probes.py"}
 """Where a pickle may be opened: the checker opens what it has just written, to see that tasks survive it."""
 WEAKENED = {"tests/attacks/loading.py", "tests/attacks/templates.py"}
 """Tests that open what is refused elsewhere: in builds whose defences are switched off, to see that it would land."""
+MAY_PRINT = {"types/terminal.py", "safety/worker.py"}
+"""Where something is printed: the one function for it, and what runs in a sandbox."""
+MAY_READ_NAMES = {
+    "api.py": "what was admitted",
+    "config/trust.py": "the door",
+    "eval/compare.py": "notes of what runs differ in",
+    "methods/loops/retention.py": "what was admitted",
+    "training/collector.py": "whether episodes were played apart",
+    "training/demonstrations.py": "compares the run's settings with its own, or what was admitted",
+    "training/gathering.py": "what was admitted",
+    "training/outlook.py": "a note",
+    "training/summary.py": "commands that are advised",
+}
+"""Where names in a stored configuration are read without `quintain.config.trust.admit`, and what for."""
+NAMES = {
+    "environment",
+    "eval_environment",
+    "agent",
+    "engine",
+    "teacher",
+    "judge",
+    "cluster",
+    "track",
+    "model",
+}
+ADVISED = re.compile(
+    r"quintain (train|resume|eval|collect|view|play|data|label|export|lab|serve|check)(?! needs) [^:;()`]*$"
+)
 MAY_WAIT = {
     "rollout/stepper.py": "a thread without work",
     "adapters/mcp/session.py": "a task in a loop of its own, until it is told to leave",
@@ -87,6 +116,47 @@ def opens_code(node: ast.AST) -> Found:
         yield node.lineno, "binds to every interface"
 
 
+def prints(node: ast.AST) -> Found:
+    """Calls that write a text to a terminal as it is."""
+    if isinstance(node, ast.Call) and called(node) in ("print", "sys.stdout.write", "sys.stderr.write"):
+        yield node.lineno, f"calls {called(node)}"
+
+
+def advises_unquoted(node: ast.AST) -> Found:
+    """Commands in a text, with a value in them that no shell was thought of for."""
+    text = ""
+    if not isinstance(node, ast.JoinedStr):
+        return
+    for part in node.values:
+        if isinstance(part, ast.Constant):
+            text += str(part.value)
+        elif isinstance(part, ast.FormattedValue) and ADVISED.search(text):
+            yield (
+                node.lineno,
+                f"advises a command with {ast.unparse(part.value)} in it: use write_command",
+            )
+            return
+        else:
+            text += "{}"
+
+
+def reads_names(node: ast.AST) -> Found:
+    """Reads of what a run's configuration names: ``run.config["agent"]``, ``config.get("environment")``."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        owner, key = node.value, node.slice.value
+    elif (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "get"
+        and node.args
+    ):
+        owner, key = node.func.value, node.args[0].value if isinstance(node.args[0], ast.Constant) else None
+    else:
+        return
+    if key in NAMES and re.search(r"\b(config|stored)('\])?$", ast.unparse(owner)):
+        yield node.lineno, f"reads {key} of a configuration"
+
+
 def swallows(node: ast.AST) -> Found:
     """Handlers of every exception that do not raise one."""
     if isinstance(node, ast.ExceptHandler):
@@ -132,12 +202,23 @@ def is_untyped(node: ast.AST) -> Found:
             yield node.lineno, f"{node.name} is not fully typed"
 
 
-RULES: tuple[Rule, ...] = (opens_code, swallows, waits_forever, is_vague, is_untyped)
+RULES: tuple[Rule, ...] = (
+    opens_code,
+    prints,
+    advises_unquoted,
+    reads_names,
+    swallows,
+    waits_forever,
+    is_vague,
+    is_untyped,
+)
 ASKED = (
     ast.Call,
     ast.Import,
     ast.ImportFrom,
     ast.Constant,
+    ast.JoinedStr,
+    ast.Subscript,
     ast.ExceptHandler,
     ast.ClassDef,
     ast.FunctionDef,
@@ -201,6 +282,23 @@ def test_every_wait_has_a_deadline() -> None:
     allowed = {(PACKAGE / place).resolve() for place in MAY_WAIT}
     assert broken([path for path in MODULES if path not in allowed], waits_forever) == []
     assert all(broken([place], waits_forever) for place in allowed), "what waits no longer needs no leave"
+
+
+def test_one_function_prints() -> None:
+    allowed = {PACKAGE / place for place in MAY_PRINT}
+    ours = [path for path in MODULES if path.is_relative_to(PACKAGE) and path not in allowed]
+    assert broken(ours, prints) == []
+
+
+def test_every_word_of_an_advised_command_is_quoted() -> None:
+    assert broken(MODULES, advises_unquoted) == []
+
+
+def test_names_in_stored_configurations_go_through_the_door() -> None:
+    allowed = {PACKAGE / place for place in MAY_READ_NAMES}
+    ours = [path for path in MODULES if path not in allowed]
+    assert broken(ours, reads_names) == []
+    assert all(broken([place], reads_names) for place in allowed - {PACKAGE / "config/trust.py"})
 
 
 def test_names_and_types() -> None:
@@ -309,6 +407,19 @@ def test_every_module_says_what_it_is() -> None:
         ("try: f()\nexcept: pass", swallows, ["swallows everything"]),
         ("try: f()\nexcept Exception as e: raise ValueError from e", swallows, []),
         ("try: f()\nexcept OSError: pass", swallows, []),
+        ("print(text)", prints, ["calls print"]),
+        ("sys.stderr.write(text)", prints, ["calls sys.stderr.write"]),
+        ("write_line(text)", prints, []),
+        (
+            "f'go on: quintain resume {folder}'",
+            advises_unquoted,
+            ["advises a command with folder in it: use write_command"],
+        ),
+        ("f'quintain resume: got {folder}'", advises_unquoted, []),
+        ("f'{write_command(a)} --to hf'", advises_unquoted, []),
+        ("run.config['agent']", reads_names, ["reads agent of a configuration"]),
+        ("run.config.get('environment', '')", reads_names, ["reads environment of a configuration"]),
+        ("run.config['steps']", reads_names, []),
         ("thread.join()", waits_forever, ["waits without a deadline: thread.join()"]),
         ("thread.join(1.0)", waits_forever, []),
         ("self.inbox.get()", waits_forever, ["waits without a deadline: self.inbox.get()"]),

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from quintain.agents.catalog import AUTO, is_outside
 from quintain.agents.teacher import Teacher
 from quintain.config import build
+from quintain.config.trust import RECIPE, admit, files_named
 from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.dashboard.curve import learning_curve_png, terminal_curve
 from quintain.dashboard.report import write_report
@@ -55,7 +56,7 @@ from quintain.rollout.measures import call_metrics
 from quintain.rollout.search import Searcher, is_search, refuse_unsearchable
 from quintain.store.calls import CALLS, CallLog
 from quintain.store.creation import JOURNAL, check_free
-from quintain.store.files import disk_error
+from quintain.store.files import can_write, disk_error
 from quintain.store.names import run_folder, split_step
 from quintain.store.run import Run
 from quintain.text.chat import Chat
@@ -70,7 +71,7 @@ from quintain.training.memory import Plan as MemoryPlan
 from quintain.training.memory import describe_where, plan_memory
 from quintain.training.outside import find_source
 from quintain.training.progress import Display
-from quintain.training.saved import MODEL, START, find_saved, load_policy, run_of
+from quintain.training.saved import MODEL, START, admitted, find_saved, load_policy
 from quintain.training.sharding.torchrun import driving, launched_ranks
 from quintain.training.start import (
     USUAL_DEMONSTRATIONS,
@@ -82,6 +83,7 @@ from quintain.training.start import (
 )
 from quintain.training.summary import EXTENDED, evaluations, planned_steps, summary
 from quintain.types import Trajectory, derive_seed
+from quintain.types.terminal import spell_out, write_command, write_line
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -101,6 +103,10 @@ ENDING = 60.0
 """Seconds that what is being answered may take when a model is served no longer."""
 USUAL_TOKENS = 1024
 """Tokens of an answer where neither the client nor whoever serves says how many."""
+WORLDS = ("environment", "eval_environment")
+"""The fields of a run that name where it was evaluated."""
+TRUSTED = "trusted"
+"""The event of a run that was made elsewhere, and that this user goes on with."""
 SOURCE = "environment.py"
 """File of a run that keeps the source of a class that was typed in a session."""
 
@@ -113,6 +119,7 @@ def train(
     root: str | Path = ROOT,
     replace: bool = False,
     config: Mapping[str, Any] | None = None,
+    trust_run: bool = False,
     **fields: Any,
 ) -> TrainedRun:
     """Train by `method` and return the run: a path, which reads what lies there (``run.metrics``, ``run.model()``).
@@ -128,6 +135,7 @@ def train(
         root: folder that holds the runs.
         replace: delete an earlier run of this name.
         config: values of the method's `Config`.
+        trust_run: whether a run of somebody else's whose episodes are imitated may name the environment.
         fields: more of them; ``train("grpo", model="tiny", steps=50)``.
 
     Raises:
@@ -143,7 +151,8 @@ def train(
     if environment is not None:
         values["environment"] = environment if isinstance(environment, str) else class_name(environment)
     values = with_tasks(values)
-    settings = place_data(build(found.config_class, values, f"train({found.label!r})"), Path(root))
+    given = build(found.config_class, values, f"train({found.label!r})")
+    settings = place_data(given, Path(root), is_trusted=trust_run)
     settings = dataclasses.replace(settings, learner_ranks=launched_ranks(settings.learner_ranks))
     chosen = found.make(settings)
     if settings.environment == NO_ENVIRONMENT and must_act(chosen):
@@ -170,6 +179,7 @@ def train(
             chosen = found.make(settings)
         new = Run.create(folder, recipe=found.spec, config=asdict(settings), replace=replace)
         with looked_after(new, start=START, is_new=True) as opened:
+            opened.record_files(*files_named({RECIPE: found.spec, **asdict(settings)}))
             if not isinstance(environment, str | None) and is_of_session(settings.environment):
                 keep_source(environment, folder)
             train_by(chosen, settings, opened)
@@ -228,7 +238,8 @@ def ask_teacher(job: Job, folder: Path, *, replace: bool) -> Job:
     count = job.demonstrations if isinstance(job.demonstrations, int) else USUAL_DEMONSTRATIONS
     episodes, tokenizer = collect(job.environment, job.teacher, episodes=count, seed=job.seed)
     settings = {"environment": job.environment, "agent": job.teacher, "seed": job.seed, "split": "train"}
-    write_run(episodes, tokenizer, folder, settings, replace=replace)
+    make_environment = find_ready(job.environment)
+    write_run(episodes, tokenizer, folder, settings, make_environment=make_environment, replace=replace)
     tell(f"teacher: {evaluated(episodes)}, in {folder}")
     return dataclasses.replace(job, teacher="", demonstrations=str(folder.absolute()))
 
@@ -273,7 +284,7 @@ def require_grader(environment: str, agent: str, *, is_graded: bool = False) -> 
 
 def tell(line: str) -> None:
     """Write `line` to standard error: what happens before a run is there to say it."""
-    print(f"quintain: {line}", file=sys.stderr, flush=True)
+    write_line(f"quintain: {spell_out(line)}", is_error=True)
 
 
 def resume(
@@ -283,6 +294,8 @@ def resume(
     learner_ranks: int | None = None,
     cluster: str | None = None,
     placement: str | None = None,
+    trust_run: bool = False,
+    accept_changes: bool = False,
 ) -> TrainedRun:
     """Continue the run in `folder` after its newest checkpoint and return it.
 
@@ -291,8 +304,17 @@ def resume(
     which cluster ("" for this process) in which placement, and on how many ranks it learns: a checkpoint of ranks is
     read by any number of them, and by a learner without any (0). Tokens of a batch are shared where the ranks are a
     multiple of `context_ranks`.
+
+    Of a run that this user did not make here nothing is used that its configuration names, unless they `trust_run`; it
+    is theirs from then on. Files that are not what the run wrote or began with are refused, unless they
+    `accept_changes`, which the report shows.
+
+    Raises:
+        ConfigError: the run is somebody else's, and names a program, a file or an address.
+        StoreError: a file of it was changed.
     """
     with Run.open(Path(folder), writable=False) as run:
+        admit(run, is_trusted=trust_run, to="resuming")
         device = str(run.config.get("device", "auto"))
         planned, done = planned_steps(run), run.last_step or 0
     if steps is not None and steps < done:
@@ -301,7 +323,8 @@ def resume(
         )
     if steps is None and done >= planned:
         tell(
-            f"{folder} has done its {planned} steps; to go on: quintain resume {folder} --steps {2 * planned}"
+            f"{folder} has done its {planned} steps; to go on: "
+            f"{write_command('quintain', 'resume', folder, '--steps', 2 * planned)}"
         )
     elsewhere = {
         "learner_ranks": launched_ranks(learner_ranks or 0) or learner_ranks,
@@ -311,9 +334,15 @@ def resume(
     with driving({"method": f"resume {run.folder.resolve()}", **elsewhere}, device) as is_driver:
         if not is_driver:
             return TrainedRun(folder)
-        with looked_after(Run.open(Path(folder)), start=START, is_new=False) as run:
+        with looked_after(
+            Run.open(Path(folder), accepts_changes=accept_changes), start=START, is_new=False
+        ) as run:
+            stored = admit(run, is_trusted=trust_run, to="resuming")
+            if trust_run and not run.origin.is_own:
+                run.adopt()
+                run.event(TRUSTED, "what its configuration names was trusted when it was resumed")
             found = find_method(run.recipe)
-            settings = build(found.config_class, run.config, f"{folder}/config.json", is_stored=True)
+            settings = build(found.config_class, stored, f"{folder}/config.json", is_stored=True)
             settings = replace(
                 settings,
                 steps=steps or planned,
@@ -328,16 +357,23 @@ def resume(
     return TrainedRun(folder)
 
 
-def conclude(run: Run) -> None:
-    """Draw the curve, write the report and print the summary of a finished run."""
+def conclude(run: Run, *, must_write: bool = True) -> bool:
+    """Draw the curve, write the report and print the summary of a finished run; return whether they could be written.
+
+    Raises:
+        StoreError: they cannot, and must be.
+    """
     rows = run.metrics()
     folder = run.folder / (MODEL if (run.folder / MODEL).exists() else START)
     has_policy = (folder / "config.json").exists()
-    learning_curve_png(rows, run.folder / "curve.png")
-    write_report(run, Chat(load_tokenizer(folder)).text if has_policy else None)
+    is_written = must_write or can_write(run.folder)
+    if is_written:
+        learning_curve_png(rows, run.folder / "curve.png")
+        write_report(run, Chat(load_tokenizer(folder)).text if has_policy else None)
     if evaluations(run):
-        print(terminal_curve(rows))
-    print(summary(run))
+        write_line(terminal_curve(rows))
+    write_line(summary(run))
+    return is_written
 
 
 def evaluate(
@@ -348,24 +384,30 @@ def evaluate(
     seed: int = 0,
     temperature: float = 1.0,
     agent: str = "",
+    trust_run: bool = False,
 ) -> tuple[Evaluation, list[Trajectory]]:
     """Return what `episodes` held-out tasks say of a model folder, a hub id or a run, and the episodes.
 
-    It acts through the harness `agent`; empty: the one that a run was trained with, or that fits.
+    It acts through the harness `agent`; empty: the one that a run was trained with, or that fits. Environment and agent
+    that a run names which this user did not make here are used only if they `trust_run`.
+
+    Raises:
+        ConfigError: the run is somebody else's, and names a program, a file or an address.
     """
-    spec = environment if environment is not None else environment_of(target)
+    wanted = [*(() if environment is not None else WORLDS), *(() if agent else ("agent",))]
+    admitted(target, is_trusted=trust_run, to="evaluating", fields=wanted)
+    spec = environment if environment is not None else environment_of(target, trust_run=trust_run)
+    agent = agent or harness_of(target, is_trusted=trust_run)
     if spec == NO_ENVIRONMENT:
         raise UsageError(
             f"evaluating {target}: got a run without an environment, in which nothing is played"
             f"{held_out_loss(target)}; name one with --environment"
         )
     if isinstance(spec, str):
-        require_grader(spec, agent or harness_of(target))
+        require_grader(spec, agent)
     make_environment = find_ready(spec, for_model=True)
     loaded = policy_of(target)
-    harness = build_agent(
-        loaded.tokenizer, make_environment, temperature=temperature, agent=agent or harness_of(target)
-    )
+    harness = build_agent(loaded.tokenizer, make_environment, temperature=temperature, agent=agent)
     with progressing("evaluation", episodes) as display:
         engine = build_engine(EngineSettings(), loaded.model, loaded.tokenizer)
         rollout = Rollout(harness, make_environment, engine, source=find_source(harness))
@@ -555,6 +597,7 @@ def recorded_run(
     kept: list[Trajectory] = []
     with looked_after(new, start=TOKENIZERS[0], is_new=True, is_continued=False) as run:
         tokenizer.save_pretrained(str(folder / TOKENIZERS[0]))
+        run.record_files(TOKENIZERS[0])
 
         def keep(trajectory: Trajectory) -> None:
             run.append([trajectory], step=0, phase=COLLECT)
@@ -575,8 +618,12 @@ def collect(
     seed: int = 0,
     split: str = "train",
     mistakes: float = 0.0,
+    trust_run: bool = False,
 ) -> tuple[list[Trajectory], PreTrainedTokenizerBase]:
     """Return episodes of the expert, of random actions, a search, a model or a chat endpoint, and their tokenizer.
+
+    A model of a run acts through the harness that the run names; one of a run of somebody else's that names an agent of
+    its own only if this user does `trust_run`.
 
     The expert does something else in the share `mistakes` of its turns. ``search?nodes=1000&by=best`` is the teacher of
     `quintain.rollout.search`.
@@ -596,7 +643,7 @@ def collect(
         ask(make_environment, refuse_unsearchable)
     loaded = None if is_script or teacher is not None else policy_of(agent)
     tokenizer = new_tokenizer(make_environment, seed=seed) if loaded is None else loaded.tokenizer
-    harness = AUTO if teacher is not None or searcher is not None else harness_of(agent)
+    harness = AUTO if teacher is not None or searcher is not None else harness_of(agent, is_trusted=trust_run)
     acting = build_agent(tokenizer, make_environment, temperature=1.0, agent=harness)
     limits = Limits(max_failure_share=0.5, has_state_keys=True)
     if teacher is not None:
@@ -639,6 +686,7 @@ def lab(
     run: str | None = None,
     root: str | Path = ROOT,
     config: Mapping[str, Any] | None = None,
+    trust_run: bool = False,
     **fields: Any,
 ) -> Report:
     """Return what every idea of credit and every loss makes of one batch; ``lab.json`` and ``lab.png`` say the same.
@@ -657,6 +705,7 @@ def lab(
         run: name of the new run; method and time when None.
         root: folder that holds the runs.
         config: values of the method's `Config`.
+        trust_run: whether what a run of somebody else's names may be used.
         fields: more of them.
 
     Raises:
@@ -677,7 +726,8 @@ def lab(
         values = {**(config or {}), **fields}
         if environment is not None:
             values["environment"] = environment if isinstance(environment, str) else class_name(environment)
-        settings = place_data(build(found.config_class, values, f"lab({found.label!r})"), Path(root))
+        given = build(found.config_class, values, f"lab({found.label!r})")
+        settings = place_data(given, Path(root), is_trusted=trust_run)
         refuse_unread(found, found.make(settings), settings, values)
         check_parts(settings)
         fitted = fit_to_model(found, settings, values)
@@ -690,7 +740,7 @@ def lab(
         raise UsageError(
             f"lab of the run {folder}: got settings as well, and a run has its own; leave them out"
         )
-    material = read_batch(folder, step=step)
+    material = read_batch(folder, step=step, is_trusted=trust_run)
     with Display(folder.name, 1) as display:
         report = run_lab(material, ideas=ideas, losses=losses, parts=parts, say=display.phase)
     write_lab(report, folder if out is None else out)
@@ -710,13 +760,16 @@ def policy_of(target: str | Path) -> LoadedModel:
     return load_policy(str(target))
 
 
-def environment_of(target: str | Path) -> str:
-    """Return the environment that the run `target` was evaluated in; that of training, unless it says otherwise."""
-    folder = run_of(target)
-    if folder is None:
+def environment_of(target: str | Path, *, trust_run: bool = False) -> str:
+    """Return the environment that the run `target` was evaluated in; that of training, unless it says otherwise.
+
+    Raises:
+        UsageError: it is no run. ConfigError: the environment is somebody else's, and not to be trusted.
+    """
+    config = admitted(target, is_trusted=trust_run, to="evaluating", fields=WORLDS)
+    if not config:
         raise UsageError(f"evaluating {target}: got no environment; name one with --environment")
-    with Run.open(folder, writable=False) as run:
-        return str(run.config.get("eval_environment") or run.config["environment"])
+    return str(config.get("eval_environment") or config["environment"])
 
 
 def held_out_loss(target: str | Path) -> str:

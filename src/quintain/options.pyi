@@ -19,6 +19,7 @@ class TrainOptions(TypedDict, total=False):
     root: str | Path
     replace: bool
     config: Mapping[str, Any] | None
+    trust_run: bool
 
 class JobOptions(TrainOptions, total=False):
     model: str

@@ -110,6 +110,20 @@ def test_view_of_a_trained_run_concludes_it(
     assert opened == [(collected / "report.html").resolve().as_uri()]
 
 
+@pytest.mark.parametrize("has_start", [True, False])
+def test_view_of_a_run_that_cannot_be_written_to_shows_what_is_there(
+    cli: Cli, collected: Path, monkeypatch: pytest.MonkeyPatch, has_start: bool
+) -> None:
+    if has_start:
+        (collected / "start").mkdir()
+    before = sorted(collected.rglob("*"))
+    monkeypatch.setattr("os.access", lambda *_: False)
+    monkeypatch.setattr("quintain.store.files.write_file", lambda *_: pytest.fail("something was written"))
+    found = cli("view", "a")
+    assert found.status == 0 and "runs/a cannot be written to, so that there is no new report" in found.error
+    assert sorted(collected.rglob("*")) == before, "sqlite made no file beside the journal"
+
+
 def test_view_of_no_run_is_status_2(cli: Cli) -> None:
     assert cli("view", "nothing").status == 2
 

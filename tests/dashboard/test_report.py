@@ -107,6 +107,14 @@ def test_a_report_is_one_safe_file(run: Run, make: Any, decode: Any, rows: list[
     assert [entry.name for entry in run.folder.glob(".*")] == []
 
 
+def test_what_is_to_be_known_of_a_curve_stands_below_it(run: Run, make: Any, decode: Any) -> None:
+    run.event("journal behind", "episodes end at row 3 <b>")
+    run.event("resume", "at step 4")
+    shown = checked(write_report(run, decode))
+    notices = shown.partition("<h2>To be known of this curve</h2>")[2].partition("</table>")[0]
+    assert notices == "<table><tr><th>journal behind</th><td>episodes end at row 3 &lt;b&gt;</td></tr>"
+
+
 def test_a_report_before_anything_happened(run: Run) -> None:
     content = checked(write_report(run, None))
     assert "No success was recorded yet" in content and "Episodes" not in content and "Events" not in content

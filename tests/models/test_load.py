@@ -11,11 +11,12 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
-from quintain.errors import ModelError, UsageError
-from quintain.models.load import growth_of, load, load_tokenizer, outline
+from quintain.errors import DataError, ModelError, UsageError
+from quintain.models.load import find_folder, growth_of, load, load_tokenizer, outline
 from quintain.models.quiet import quiet_transformers
 from quintain.models.save import save
 from quintain.models.tiny import build_tiny
+from quintain.training.demonstrations import find_source
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -268,3 +269,30 @@ def test_what_tokenizers_of_published_models_replace_is_no_bomb() -> None:
     assert growth_of(fitting) == 1.0 and growth_of(None) == 1.0
     assert growth_of({"type": "Replace", "pattern": {"Regex": "a?"}, "content": "xyz"}) == 3.0
     assert growth_of({"type": "Replace", "pattern": {"String": "abc"}, "content": "x"}) == 1.0
+
+
+def test_an_adapter_beside_a_model_is_refused(folder: Path) -> None:
+    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "owner/name"}')
+    with pytest.raises(
+        ModelError, match=r"got an adapter beside a model; merge it into its base model first"
+    ):
+        load(str(folder))
+
+
+@pytest.mark.parametrize("place", ["runs/quickstart", "models/x"])
+def test_a_folder_that_is_missing_is_never_looked_up_on_the_hub(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*_: object, **__: object) -> str:
+        raise AssertionError("the hub was asked")
+
+    monkeypatch.setattr("quintain.models.load.snapshot_download", asked)
+    monkeypatch.setattr("quintain.training.demonstrations.snapshot_download", asked)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").mkdir()
+    with pytest.raises(ModelError, match=r"got no such folder; check the path"):
+        find_folder(place)
+    with pytest.raises(DataError, match=r"there is no such file, folder or run"):
+        find_source(place)
+    with pytest.raises(AssertionError, match="the hub was asked"):
+        find_folder("owner/name")

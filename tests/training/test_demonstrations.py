@@ -31,6 +31,7 @@ from quintain.training.demonstrations import (
     load_data,
     place_data,
     rules_of,
+    teller,
     without_held_out,
     write_run,
 )
@@ -56,7 +57,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with expert episodes of guess, as a file and as the run ``runs/taught``, and a model for them."""
     root = tmp_path_factory.mktemp("data")
     episodes, tokenizer = api.collect("guess", "expert", episodes=12)
-    write_messages(episodes, tokenizer, root / "guess.jsonl", "guess")
+    write_messages(episodes, tokenizer, root / "guess.jsonl", teller("guess"))
     write_run(episodes, tokenizer, root / "runs" / "taught", {"environment": "guess", "agent": "auto"})
     save(build_tiny(tokenizer, size="micro"), tokenizer, root / "model")
     return root

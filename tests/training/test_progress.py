@@ -69,6 +69,9 @@ class Finished:
         found = [] if self.untrained is None else [{"kind": "untrained", "data": self.untrained}]
         return [{"kind": "alarm", "data": {}}, *found]
 
+    def notices(self) -> list[dict[str, Any]]:
+        return []
+
 
 def row(step: int, success: float, **more: float) -> dict[str, float]:
     numbers = {"eval/success": success, "eval/low": success - 0.1, "eval/high": success + 0.1}

@@ -35,6 +35,10 @@ BATCHES = ("batch-size", "train-batch-size", "rollout-batch-size", "per-device-t
 """What other tools call the episodes of a step."""
 
 
+TRUST = "use what a run of somebody else's names: its programs, files and addresses (docs/reliability.md)"
+"""What ``--trust-run`` does."""
+
+
 class Parser(argparse.ArgumentParser):
     """The arguments of one command: ``Parser("eval", "Measure a model.")``."""
 

@@ -24,6 +24,7 @@ from quintain.errors import (
 )
 from quintain.methods.table import MODULES
 from quintain.types.findings import Finding
+from quintain.types.terminal import write_command
 
 
 def check(argv: Sequence[str]) -> int:
@@ -121,8 +122,8 @@ def refuse_other_names(target: str, root: str) -> None:
     name = target.partition("?")[0]
     if name in OURS or name == "auto":
         raise UsageError(
-            f"quintain check: got {target!r}, a model; check it in use: quintain check grpo --model {target} "
-            "--environment E"
+            f"quintain check: got {target!r}, a model; check it in use: "
+            f"{write_command('quintain', 'check', 'grpo', '--model', target)} --environment E"
         )
     known = names_of_environments()
     if any(sign in name for sign in ":/.+,") or name in known:

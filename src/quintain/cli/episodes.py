@@ -20,11 +20,15 @@ from quintain.rollout.measures import call_metrics
 from quintain.store import Run
 from quintain.store.calls import CALLS
 from quintain.text.chat import Chat
-from quintain.training.demonstrations import COLLECT, TOKENIZERS, teller, tokenizer_of
+from quintain.training.demonstrations import COLLECT, TOKENIZERS, tokenizer_of, told_in
 from quintain.types import Score, Trajectory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+Tells = Callable[[Trajectory], messages.Told]
+"""What an episode was begun with: instructions and tools."""
 
 
 def recover_recording(folder: Path) -> int:
@@ -50,39 +54,39 @@ def recover_recording(folder: Path) -> int:
 
 
 def write_messages(
-    trajectories: Iterable[Trajectory], tokenizer: PreTrainedTokenizerBase, file: Path, environment: str
+    trajectories: Iterable[Trajectory], tokenizer: PreTrainedTokenizerBase, file: Path, told: Tells
 ) -> int:
     """Write those of `trajectories` that did not fail to `file`, one a line, and return how many there are.
 
-    The system message is the instruction of `environment` with the task's prompt, and its tools stand beside the
-    messages. The file appears under its name when it is complete.
+    The system message is the instruction of the environment, which `told` returns, with the task's prompt, and its
+    tools stand beside the messages. The file appears under its name when it is complete.
 
     Raises:
         DataError: there is none.
     """
     kept = (t for t in trajectories if isinstance(t.outcome, Score) or t.outcome.kind == messages.NOT_SCORED)
-    lines = messages.write_messages(kept, Chat(tokenizer).text, told=teller(environment))
+    lines = messages.write_messages(kept, Chat(tokenizer).text, told=told)
     return write_lines(lines, file, nothing=f"messages for {file}: got no episode that ended")
 
 
 def write_atif(
-    trajectories: Iterable[Trajectory], tokenizer: PreTrainedTokenizerBase, file: Path, environment: str
+    trajectories: Iterable[Trajectory], tokenizer: PreTrainedTokenizerBase, file: Path, told: Tells
 ) -> int:
     """Write `trajectories` to `file` in the Agent Trajectory Interchange Format, failures too, and count them.
 
-    There is one for each seat. What `environment` tells an agent and its tools stand in each.
+    There is one for each seat. What it was `told` and its tools stand in each.
 
     Raises:
         DataError: there is none.
     """
-    decode, told = Chat(tokenizer).text, teller(environment)
+    decode = Chat(tokenizer).text
     parts = (part for trajectory in trajectories for part in by_seat(trajectory))
     lines = (json.dumps(to_atif(part, decode, told=told(part)), default=dict) + "\n" for part in parts)
     return write_lines(lines, file, nothing=f"ATIF for {file}: got no episode")
 
 
 def write_verifiers(
-    trajectories: Iterable[Trajectory], tokenizer: PreTrainedTokenizerBase, file: Path, environment: str
+    trajectories: Iterable[Trajectory], tokenizer: PreTrainedTokenizerBase, file: Path, told: Tells
 ) -> int:
     """Write the scored of `trajectories` to `file` as a ``results.jsonl`` of verifiers, and return how many rows.
 
@@ -91,7 +95,7 @@ def write_verifiers(
     Raises:
         DataError: there is none.
     """
-    decode, told = Chat(tokenizer).text, teller(environment)
+    decode = Chat(tokenizer).text
     examples: dict[str, int] = {}
     parts = (part for t in trajectories if isinstance(t.outcome, Score) for part in by_seat(t))
     rows = (
@@ -123,14 +127,18 @@ def write_lines(lines: Iterable[str], file: Path, *, nothing: str) -> int:
     return count
 
 
-def chat_writer(run: Run, *, is_compared: bool = False) -> Callable[[Trajectory], Mapping[str, Any]]:
+def chat_writer(
+    run: Run, *, is_compared: bool = False, environment: str = ""
+) -> Callable[[Trajectory], Mapping[str, Any]]:
     """Return what writes an episode of `run` as messages; {} of several seats, and of a run without a tokenizer.
+
+    `environment` is that of a run that did not record what it tells; see `told_in`.
 
     `is_compared` as `quintain.data.messages.to_record` has it.
     """
     if not any((run.folder / name).is_dir() for name in TOKENIZERS):
         return lambda _: {}
-    decode, told = Chat(tokenizer_of(run.folder)).text, teller(str(run.config["environment"]))
+    decode, told = Chat(tokenizer_of(run.folder)).text, told_in(run, environment)
 
     def written(trajectory: Trajectory) -> Mapping[str, Any]:
         if len(speakers(trajectory)) != 1:

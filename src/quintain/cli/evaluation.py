@@ -1,13 +1,13 @@
 """``quintain eval``, ``quintain compare`` and ``quintain collect``."""
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quintain.cli.arguments import (
+    TRUST,
     Parser,
     named_folder,
     named_model,
@@ -18,6 +18,7 @@ from quintain.cli.arguments import (
 )
 from quintain.cli.tables import show
 from quintain.errors import DataError, UsageError
+from quintain.types.terminal import write_line
 
 if TYPE_CHECKING:
     from quintain.eval.evaluate import Evaluation
@@ -46,6 +47,7 @@ def evaluate(argv: Sequence[str]) -> int:
     parser.switch(
         "--hallucination", "score replies where the expert calls no tool: do they call one? (1: none does)"
     )
+    parser.switch("--trust-run", TRUST)
     parser.switch("--json", "print JSON")
     arguments = parser.read(argv)
     episodes = whole_number(arguments.episodes, "--episodes", least=1)
@@ -59,13 +61,14 @@ def evaluate(argv: Sequence[str]) -> int:
         from quintain.environments.task_files import split_spec, tasks_spec
         from quintain.store.creation import is_run
 
-        own = launch.environment_of(target) if world is None and is_run(Path(target)) else ""
+        is_asked = world is None and is_run(Path(target))
+        own = launch.environment_of(target, trust_run=arguments.trust_run) if is_asked else ""
         world = tasks_spec(world or split_spec(own)[0], arguments.tasks)
     if arguments.hallucination:
-        world = world or launch.environment_of(target)
+        world = world or launch.environment_of(target, trust_run=arguments.trust_run)
         require_tools(world)
     if world and (note := other_world(target, world)):
-        print(f"quintain: note: {note}", file=sys.stderr)
+        write_line(f"quintain: note: {note}", is_error=True)
     try:
         found, trajectories = launch.evaluate(
             target,
@@ -74,6 +77,7 @@ def evaluate(argv: Sequence[str]) -> int:
             seed=seed,
             temperature=temperature,
             agent=arguments.agent,
+            trust_run=arguments.trust_run,
         )
     except UsageError:
         if world is None and target == arguments.target and "/" not in target:
@@ -174,7 +178,7 @@ def compare(argv: Sequence[str]) -> int:
             configs[name], rows[name] = run.config, run.metrics()
     found = compared(episodes, baseline=arguments.baseline, settings=configs)
     for note in found.notes:
-        print(f"quintain: note: {note}", file=sys.stderr)
+        write_line(f"quintain: note: {note}", is_error=True)
     if arguments.picture:
         from quintain.dashboard.curve import compared_png
 
@@ -182,11 +186,11 @@ def compare(argv: Sequence[str]) -> int:
         arms = {name: [rows[run] for run in runs] for name, runs in arms_of(configs).items()}
         compared_png(arms, Path(arguments.picture), num_tasks=counts.pop() if len(counts) == 1 else 0)
     if arguments.json:
-        print(json.dumps(asdict(found), indent=2))
+        write_line(json.dumps(asdict(found), indent=2))
         return 0
     show(COLUMNS, [row.cells() for row in found.rows], f"success against {found.baseline}, paired by task")
     if arguments.picture:
-        print(f"picture  {arguments.picture}")
+        write_line(f"picture  {arguments.picture}")
     return 0
 
 
@@ -223,6 +227,7 @@ def collect(argv: Sequence[str]) -> int:
     parser.flag("--split", "tasks to act on: train (default) or eval", "SPLIT", "train")
     parser.flag("--mistakes", "share of turns in which the expert errs (default 0)", "SHARE", "0")
     parser.flag("--out", "file to write, .jsonl, or folder of a new run", "PATH")
+    parser.switch("--trust-run", TRUST)
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", RUNS)
     arguments = parser.read(argv)
     episodes = whole_number(arguments.episodes, "--episodes", least=1)
@@ -241,18 +246,20 @@ def collect(argv: Sequence[str]) -> int:
 
     from quintain import api as launch
     from quintain.cli.episodes import write_messages
+    from quintain.environments.catalog import find
     from quintain.eval.evaluate import evaluate as evaluated
-    from quintain.training.demonstrations import write_run
+    from quintain.training.demonstrations import teller, write_run
 
     trajectories, tokenizer = launch.collect(
-        arguments.environment, agent, episodes=episodes, seed=seed, split=split, mistakes=mistakes
-    )
+        arguments.environment, agent, episodes=episodes, seed=seed, split=split, mistakes=mistakes,
+        trust_run=arguments.trust_run,
+    )  # fmt: skip
     if out.suffix == ".jsonl":
-        write_messages(trajectories, tokenizer, out, arguments.environment)
+        write_messages(trajectories, tokenizer, out, teller(arguments.environment))
     else:
         settings = {"environment": arguments.environment, "agent": agent, "seed": seed, "split": split}
-        write_run(trajectories, tokenizer, out, settings)
-    print(f"{out}: {evaluated(trajectories)}")
+        write_run(trajectories, tokenizer, out, settings, make_environment=find(arguments.environment))
+    write_line(f"{out}: {evaluated(trajectories)}")
     return 0
 
 
@@ -273,7 +280,7 @@ def new_path(text: str | None) -> Path:
 def print_evaluation(found: "Evaluation", is_json: bool, more: Mapping[str, float]) -> None:
     """Print an evaluation, and `more` that was measured, as JSON or as a table."""
     if is_json:
-        print(json.dumps({**asdict(found), **more}, indent=2))
+        write_line(json.dumps({**asdict(found), **more}, indent=2))
         return
     rows: list[tuple[str, Any]] = [
         ("success", f"{100 * found.success:.1f} %"),

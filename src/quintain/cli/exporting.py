@@ -5,6 +5,9 @@ from pathlib import Path
 
 from quintain.cli.arguments import Parser, named_folder, named_policy, one_of
 from quintain.errors import UsageError
+from quintain.types.terminal import write_line
+
+MODEL_FORM = "hf"
 
 
 def export(argv: Sequence[str]) -> int:
@@ -27,27 +30,37 @@ def export(argv: Sequence[str]) -> int:
     parser.flag(
         "--weights", "weight of each model of that mean, the first run's first (default equal)", "NUMBERS"
     )
+    parser.flag(
+        "--environment",
+        "of a run of an earlier release, which did not record instructions and tools: the environment that tells them",
+        "E",
+        "",
+    )
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
     arguments = parser.read(argv)
-    form = None if arguments.to is None else one_of(arguments.to, "--to", FORMS)
+    form = None if arguments.to is None else one_of(arguments.to, "--to", (*FORMS, MODEL_FORM))
     if form is None or arguments.out is None:
         flag = "--to" if form is None else "--out"
         raise UsageError(f"quintain export needs {flag}: got nothing; see `quintain export --help`")
     out = Path(arguments.out)
     if out.exists():
         raise UsageError(f"--out: got {arguments.out!r}, which exists; choose another name")
-    named = named_policy if form == "hf" else named_folder
+    named = named_policy if form == MODEL_FORM else named_folder
     folder = named(arguments.run, arguments.runs)
     others = vars(arguments)["with"]
     if others is None and arguments.weights is not None:
         raise UsageError(f"--weights: got {arguments.weights!r} for one model; name others --with it")
+    if form == MODEL_FORM and arguments.environment:
+        raise UsageError(f"--environment: got {arguments.environment!r} for the model alone; leave it out")
     if others is None:
-        print(f"{out}: {FORMS[form](folder, out)}")
+        is_model = form == MODEL_FORM
+        said = export_model(folder, out) if is_model else FORMS[form](folder, out, arguments.environment)
+        write_line(f"{out}: {said}")
         return 0
-    if form != "hf":
+    if form != MODEL_FORM:
         raise UsageError(f"--with: got {others!r} for {form}; models are merged with --to hf")
     more = [named_policy(name.strip(), arguments.runs) for name in others.split(",")]
-    print(f"{out}: {export_mean([folder, *more], shares(arguments.weights, len(more) + 1), out)}")
+    write_line(f"{out}: {export_mean([folder, *more], shares(arguments.weights, len(more) + 1), out)}")
     return 0
 
 
@@ -88,54 +101,51 @@ def export_model(folder: Path, out: Path) -> str:
     return f"{loaded.model.num_parameters():,} parameters"
 
 
-def export_messages(folder: Path, out: Path) -> str:
+def export_messages(folder: Path, out: Path, environment: str) -> str:
     """Write the episodes of the run `folder` as chat messages, one episode a line."""
     from quintain.cli.episodes import write_messages
     from quintain.store import Run
-    from quintain.training.demonstrations import tokenizer_of
+    from quintain.training.demonstrations import tokenizer_of, told_in
 
     with Run.open(folder, writable=False) as run:
-        written = write_messages(run.trajectories(), tokenizer_of(folder), out, run.config["environment"])
+        written = write_messages(run.trajectories(), tokenizer_of(folder), out, told_in(run, environment))
     return f"{written} episodes"
 
 
-def export_atif(folder: Path, out: Path) -> str:
+def export_atif(folder: Path, out: Path, environment: str) -> str:
     """Write the episodes of the run `folder` in the Agent Trajectory Interchange Format, one a line."""
     from quintain.cli.episodes import write_atif
     from quintain.store import Run
-    from quintain.training.demonstrations import tokenizer_of
+    from quintain.training.demonstrations import tokenizer_of, told_in
 
     with Run.open(folder, writable=False) as run:
-        written = write_atif(run.trajectories(), tokenizer_of(folder), out, str(run.config["environment"]))
+        written = write_atif(run.trajectories(), tokenizer_of(folder), out, told_in(run, environment))
     return f"{written} episodes"
 
 
-def export_verifiers(folder: Path, out: Path) -> str:
+def export_verifiers(folder: Path, out: Path, environment: str) -> str:
     """Write the scored episodes of the run `folder` as verifiers saves its rollouts (``results.jsonl``)."""
     from quintain.cli.episodes import write_verifiers
     from quintain.store import Run
-    from quintain.training.demonstrations import tokenizer_of
+    from quintain.training.demonstrations import tokenizer_of, told_in
 
     with Run.open(folder, writable=False) as run:
-        written = write_verifiers(
-            run.trajectories(), tokenizer_of(folder), out, str(run.config["environment"])
-        )
+        written = write_verifiers(run.trajectories(), tokenizer_of(folder), out, told_in(run, environment))
     return f"{written} episodes"
 
 
-def export_rows(folder: Path, out: Path) -> str:
+def export_rows(folder: Path, out: Path, environment: str) -> str:
     """Write the episodes of the run `folder` as Parquet, with every token, and as messages where it has a tokenizer."""
     from quintain.cli.episodes import chat_writer
     from quintain.store import Run
     from quintain.store.export import export_parquet
 
     with Run.open(folder, writable=False) as run:
-        return f"{export_parquet(run, out, chat=chat_writer(run))} episodes"
+        return f"{export_parquet(run, out, chat=chat_writer(run, environment=environment))} episodes"
 
 
-FORMS: dict[str, Callable[[Path, Path], str]] = {
+FORMS: dict[str, Callable[[Path, Path, str], str]] = {
     "atif": export_atif,
-    "hf": export_model,
     "messages": export_messages,
     "parquet": export_rows,
     "verifiers": export_verifiers,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from quintain.cli.tables import show
 from quintain.errors import QuintainError
 from quintain.types.findings import Finding
+from quintain.types.terminal import write_line
 
 
 def report(
@@ -20,10 +21,10 @@ def report(
     if is_json:
         rows = [finding._asdict() for finding in findings]
         found = {"target": target, "has_passed": not num_failed, "findings": rows, "measured": measured or {}}
-        print(json.dumps(found, indent=2))
+        write_line(json.dumps(found, indent=2))
     else:
         verdict = f"{num_failed} of {len(findings)} failed" if num_failed else "passed"
         show(("probe", "state", "detail"), findings, target)
         took = f" in {measured['seconds']:.0f} s" if measured and "seconds" in measured else ""
-        print(f"{target}: {verdict}{took}")
+        write_line(f"{target}: {verdict}{took}")
     return fault.exit_code if num_failed else 0

@@ -6,12 +6,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quintain.cli.arguments import Parser, named_folder, whole_number
+from quintain.cli.arguments import TRUST, Parser, named_folder, whole_number
 from quintain.cli.tables import show
 from quintain.cli.training import ROOT_HELP, RUNS, free_name
 from quintain.errors import UsageError, suggestion
 from quintain.methods.table import MODULES, method_entry_points
 from quintain.store.creation import JOURNAL
+from quintain.types.terminal import write_line
 
 if TYPE_CHECKING:
     from quintain.credit_lab.credit import Report
@@ -25,7 +26,7 @@ USAGE = (
 def lab(argv: Sequence[str]) -> int:
     """Compare every idea of credit and every loss on one batch."""
     if not argv or argv[0] in ("-h", "--help"):
-        print(
+        write_line(
             f"{USAGE}\n\nWhich idea of credit, and which loss, points to success on a batch of your environment."
         )
         return 0 if argv else UsageError.exit_code
@@ -65,6 +66,7 @@ def lab_parser(command: str, description: str) -> Parser:
     parser.flag("--parts", "parts that the batch is dealt into (default 8)", "K", "8")
     parser.flag("--out", "folder of lab.json and lab.png (default: the run's)", "FOLDER")
     parser.flag("--runs", ROOT_HELP, "ROOT", RUNS)
+    parser.switch("--trust-run", TRUST)
     parser.switch("--json", "print JSON")
     return parser
 
@@ -131,6 +133,7 @@ def chosen(arguments: Any) -> dict[str, Any]:
         "losses": names(arguments.losses),
         "parts": whole_number(arguments.parts, "--parts", least=2),
         "out": None if arguments.out is None else Path(arguments.out),
+        "trust_run": arguments.trust_run,
     }
 
 
@@ -148,20 +151,20 @@ def tell(report: "Report", folder: Path, arguments: Any) -> int:
     )
 
     if arguments.json:
-        print(json.dumps(as_row(report), indent=2))
+        write_line(json.dumps(as_row(report), indent=2))
         return 0
-    print(f"{headline(report)}\n")
+    write_line(f"{headline(report)}\n")
     show(COLUMNS, idea_cells(report), "each credit's gradient against the gradient of success")
     if report.losses:
-        print()
+        write_line("")
         columns, rows = loss_cells(report)
         title = f"its second update, by loss ({100 * report.outside:.0f} % of the tokens outside 0.8 … 1.2)"
         show(columns, rows, title)
-    print()
+    write_line("")
     for name, reason in report.left_out.items():
-        print(f"left out {name}: {reason}")
+        write_line(f"left out {name}: {reason}")
     for line in notes(report):
-        print(line)
+        write_line(line)
     place = folder if arguments.out is None else Path(arguments.out)
-    print(f"{place / JSON} · {place / PICTURE}")
+    write_line(f"{place / JSON} · {place / PICTURE}")
     return 0

@@ -20,6 +20,7 @@ from quintain.cli.arguments import Parser, named_folder, named_model, one_of, wh
 from quintain.cli.playing import QUIT, ask
 from quintain.data.files import TABLES, TEXTS
 from quintain.errors import DataError, UsageError, suggestion
+from quintain.types.terminal import spell_out, write_line
 
 if TYPE_CHECKING:
     from quintain.data.labels import Labels, Query
@@ -115,7 +116,7 @@ def label(argv: Sequence[str]) -> int:
     else:
         in_browser(session, port, opens=arguments.open)
     for line in summary(session.labels):
-        print(line)
+        write_line(line)
     return 0
 
 
@@ -285,7 +286,7 @@ def in_browser(session: Session, port: int, *, opens: bool) -> None:
     key = secrets.token_urlsafe(24)
     listener = Listener(label_app(session, key), port=port).start()
     address = f"{listener.url}/{key}/"
-    print(f"{session.progress}: {address}\n(this machine only; Ctrl-C stops it)", flush=True)
+    write_line(f"{session.progress}: {address}\n(this machine only; Ctrl-C stops it)")
     try:
         if opens:
             import webbrowser
@@ -304,7 +305,7 @@ def in_terminal(session: Session, read: Callable[[], str | None]) -> None:
     offer = " · ".join(f"{key} {meaning}" for key, meaning in MEANINGS.items())
     while (query := session.next()) is not None:
         print_query(query)
-        print(f"{session.progress}\n({offer} · q leaves)")
+        write_line(f"{session.progress}\n({offer} · q leaves)")
         while True:
             line = read()
             if line is None or line.lower() in QUIT:
@@ -314,9 +315,9 @@ def in_terminal(session: Session, read: Callable[[], str | None]) -> None:
                 break
             if line == UNDO_KEY:
                 taken = session.undo()
-                print("nothing to undo" if taken is None else f"taken back: the answer to {taken.id}")
+                write_line("nothing to undo" if taken is None else f"taken back: the answer to {taken.id}")
                 break
-            print(f"answer: got {line!r}; {suggestion(line, MEANINGS)}")
+            write_line(f"answer: got {line!r}; {suggestion(line, MEANINGS)}")
 
 
 def print_query(query: Query) -> None:
@@ -326,14 +327,13 @@ def print_query(query: Query) -> None:
     from rich.text import Text
 
     from quintain.dashboard.labelling import words
-    from quintain.dashboard.page import visible
     from quintain.types import Message
 
     def written(messages: Sequence[Message]) -> Group:
         parts: list[Text] = []
         for message in messages:
             parts.append(Text(f"[{message.role}]", style="dim"))
-            parts.append(Text(visible(words(message)), style="bold" if message.role == "assistant" else ""))
+            parts.append(Text(spell_out(words(message)), style="bold" if message.role == "assistant" else ""))
         return Group(*parts)
 
     shared, first, second = query.parts
@@ -349,7 +349,6 @@ def print_query(query: Query) -> None:
 
 def summary(labels: Labels) -> list[str]:
     """Return who answered how many questions, how far they agree, and which answers contradict each other."""
-    from quintain.dashboard.page import visible
     from quintain.data.labels import agreements
 
     names = dict.fromkeys(each.labeller for each in labels.given)
@@ -363,7 +362,7 @@ def summary(labels: Labels) -> list[str]:
         lines.append(
             f"opposite answers to {', '.join(labels.contradicting[:3])} ({len(labels.contradicting)} in all)"
         )
-    return [visible(line) for line in lines]
+    return [spell_out(line) for line in lines]
 
 
 def export(labels: Labels, file: Path, out: Path) -> int:
@@ -382,6 +381,6 @@ def export(labels: Labels, file: Path, out: Path) -> int:
         raise DataError(f"preferences of {file}: got {found}; label more")
     write_lines(lines, out, nothing=f"preferences of {file}: got none")
     for line in summary(labels):
-        print(line)
-    print(f"{out}: {found}")
+        write_line(line)
+    write_line(f"{out}: {found}")
     return 0

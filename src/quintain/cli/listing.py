@@ -9,6 +9,7 @@ from quintain.cli.arguments import Parser, whole_number
 from quintain.cli.tables import show
 from quintain.errors import UsageError
 from quintain.methods.table import TABLE
+from quintain.types.terminal import write_line
 
 MEASURES = ("noop", "random", "expert", "steps_per_second")
 """Columns of scores; see `quintain.environments.scores`."""
@@ -23,7 +24,7 @@ def methods(argv: Sequence[str]) -> int:
     arguments = parser.read(argv)
     rows = method_rows()
     if arguments.json:
-        print(json.dumps(rows, indent=2))
+        write_line(json.dumps(rows, indent=2))
         return 0
     states = Counter(row["state"] for row in rows)
     title = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
@@ -75,7 +76,7 @@ def environments(argv: Sequence[str]) -> int:
         save_scores(scores)
     rows = [environment_row(name, scores.get(name, {})) for name in names]
     if arguments.json:
-        print(json.dumps(rows, indent=2))
+        write_line(json.dumps(rows, indent=2))
         return 0
     columns = ("name", "kind", "tags", *MEASURES)
     show(columns, [[cell(row[column]) for column in columns] for row in rows])

@@ -7,6 +7,7 @@ QUINTAIN_TRACEBACK=1 it is raised as it is.
 import contextlib
 import importlib
 import io
+import logging
 import os
 import signal
 import sys
@@ -29,6 +30,7 @@ from quintain.errors import (
     is_out_of_memory,
     suggestion,
 )
+from quintain.types.terminal import spell_out, spell_out_line, write_line
 
 TRACEBACK_VARIABLE = "QUINTAIN_TRACEBACK"
 GROUP = "quintain.commands"
@@ -77,12 +79,22 @@ EVIDENCE = Command(
 """`quintain bench`, which the distribution in ``evidence/`` brings."""
 
 
+class PlainFormatter(logging.Formatter):
+    """Writes a record of the log as a terminal may be given it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return `record` as text, spelled out."""
+        return spell_out(super().format(record))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command in `argv` (the process's own arguments unless given) and return the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    if logging.lastResort is not None:  # what writes a log that nobody has set up
+        logging.lastResort.setFormatter(PlainFormatter())
     try:
         with terminable():
             status = dispatch(arguments)
@@ -140,11 +152,11 @@ def dispatch(arguments: Sequence[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         if len(arguments) > 1 and arguments[0] == "help":
             return dispatch([arguments[1], "--help"])
-        print(help_text())
+        write_line(help_text())
         return 0 if arguments else UsageError.exit_code
     name, *rest = arguments
     if name in ("--version", "-V"):
-        print(f"quintain {version()}")
+        write_line(f"quintain {version()}")
         return 0
     if name not in COMMANDS:
         return find_command(name)(rest)
@@ -209,7 +221,7 @@ def help_text() -> str:
 
 def complain(message: str, status: int) -> int:
     """Print `message` as the one line that ends a command, and return `status`."""
-    print(f"quintain: error: {' '.join(message.split())}", file=sys.stderr)
+    write_line(f"quintain: error: {spell_out_line(message)}", is_error=True)
     return status
 
 

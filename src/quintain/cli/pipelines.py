@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
-from quintain.cli.arguments import Parser, new_folder, one_of, whole_number
+from quintain.cli.arguments import TRUST, Parser, new_folder, one_of, whole_number
 from quintain.data.records import Unusable
 from quintain.errors import DataError, UsageError
+from quintain.types.terminal import write_line
 
 if TYPE_CHECKING:
     from quintain.data.pipeline import Chosen
@@ -55,6 +56,7 @@ def data(argv: Sequence[str]) -> int:
     parser.flag("--show", "examples to print as they would be trained (default 0)", "N", "0")
     parser.flag("--model", "whose tokens and template conversations are written in", "MODEL")
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
+    parser.switch("--trust-run", TRUST)
     parser.switch("--list", "list the stages and their options")
     arguments = parser.read(argv)
     num_shown = whole_number(arguments.show, "--show")
@@ -80,22 +82,23 @@ def data(argv: Sequence[str]) -> int:
         root,
         lambda files: chat_of(files, arguments.model, root),
         unusable=cast("Unusable", unusable),
+        is_trusted=arguments.trust_run,
     )
     line = Pipeline(training_tasks(), *read_stages(arguments.stage, given))
     made = line.run(given.examples)
     what = ", ".join(arguments.sources)
     if not made.examples:
-        print(made.funnel)
+        write_line(made.funnel)
     refuse_empty(made, what)
     written = given.lines if form == "messages" else given.preferences
     lines = list(written(made.examples)) if out is not None else []
     for number, example in enumerate(made.examples[:num_shown], start=1):
         show(number, example, given)
     for text in report(made, given):
-        print(text)
+        write_line(text)
     if out is not None:
         what = "conversations" if form == "messages" else form
-        print(f"{out}: {write_lines(lines, out, nothing=f'{out}: got nothing')} {what}")
+        write_line(f"{out}: {write_lines(lines, out, nothing=f'{out}: got nothing')} {what}")
     return 0
 
 

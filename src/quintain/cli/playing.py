@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from quintain.cli.arguments import Parser, whole_number
 from quintain.errors import DataError, UsageError, suggestion
+from quintain.types.terminal import write_line
 
 if TYPE_CHECKING:
     from quintain.environments.protocol import Environment
@@ -55,7 +56,7 @@ def ask() -> str | None:
     try:
         return input("> ").strip()
     except EOFError:
-        print()
+        write_line("")
         return None
 
 
@@ -66,11 +67,11 @@ def episode(
     from quintain.environments.protocol import advance, begin
     from quintain.types import as_text
 
-    print(environment.instructions())
+    write_line(environment.instructions())
     if task.prompt:
-        print(task.prompt)
+        write_line(task.prompt)
     seen = as_text(begin(environment, task))
-    print(f"({HELP})\n\n{seen}")
+    write_line(f"({HELP})\n\n{seen}")
     total, turns = 0.0, 0
     said: list[tuple[str, Action]] = []
     while turns < environment.max_turns:
@@ -78,26 +79,26 @@ def episode(
         line = ask()
         if line is None or line.lower() in QUIT:
             lost = "" if out is None else f"; nothing was added to {out}"
-            print(f"left after {turns} turns, return {total:g}{lost}")
+            write_line(f"left after {turns} turns, return {total:g}{lost}")
             return 0
         try:
             action = read(environment, line)
         except UsageError as error:
-            print(error)
+            write_line(error)
             continue
         said.append((seen, action))
         result = advance(environment, action)
         total, turns = total + result.reward, turns + 1
         seen = as_text(result.observation)
         paid = "".join(f", {seat} {value:g}" for seat, value in result.rewards.items())
-        print(f"\n{seen}\n[turn {turns}, reward {result.reward:g}{paid}]")
+        write_line(f"\n{seen}\n[turn {turns}, reward {result.reward:g}{paid}]")
         if result.is_terminated or result.is_truncated:
             solved = total > 0 if result.is_success is None else result.is_success
-            print(f"{'solved' if solved else 'not solved'} after {turns} turns, return {total:g}")
+            write_line(f"{'solved' if solved else 'not solved'} after {turns} turns, return {total:g}")
             break
     else:
         solved = False
-        print(f"out of turns after {turns}, return {total:g}")
+        write_line(f"out of turns after {turns}, return {total:g}")
     if out is not None:
         add_record(out, to_lines(environment, task, said) | {"reward": total, "is_success": solved})
     return 0
@@ -140,16 +141,16 @@ def add_record(file: Path, record: Mapping[str, Any]) -> None:
             num = sum(1 for _ in stream)
     except OSError as error:
         raise DataError(f"--record {file}: got {error.strerror}; choose another place") from error
-    print(f"{file}: {num} demonstrations")
+    write_line(f"{file}: {num} demonstrations")
 
 
 def offer(environment: "Environment") -> None:
     """Print what can be done now."""
     legal = legal_actions(environment)
     if legal:
-        print("actions: " + ", ".join(f"{number} {action}" for number, action in enumerate(legal, 1)))
+        write_line("actions: " + ", ".join(f"{number} {action}" for number, action in enumerate(legal, 1)))
     for tool in environment.tools():
-        print(f"tool: {signature(tool)}  {tool.description.partition(chr(10))[0]}")
+        write_line(f"tool: {signature(tool)}  {tool.description.partition(chr(10))[0]}")
 
 
 def legal_actions(environment: "Environment") -> tuple[str, ...]:

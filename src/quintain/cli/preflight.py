@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quintain.errors import InvariantError, UsageError
+from quintain.types.terminal import spell_out, write_line
 
 if TYPE_CHECKING:
     from quintain.data.pipeline import Chosen
@@ -41,7 +42,8 @@ def check_method(argv: Sequence[str]) -> int:
     from quintain.training.demonstrations import place_data
     from quintain.training.preflight import preflight
 
-    job = place_data(build(method.config_class, values, f"check {spec}"), Path(arguments.runs))
+    given = build(method.config_class, values, f"check {spec}")
+    job = place_data(given, Path(arguments.runs), is_trusted=arguments.trust_run)
     if job.environment == NO_ENVIRONMENT:
         raise UsageError(
             f"check {spec}: got data without an environment, in which nothing is played; look at the data: "
@@ -63,7 +65,7 @@ def check_method(argv: Sequence[str]) -> int:
         for number, (sources, stream) in enumerate(found.examples, start=1):
             show_stream(f"example {number} of the data, of {sources}", stream)
         if found.funnel:
-            print(found.funnel)
+            write_line(found.funnel)
     status = report(
         spec,
         found.findings,
@@ -72,7 +74,7 @@ def check_method(argv: Sequence[str]) -> int:
         {"seconds": seconds, **found.forecast.metrics()},
     )
     if not arguments.json:
-        print(found.forecast)
+        write_line(found.forecast)
     return status
 
 
@@ -97,15 +99,15 @@ def data_of(method: object) -> "Callable[[Collector], Chosen] | None":
 
 def show_stream(title: str, stream: Sequence["Piece"]) -> None:
     """Print a token stream, each piece in the colour of its kind."""
-    print(f"--- {title}: prompt, sampled and masked, sampled and trained")
+    write_line(f"--- {title}: prompt, sampled and masked, sampled and trained")
     if not sys.stdout.isatty():
         for piece in stream:
-            print(f"[{piece.kind}] {piece.text}")
+            write_line(f"[{piece.kind}] {piece.text}")
         return
     from rich.console import Console
     from rich.text import Text
 
     text = Text()
     for piece in stream:
-        text.append(piece.text, style=STYLES[piece.kind])
+        text.append(spell_out(piece.text), style=STYLES[piece.kind])
     Console().print(text)

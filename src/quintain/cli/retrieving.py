@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from quintain.cli.arguments import Parser, whole_number
+from quintain.types.terminal import write_line
 
 RETRIEVAL_PORT = 8200
 
@@ -68,7 +69,7 @@ def retrieve(argv: Sequence[str]) -> int:
         retriever = Recorded(retriever, arguments.record)
     if arguments.query is not None:
         for found in retriever.search(arguments.query, top):
-            print(f"{found.score:8.3f}  {found.passage.title}: {found.passage.text}")
+            write_line(f"{found.score:8.3f}  {found.passage.title}: {found.passage.text}")
         return 0
 
     from quintain.environments.extras import extra_module
@@ -83,7 +84,7 @@ def retrieve(argv: Sequence[str]) -> int:
         retrieval_app(retriever), host=arguments.host, port=port, token=token, also=arguments.allow_host
     ).start()
     told = ", a token is needed" if token else ""
-    print(f"{len(passages)} passages of {name} at {listener.url}{told}; Ctrl-C stops it", flush=True)
+    write_line(f"{len(passages)} passages of {name} at {listener.url}{told}; Ctrl-C stops it")
     try:
         listener.run_until_closed()
     finally:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from quintain.cli.arguments import Parser, named_model, new_folder, one_of, positive, whole_number
+from quintain.types.terminal import write_line
 
 MODEL_PORT = 8100
 
@@ -53,7 +54,7 @@ def serve(argv: Sequence[str]) -> int:
         app(make, most=most), host=arguments.host, port=port, token=token, also=arguments.allow_host
     ).start()
     told = ", a token is needed" if token else ""
-    print(f"{make.spec} over {protocol} at {listener.url}{told}; Ctrl-C stops it", flush=True)
+    write_line(f"{make.spec} over {protocol} at {listener.url}{told}; Ctrl-C stops it")
     try:
         listener.run_until_closed()
     finally:
@@ -115,18 +116,18 @@ def serve_model(argv: Sequence[str]) -> int:
         chat_template=arguments.chat_template, template_options=arguments.template_options,
         template_differs="refuse" if is_strict else "allow", feature="quintain serve",
     ) as (recording, served):  # fmt: skip
-        print(f"{arguments.model} at {served.base_url('NAME')} (an episode for each NAME)", flush=True)
-        print(f"chat format: {served.chat_format}", flush=True)
+        write_line(f"{arguments.model} at {served.base_url('NAME')} (an episode for each NAME)")
+        write_line(f"chat format: {served.chat_format}")
         told = f"the word in {arguments.token_file}" if token else served.api_key
-        print(f"api_key: {told}; Ctrl-C stops it", flush=True)
+        write_line(f"api_key: {told}; Ctrl-C stops it")
         how = (
             f"as clients ask, temperature {temperature:g} where they do not"
             if out is None
             else f"temperature {temperature:g}, whatever clients ask for, so that log-probs are of one distribution"
         )
-        print(f"sampling: {how}", flush=True)
+        write_line(f"sampling: {how}")
         with suppress(KeyboardInterrupt):
             recording.run()
     if out is not None:
-        print(f"episodes in {out}")
+        write_line(f"episodes in {out}")
     return 0

@@ -6,14 +6,14 @@ Everything that can be wrong with what was asked is found before a run folder is
 import ast
 import importlib.util
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quintain.cli.arguments import Parser, named_folder, whole_number
+from quintain.cli.arguments import TRUST, Parser, named_folder, whole_number
 from quintain.errors import INTERRUPTED_EXIT_CODE, UsageError, suggestion
 from quintain.methods.table import MODULES, method_entry_points
+from quintain.types.terminal import write_command, write_line
 
 if TYPE_CHECKING:
     from quintain.config import Option
@@ -27,7 +27,7 @@ ROOT_HELP = "folder that holds the runs (default runs)"
 def train(argv: Sequence[str]) -> int:
     """Train by a method."""
     if not argv or argv[0] in ("-h", "--help"):
-        print(overview())
+        write_line(overview())
         return 0 if argv else UsageError.exit_code
     spec, *rest = argv
     if spec.startswith("-"):
@@ -56,7 +56,10 @@ def train(argv: Sequence[str]) -> int:
 
     folder = run_folder(Path(arguments.runs), name)
     try:
-        launch.train(spec, run=name, root=arguments.runs, replace=arguments.replace, config=values)
+        launch.train(
+            spec, run=name, root=arguments.runs, replace=arguments.replace, config=values,
+            trust_run=arguments.trust_run,
+        )  # fmt: skip
     except KeyboardInterrupt:
         return interrupted(folder)
     return 0
@@ -76,6 +79,7 @@ def train_parser(method: str, description: str, found: "Sequence[Option]") -> Pa
     parser.flag("--run", "name of the run (default: the method and a number)", "NAME")
     parser.flag("--runs", ROOT_HELP, "ROOT", RUNS)
     parser.switch("--replace", "start anew a run of that name")
+    parser.switch("--trust-run", TRUST)
     add_flags(parser, found)
     parser.stray = meant_environment
     return parser
@@ -108,6 +112,11 @@ def resume(argv: Sequence[str]) -> int:
         "--cluster", "Ray cluster to go on with, where it is to be another (none: this process)", "ADDRESS"
     )
     parser.flag("--placement", "file that says what each part needs on the cluster", "FILE")
+    parser.switch("--trust-run", TRUST)
+    parser.switch(
+        "--accept-changes",
+        "go on with files that are not what the run wrote or began with; the report shows it",
+    )
     arguments = parser.read(argv)
     folder = named_folder(arguments.run, arguments.runs)
     steps = None if arguments.steps is None else whole_number(arguments.steps, "--steps", least=1)
@@ -124,6 +133,8 @@ def resume(argv: Sequence[str]) -> int:
             learner_ranks=arguments.learner_ranks,
             cluster="" if arguments.cluster == "none" else arguments.cluster,
             placement="" if arguments.cluster == "none" else arguments.placement,
+            trust_run=arguments.trust_run,
+            accept_changes=arguments.accept_changes,
         )
     except KeyboardInterrupt:
         return interrupted(folder)
@@ -135,7 +146,9 @@ def end_recording(folder: Path) -> int:
     from quintain.cli.episodes import recover_recording
 
     num = recover_recording(folder)
-    print(f"{folder}: {num} episodes were under way when the server ended, and are recorded now, not scored")
+    write_line(
+        f"{folder}: {num} episodes were under way when the server ended, and are recorded now, not scored"
+    )
     return 0
 
 
@@ -177,7 +190,8 @@ def free_name(root: Path, method: str) -> str:
 def interrupted(folder: Path) -> int:
     """Say how to go on after Ctrl-C and return the exit status."""
     if folder.is_dir():
-        print(f"quintain: interrupted; continue with: quintain resume {folder}", file=sys.stderr)
+        command = write_command("quintain", "resume", folder)
+        write_line(f"quintain: interrupted; continue with: {command}", is_error=True)
     else:
-        print("quintain: interrupted before the run began; nothing was written", file=sys.stderr)
+        write_line("quintain: interrupted before the run began; nothing was written", is_error=True)
     return INTERRUPTED_EXIT_CODE

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quintain.cli.arguments import Parser, named_folder
+from quintain.types.terminal import write_line
 
 if TYPE_CHECKING:
     from quintain.store import Run
@@ -28,8 +29,14 @@ def view(argv: Sequence[str]) -> int:
         report = written(run)
         funnel = funnel_text(run.metrics())
     for line in funnel:
-        print(line)
-    print(report)
+        write_line(line)
+    if report is None:
+        write_line(
+            f"quintain: note: {run.folder} cannot be written to, so that there is no new report",
+            is_error=True,
+        )
+        return 0
+    write_line(report)
     if arguments.open:
         import webbrowser
 
@@ -37,13 +44,19 @@ def view(argv: Sequence[str]) -> int:
     return 0
 
 
-def written(run: "Run") -> Path:
-    """Write the report of `run`, print its curve if a policy was trained, and return the report."""
+def written(run: "Run") -> Path | None:
+    """Write the report of `run`, print its curve if a policy was trained, and return the report.
+
+    Where nothing can be written there is none.
+    """
     if (run.folder / "start").is_dir():
         from quintain import api as launch
 
-        launch.conclude(run)
-        return run.folder / "report.html"
+        return run.folder / "report.html" if launch.conclude(run, must_write=False) else None
+    from quintain.store.files import can_write
+
+    if not can_write(run.folder):
+        return None
     from quintain.dashboard.report import write_report
     from quintain.text.chat import Chat
     from quintain.training.demonstrations import TOKENIZERS, tokenizer_of

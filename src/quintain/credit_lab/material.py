@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from quintain.config import build
+from quintain.config.trust import admit
 from quintain.credit_lab.credit import Material
 from quintain.curriculum.streams import TaskStream
 from quintain.data.seats import separated
@@ -74,16 +75,17 @@ def collect_batch(
     return folder
 
 
-def read_batch(folder: Path, *, step: int | None = None) -> Material:
+def read_batch(folder: Path, *, step: int | None = None, is_trusted: bool = False) -> Material:
     """Return the newest batch in the journal of the run in `folder` whose weights are there, and these weights.
 
     `step` names another one.
 
     Raises:
         DataError: there is no such batch.
+        ConfigError: its method or its settings are somebody else's, and not to be trusted.
     """
     with Run.open(folder, writable=False) as run:
-        config, recipe = run.config, run.recipe
+        config, recipe = admit(run, is_trusted=is_trusted, to="looking at the credit of"), run.recipe
         known = [each for each in Checkpoints(folder / CHECKPOINTS, lambda *_: None).all() if each.step]
         places = {each.step + 1: each.folder for each in known} | {1: None}
         steps = [step] if step is not None else sorted(places, reverse=True)

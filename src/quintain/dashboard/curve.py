@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from quintain.credit.scores import GOLD, PROXY
-from quintain.dashboard.page import visible
 from quintain.dashboard.series import Point, Rows, by_task, points, success
 from quintain.eval.pictures import BLUE, GREY, SOFT, TASKS, add_legend, empty_axes, png_of, svg_of
 from quintain.store.files import replace_file
+from quintain.types.terminal import spell_out, spell_out_line
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Bits of a braille cell by [row][column]."""
@@ -25,6 +25,9 @@ MEASURED: Mapping[str, Any] = {
     "zorder": 3,
 }
 """How a curve of measured points is drawn."""
+
+LONGEST_LABEL = 60
+"""Characters of the name of a curve, which comes from the settings of a run."""
 
 
 def learning_curve_png(rows: Rows, path: Path) -> Path:
@@ -50,7 +53,9 @@ def compared_png(arms: Mapping[str, Sequence[Rows]], path: Path, *, num_tasks: i
         common = sorted(set.intersection(*({step for step, _ in curve} for curve in curves)))
         values = [dict(curve) for curve in curves]
         mean = [(step, sum(each[step] for each in values) / len(values)) for step in common]
-        label = f"{visible(name)} ({len(runs)} seeds)" if len(runs) > 1 else visible(name)
+        shown = spell_out_line(name)
+        shown = shown if len(shown) <= LONGEST_LABEL else f"{shown[: LONGEST_LABEL - 1]}…"
+        label = f"{shown} ({len(runs)} seeds)" if len(runs) > 1 else shown
         axes.plot(*_percent(mean), color=color, label=label, **MEASURED)
         if len(runs) > 1:
             for curve in curves:
@@ -130,7 +135,7 @@ def _draw(rows: Rows, width: float, height: float) -> Any:
         band = ([100 * v for v in low], [100 * v for v in high])
         axes.fill_between(steps, *band, color=BLUE, alpha=0.15, linewidth=0, label="95% interval", gid="band")
     for number, (name, curve) in enumerate(by_task(rows).items()):
-        label = f"{visible(name)} {100 * curve[-1][1]:.0f}%"
+        label = f"{spell_out(name)} {100 * curve[-1][1]:.0f}%"
         color = TASKS[number % len(TASKS)]
         axes.plot(*_percent(curve), color=color, linewidth=1.4, label=label, gid=f"task-{number}")
     if found.main:

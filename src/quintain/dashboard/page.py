@@ -8,24 +8,16 @@ visible.
 import base64
 import hashlib
 import html
-import re
 from pathlib import Path
 
-_INVISIBLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
-)
+from quintain.types.terminal import spell_out
 
 STYLE = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
 
 
 def escape(text: object) -> str:
     """Return `text` as HTML text: markup is inert, invisible and direction characters are spelled out."""
-    return html.escape(visible(text), quote=True)
-
-
-def visible(text: object) -> str:
-    """Return `text` with invisible and direction characters spelled out."""
-    return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", str(text))
+    return html.escape(spell_out(text), quote=True)
 
 
 def page(title: str, body: str, *, script: str = "") -> str:

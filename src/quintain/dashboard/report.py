@@ -51,6 +51,7 @@ def report_body(run: Run, decode: Decode | None) -> str:
         f'<h1>{escape(run.name)}</h1><p class="soft">{escape(run.recipe)} · {escape(run.status)}</p>',
         _tiles(rows),
         _curve(rows),
+        _notices(run),
         _reward_model(rows),
         _forgetting(rows),
         _data(run, rows),
@@ -97,6 +98,12 @@ def _curve(rows: Rows) -> str:
     if not success(rows).main:
         return '<p class="soft">No success was recorded yet.</p>'
     return f'<div role="img" aria-label="Success over steps">{learning_curve_svg(rows)}</div>'
+
+
+def _notices(run: Run) -> str:
+    """Return what is to be known before the curve is believed: files that changed, a journal that lacks rows."""
+    shown: list[tuple[str, object]] = [(str(event["kind"]), event["message"]) for event in run.notices()]
+    return f"<h2>To be known of this curve</h2>{table(shown)}" if shown else ""
 
 
 def _reward_model(rows: Rows) -> str:

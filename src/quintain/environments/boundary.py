@@ -17,6 +17,7 @@ from quintain.environments.process import ProcessWatch
 from quintain.environments.protocol import Environment, Expert, Factory, environment_name
 from quintain.errors import EnvironmentFault, QuintainError, UsageError
 from quintain.types import Split, Task, ToolSpec
+from quintain.types.terminal import write_command
 
 T = TypeVar("T")
 DEADLINE = 60.0
@@ -76,7 +77,7 @@ def is_of_library(file: str) -> bool:
 
 def look(spec: str) -> str:
     """Return how to look closer."""
-    return f"repair it, then `quintain check {spec}`"
+    return f"repair it, then `{write_command('quintain', 'check', spec)}`"
 
 
 @dataclass(slots=True)
@@ -191,7 +192,8 @@ def refuse_training(environment: Environment) -> None:
         name = environment_name(environment)
         raise UsageError(
             f"training on {name}: got an environment for evaluation only, whose scores would mean nothing after "
-            f"that; train on another, then: quintain eval RUN --environment {name}"
+            f"that; train on another, then: "
+            f"{write_command('quintain', 'eval', 'RUN', '--environment', name)}"
         )
 
 

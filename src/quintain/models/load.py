@@ -34,10 +34,13 @@ if TYPE_CHECKING:
 
 OURS = ("micro", "mini", "tiny", "small", SMOLLM2)
 """Models that have a name of their own here; `quintain.models.tiny.SIZES` are the new ones."""
+RUNS = "runs"
+"""The folder that holds the runs where nobody says another."""
 MOST_GROWTH = 64
 """Times as long as a text that a tokenizer may make it; those of published models stay below 4."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
 WEIGHTS, WEIGHTS_INDEX = "model.safetensors", "model.safetensors.index.json"
+ADAPTER_CONFIG = "adapter_config.json"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 DOWNLOADED = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
 
@@ -147,7 +150,7 @@ def find_folder(path_or_id: str, *, say: Say = silent) -> Path:
         return path
     if path.is_file():
         raise _refusal(path_or_id, "a file", "give the folder that holds config.json, or a .gguf file")
-    if not _reads_as_hub_id(path_or_id):
+    if not reads_as_hub_id(path_or_id):
         raise _refusal(path_or_id, "no such folder", "check the path, or give a hub id such as owner/name")
     try:
         return Path(snapshot_download(path_or_id, allow_patterns=list(DOWNLOADED)))
@@ -168,9 +171,11 @@ def check_folder(folder: Path, asked: str) -> None:
         ModelError: naming what is missing or broken and what to do.
     """
     config = folder / "config.json"
+    if (folder / ADAPTER_CONFIG).exists():
+        # transformers would load the base model that it names, wherever that is, and not the weights that are here
+        what = "an adapter beside a model" if config.is_file() else "an adapter without its model"
+        raise _refusal(asked, what, "merge it into its base model first, and give a folder without it")
     if not config.is_file():
-        if (folder / "adapter_config.json").is_file():
-            raise _refusal(asked, "an adapter without its model", "merge it into its base model first")
         raise _refusal(asked, "a folder without config.json", "give a folder that save_pretrained wrote")
     _read_json(config, asked)
     for file in _weight_files(folder, asked):
@@ -336,10 +341,15 @@ def _read_model(folder: Path, asked: str, dtype: torch.dtype) -> "PreTrainedMode
     return model
 
 
-def _reads_as_hub_id(text: str) -> bool:
-    """Whether `text` could be ``name`` or ``owner/name``, and not a path."""
+def reads_as_hub_id(text: str) -> bool:
+    """Whether `text` could be ``name`` or ``owner/name``, and is no path.
+
+    What begins with a folder that is here, or with that of the runs, is the path of something that is missing: a
+    stranger's repository of that name must not take its place.
+    """
     parts = text.split("/")
-    return len(parts) <= 2 and all(parts) and not text.startswith((".", "~"))
+    is_path = len(parts) > 1 and (parts[0] == RUNS or Path(parts[0]).is_dir())
+    return len(parts) <= 2 and all(parts) and not text.startswith((".", "~")) and not is_path
 
 
 def _first_line(error: BaseException) -> str:

@@ -19,6 +19,7 @@ from quintain.rollout.play import Apart, Calls, Play, Stage, Together
 from quintain.rollout.request import EpisodeRequest
 from quintain.rollout.watchdog import Watchdog
 from quintain.types import Failure, Trajectory
+from quintain.types.terminal import write_command
 
 Kind = Literal["lockstep", "async"]
 
@@ -156,7 +157,7 @@ def _played(stage: Stage, calls: Calls, requests: Iterable[EpisodeRequest]) -> G
                     pool.broken,
                     pool.num_attempts,
                     most=limits.max_broken_share,
-                    test=f"quintain check {pool.spec} --load 16",
+                    test=write_command("quintain", "check", pool.spec, "--load", 16),
                 )
         except BaseException:
             play.abandon()

@@ -22,7 +22,6 @@ MANIFEST = "manifest.json"
 SCHEMA = 1
 _NAME = re.compile(r"step-(\d{6,})")
 _WRITING, _TRASH, _OLD, _DAMAGED = ".writing-", ".trash-", ".old-", "damaged-"
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,8 +226,4 @@ def _describe(file: Path, *, is_synced: bool = False) -> dict[str, Any]:
         raise ValueError(f"{file.name} is no regular file")
     if is_synced:
         files.sync_file(file)
-    digest = hashlib.sha256()
-    with file.open("rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-    return {"size": file.stat().st_size, "sha256": digest.hexdigest()}
+    return {"size": file.stat().st_size, "sha256": files.digest_of(file)}

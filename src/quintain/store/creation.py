@@ -3,6 +3,7 @@
 Nothing is deleted that is not a run, and an existing run goes only after its replacement is ready.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -17,11 +18,15 @@ from quintain.errors import ConfigError, QuintainError, StoreError, UsageError
 from quintain.store import faults, files
 from quintain.store.journal import create_journal
 from quintain.store.lock import WriterLock, is_locked
+from quintain.store.marks import mark_run
 from quintain.store.names import check_name
 from quintain.types.rows import plain
+from quintain.types.terminal import write_command
 
 CONFIG, JOURNAL, METRICS = "config.json", "run.db", "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
+MARK, HASHES = "mark", "files"
+"""Facts in the journal of a run: who made it, and what its files are."""
 _SCHEMA = 1
 
 
@@ -102,9 +107,10 @@ def check_free(folder: Path, *, replace: bool) -> None:
             f"creating the run {folder}: got something there that is no run; choose another name"
         )
     if not replace:
+        command = write_command("quintain", "resume", folder.name)
         raise UsageError(
-            f"creating the run {folder}: got a run of that name; continue it with "
-            f"`quintain resume {folder.name}`, start it anew with --replace, or choose another name"
+            f"creating the run {folder}: got a run of that name; continue it with `{command}`, start "
+            "it anew with --replace, or choose another name"
         )
 
 
@@ -130,7 +136,14 @@ def _plain(value: object) -> object:
 
 def _fill(folder: Path, settings: bytes, recipe: str, name: str) -> None:
     (folder / CHECKPOINTS).mkdir()
-    create_journal(folder / JOURNAL, {"run": name, "recipe": recipe, "status": "running"})
+    facts = {
+        "run": name,
+        "recipe": recipe,
+        "status": "running",
+        MARK: mark_run(recipe, json.loads(settings)["config"]),
+        HASHES: json.dumps({CONFIG: hashlib.sha256(settings).hexdigest()}),
+    }
+    create_journal(folder / JOURNAL, facts)
     files.write_file(folder / CONFIG, settings)
     files.write_file(folder / METRICS, b"")
     files.sync_folder(folder)

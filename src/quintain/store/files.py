@@ -4,6 +4,7 @@ What has a final name is complete. Everything is built under a temporary name, s
 """
 
 import errno
+import hashlib
 import os
 import shutil
 import sqlite3
@@ -24,6 +25,8 @@ _FULL_DISK = (
 )
 _NO_PLACE = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG)
 """Errors of a path, which room on the disk does not help."""
+PRIVATE = 0o600
+"""Rights to what a run writes: prompts and answers are its owner's alone, as its weights are."""
 _RESUME = "resume: what was committed before is intact"
 
 
@@ -31,6 +34,11 @@ def free_bytes(path: Path) -> int:
     """Return the bytes that are free on the disk of `path`, which need not exist."""
     existing = next(place for place in (path, *path.absolute().parents) if place.exists())
     return shutil.disk_usage(existing).free
+
+
+def can_write(folder: Path) -> bool:
+    """Whether files can be made in `folder`: it may be forbidden, or on a disk that is only read."""
+    return os.access(folder, os.W_OK)
 
 
 def is_disk_trouble(error: BaseException) -> bool:
@@ -66,6 +74,12 @@ def disk_error(asked: str, path: Path, error: BaseException, *, then: str = _RES
         f"{asked} in {path}: got {' '.join(reason.split())!r} with {free_bytes(path):,} bytes free; "
         f"make room or repair that disk, then {then}"
     )
+
+
+def digest_of(file: Path) -> str:
+    """Return the SHA-256 of the content of `file`."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def sync_file(file: Path) -> None:
@@ -119,7 +133,7 @@ def append_line(file: Path, line: str) -> None:
 
 def _never_through_a_link(file: str, flags: int) -> int:
     """Open `file`; a link in a folder that others made could lead anywhere, and is an error."""
-    return os.open(file, flags | os.O_NOFOLLOW, 0o644)
+    return os.open(file, flags | os.O_NOFOLLOW, PRIVATE)
 
 
 def remove_folder(folder: Path) -> None:

@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from quintain.errors import DataError, QuintainError, StoreError, UsageError
 from quintain.store import codec, faults
-from quintain.store.files import disk_error
+from quintain.store.files import PRIVATE, can_write, disk_error
 from quintain.store.rows import (
     MOST_STEPS,
     READ_FIELDS,
@@ -82,6 +82,7 @@ def create_journal(file: Path, meta: Mapping[str, str]) -> None:
     """Write a new, empty journal to `file`."""
     with _reported("creating the journal", file):
         faults.point("create", file)
+        file.touch(mode=PRIVATE)  # which the write-ahead log takes over
         connection = sqlite3.connect(file, isolation_level=None)
         try:
             connection.execute(f"PRAGMA page_size={PAGE}")
@@ -93,6 +94,12 @@ def create_journal(file: Path, meta: Mapping[str, str]) -> None:
             connection.execute(f"PRAGMA user_version={VERSION}")
         finally:
             connection.close()
+
+
+def _untouched(file: Path) -> str:
+    """Return how to open `file` where nothing can be written beside it, and no log of a writer lies there."""
+    log = file.with_name(f"{file.name}-wal")
+    return "" if can_write(file.parent) or log.exists() else "&immutable=1"
 
 
 class Journal:
@@ -112,7 +119,7 @@ class Journal:
         self._num_ticks = 0
         """looks that the present query may still take"""
         with _reported("opening the journal", file):
-            mode = "rw" if is_writable else "ro"
+            mode = "rw" if is_writable else f"ro{_untouched(file)}"
             self._connection = sqlite3.connect(
                 f"{file.absolute().as_uri()}?mode={mode}", uri=True, timeout=30, isolation_level=None,
                 check_same_thread=False,

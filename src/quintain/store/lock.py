@@ -67,7 +67,7 @@ def _acquire(folder: Path) -> int:
     """Return a locked descriptor; a look by `is_locked` blocks for an instant, hence the attempts."""
     file = folder / LOCK_FILE
     for _ in range(_ATTEMPTS):
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

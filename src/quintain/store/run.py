@@ -18,16 +18,25 @@ from quintain.store import files
 from quintain.store.best import best_step
 from quintain.store.calls import CALLS
 from quintain.store.checkpoints import Checkpoint, Checkpoints, journal_offset
-from quintain.store.creation import JOURNAL, METRICS, create_folder, read_settings
+from quintain.store.creation import CONFIG, HASHES, JOURNAL, MARK, METRICS, create_folder, read_settings
 from quintain.store.journal import Journal
 from quintain.store.lock import WriterLock, is_locked
 from quintain.store.machine import machine
+from quintain.store.manifest import files_below, find_changes, hash_files, in_words, read_manifest
+from quintain.store.marks import Origin, find_origin, mark_run
 from quintain.store.rows import Recorded, finite_metrics
 from quintain.types import Trajectory, Use
+from quintain.types.terminal import write_command
 
 Status = Literal["running", "done", "interrupted", "failed"]
 _STATUSES: tuple[Status, ...] = ("running", "done", "interrupted", "failed")
 _log = logging.getLogger("quintain.store")
+CHANGED, UNKNOWN, BEHIND, DRIFT = "changed files", "no hashes", "journal behind", "drift"
+DAMAGED = "damaged checkpoint"
+RESUMED = ("start", "adapter", "tokenizer")
+"""Folders of a run that a resumed one reads, beside its checkpoints."""
+NOTICES = frozenset({CHANGED, UNKNOWN, BEHIND, DRIFT, DAMAGED})
+"""Events after which the numbers of a run are not those of a run that was left alone, or cannot be known to be."""
 
 
 class Run:
@@ -38,6 +47,8 @@ class Run:
         self.folder = folder
         self._lock = lock
         self.num_quarantined = 0
+        self.accepts_changes = False
+        """Whether whoever resumed it said that files and data which changed are to be taken as they are now."""
         settings = read_settings(folder)
         self.recipe: str = settings["recipe"]
         self.config: dict[str, Any] = settings["config"]
@@ -61,25 +72,28 @@ class Run:
         return run
 
     @classmethod
-    def open(cls, folder: Path, *, writable: bool = True) -> "Run":
+    def open(cls, folder: Path, *, writable: bool = True, accepts_changes: bool = False) -> "Run":
         """Take up the run `folder`, or only read it with ``writable=False``.
 
         A writer continues after the newest intact checkpoint: records of later steps are marked as superseded
         and ``metrics.jsonl`` is written anew. Raises `UsageError` for a folder that is no run and
-        `StoreError` for one that another process writes, that a newer release wrote, or whose checkpoints are
-        all damaged.
+        `StoreError` for one that another process writes, that a newer release wrote, whose checkpoints are
+        all damaged, or of whose other files one is not what was written, unless it `accepts_changes`.
         """
         read_settings(folder)
         if not writable:
             run = cls(folder, None)
             if (folder / CALLS).exists() and not is_locked(folder):
+                command = write_command("quintain", "resume", folder)
                 run._report(
                     "calls left",
-                    f"a server that was killed left calls in {folder / CALLS}; `quintain resume {folder}` records them",
+                    f"a server that was killed left calls in {folder / CALLS}; `{command}` records them",
                 )
             return run
         run = _opened(folder, _lock(folder))
         try:
+            run.accepts_changes = accepts_changes
+            run._compare_files()
             run._take_up()
         except BaseException:
             run.close()
@@ -198,6 +212,46 @@ class Run:
         """
         return self._checkpoints.latest()
 
+    def fact(self, name: str) -> str:
+        """Return what is known of the run as a whole under `name`; empty where nothing is."""
+        return self._journal.meta(name)
+
+    def set_fact(self, name: str, value: str) -> None:
+        """Note what is known of the run as a whole."""
+        self._check_writable()
+        self._journal.set_meta(name, value)
+
+    @property
+    def origin(self) -> Origin:
+        """Who made the run: this user, by a mark that nobody else can make, or somebody else."""
+        return find_origin(self._journal.meta(MARK), self.recipe, self.config)
+
+    def adopt(self) -> None:
+        """Give the run the mark of this user, who trusts what it names."""
+        self._check_writable()
+        self._journal.set_meta(MARK, mark_run(self.recipe, self.config))
+
+    def record_files(self, *places: str | Path) -> None:
+        """Keep the SHA-256 of the files at and below `places`, of the run's folder or anywhere, for when it is resumed.
+
+        What was recorded of a place before is replaced.
+        """
+        self._check_writable()
+        known = read_manifest(self._journal.meta(HASHES)) or {}
+        with _on_disk("reading what the run is made of", self.folder):
+            found = hash_files(self.folder, places)
+        gone = tuple(f"{place}/" for place in places)
+        kept = {name: digest for name, digest in known.items() if not name.startswith(gone)}
+        self._journal.set_meta(HASHES, json.dumps(kept | found))
+
+    def find_changes(self) -> dict[str, str]:
+        """Return which files that were recorded are not what they were, and how: changed, missing or new."""
+        return find_changes(self.folder, read_manifest(self._journal.meta(HASHES)) or {})
+
+    def notices(self) -> list[dict[str, Any]]:
+        """Return the events of the kinds of `NOTICES`: what is to be known before the run's numbers are believed."""
+        return [event for event in self.events() if event["kind"] in NOTICES]
+
     def event(self, kind: str, message: str, **data: Any) -> None:
         """Record that something happened, with the time."""
         self._check_writable()
@@ -271,6 +325,34 @@ class Run:
         finally:
             self.close()
 
+    def _compare_files(self) -> None:
+        """Refuse files that are not what they were; note those that are accepted, and a run that kept no hashes."""
+        known = read_manifest(self._journal.meta(HASHES))
+        if known is None:
+            self._note(
+                UNKNOWN,
+                f"{self.name} was begun by a release that kept no hashes: config.json, start/ and the files that it "
+                "names are taken as they are",
+            )
+            self.record_files(CONFIG, *(place for place in RESUMED if files_below(self.folder / place)))
+            return
+        with _on_disk("comparing the files of the run", self.folder):
+            changes = find_changes(self.folder, known)
+        refused = {name: what for name, what in changes.items() if not _is_code(name)}
+        if not changes:
+            return
+        if refused and not self.accepts_changes:
+            raise StoreError(
+                f"resuming {self.folder}: got files that are not what the run wrote or began with: "
+                f"{in_words(refused)}; bring them back, or go on with them as they are, which the report will show: "
+                "--accept-changes"
+            )
+        self._note(CHANGED, f"from step {self.next_step} on: {in_words(changes)}")
+        gone = [name for name, what in changes.items() if what == "missing"]
+        kept = {name: digest for name, digest in known.items() if name not in gone}
+        found = hash_files(self.folder, [name for name in changes if name not in gone])
+        self._journal.set_meta(HASHES, json.dumps(kept | found))
+
     def _take_up(self) -> None:
         """Make the folder fit to continue after the newest intact checkpoint."""
         with _on_disk("resuming", self.folder):
@@ -292,7 +374,7 @@ class Run:
         for table, row in journal_offset(saved[0].folder).items() if saved else ():
             if row > ends[table]:
                 seen = f"the checkpoint of step {step} has seen row {row}"
-                self._report("journal behind", f"{table} end at row {ends[table]}, and {seen}")
+                self._report(BEHIND, f"{table} end at row {ends[table]}, and {seen}")
 
     def _compare_with_abandoned(self, step: int, phase: str, batch_hash: str, weights: str | None) -> None:
         """Say once after resuming if the repeated step saw other trajectories, or led to other weights, than before."""
@@ -306,7 +388,7 @@ class Run:
             self._may_drift = False
             here = self._journal.machine
             differs = "" if before[2] == here else _differs(before[2], here)
-            self._report("drift", f"step {step} of {phase!r} {what} than before the interruption{differs}")
+            self._report(DRIFT, f"step {step} of {phase!r} {what} than before the interruption{differs}")
 
     def _hear(self, kind: str, message: str) -> None:
         """Count what the journal cannot read, and report it."""
@@ -319,6 +401,11 @@ class Run:
         if self._lock is not None:
             with suppress(StoreError):
                 self._journal.add_event(kind, message, {})
+
+    def _note(self, kind: str, message: str) -> None:
+        """Say it in the log, and write it into the journal."""
+        _log.warning("%s: %s", kind, message)
+        self._journal.add_event(kind, message, {})
 
     def _check_writable(self) -> None:
         if self._lock is None:
@@ -338,6 +425,11 @@ def _opened(folder: Path, lock: WriterLock) -> Run:
     except BaseException:
         lock.release()
         raise
+
+
+def _is_code(name: str) -> bool:
+    """Whether a file of the manifest is this user's code: to mend it is what many a run is resumed for."""
+    return name.endswith(".py") and Path(name).is_absolute()
 
 
 def _differs(before: str, now: str) -> str:

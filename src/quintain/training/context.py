@@ -54,6 +54,7 @@ from quintain.training.demonstrations import (
     DataForm,
     Demonstrations,
     check_digest,
+    keep_told,
     load_data,
     named_data,
     texts_of,
@@ -267,6 +268,7 @@ class TrainingContext:
                 lora = read_lora(self.job.lora)
                 if name == MAIN and lora is not None and lora.is_kept:
                     save_adapter(policy.model, MAIN, str(self.run.folder / START), self.run.folder / ADAPTER)
+                    self.run.record_files(ADAPTER)
 
     def _begin(self) -> None:
         """Evaluate (with `eval_start`), record and save the starting policy as step 0, with what a cold start chose."""
@@ -667,6 +669,7 @@ def opened(
         display = stack.enter_context(Display(short_name(run.recipe), job.steps, max(run.next_step - 1, 0)))
         placing = stack.enter_context(closing(Placing(job, policies)))
         recorded = recorded_expert(job, find(job.environment)) if asks_expert else None
+        keep_told(run, find(job.environment))
         imitated: list[Trajectory] = []
         limits = limits or Limits()
         if not (run.folder / START / "config.json").exists():
@@ -820,4 +823,5 @@ def prepare_start(
             display.say(f"{COLD_START}: {said}\n{made.funnel}")
         warm_start(model, made, job, display=display)
     save(model, tokenizer, run.folder / START)
+    run.record_files(START)
     return imitated

@@ -20,6 +20,7 @@ from quintain.errors import (
 )
 from quintain.store.files import disk_error, has_no_descriptor, is_disk_trouble
 from quintain.store.run import Run
+from quintain.types.terminal import write_command
 
 
 @contextmanager
@@ -69,7 +70,8 @@ def told(error: Exception, folder: Path, *, is_gone: bool, is_continued: bool = 
 
 def way_on(folder: Path, is_continued: bool) -> str:
     """Return how the run in `folder` is continued, or where what it holds is kept."""
-    return f" (the run is kept: `quintain resume {folder}`)" if is_continued else f" (it is kept in {folder})"
+    command = write_command("quintain", "resume", folder)
+    return f" (the run is kept: `{command}`)" if is_continued else f" (it is kept in {folder})"
 
 
 def is_of_the_disk(error: BaseException) -> bool:

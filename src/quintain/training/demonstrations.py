@@ -8,11 +8,12 @@ a digest, so that a run which continues can refuse data that has changed.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
@@ -22,9 +23,10 @@ from quintain.agents.harness import system_text
 from quintain.agents.labelled import Labelled
 from quintain.agents.protocol import Agent, Brief
 from quintain.agents.transcripts import Notes, Place, Rules, Transcriber, train_only
+from quintain.config.trust import ENVIRONMENT, admit, is_built_in
 from quintain.data.files import Found, data_files, digest, is_data, read_objects
 from quintain.data.forms import form_of
-from quintain.data.messages import Told, recorded, to_record
+from quintain.data.messages import Told, recorded, to_record, write_tool
 from quintain.data.records import (
     Preference,
     Record,
@@ -33,6 +35,7 @@ from quintain.data.records import (
     read_preferences,
     read_record,
     read_records,
+    read_tools,
 )
 from quintain.data.seats import by_seat
 from quintain.data.thoughts import whole_text
@@ -40,20 +43,21 @@ from quintain.environments.boundary import ask, check_instructions, check_tools
 from quintain.environments.catalog import find
 from quintain.environments.mixture import MixedEnvironment
 from quintain.environments.nothing import NO_ENVIRONMENT, NONE
-from quintain.environments.protocol import Environment
+from quintain.environments.protocol import Environment, Factory
 from quintain.environments.specs import place_files
 from quintain.environments.task_files import held_out_prompts
 from quintain.errors import DataError, similar_file
 from quintain.eval.evaluate import evaluate
-from quintain.models.load import load_tokenizer
+from quintain.models.load import load_tokenizer, reads_as_hub_id
 from quintain.store.creation import JOURNAL
-from quintain.store.run import Run
+from quintain.store.run import CHANGED, Run
 from quintain.text.chat import Chat
 from quintain.text.parse import write_tool_calls
 from quintain.training.custody import looked_after
 from quintain.training.job import Job
-from quintain.training.saved import MODEL, START, find_model, is_of_run, placed, run_of
+from quintain.training.saved import MODEL, START, admitted, find_model, is_of_run, placed
 from quintain.types import Pair, Score, Trajectory, as_text
+from quintain.types.terminal import write_command
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -67,6 +71,8 @@ HELD_OUT = re.compile(r".+/eval/\d{1,9}")
 NUM_NAMED = 20
 """Lines of data that are named, where more cannot be used."""
 DataForm = Literal["conversations", "preferences", "labelled answers"]
+TOLD = "told"
+"""The fact of a run that says what its environment tells an agent."""
 COLLECT = "collect"
 """What made a run of episodes that nothing was trained on, and its phase."""
 
@@ -112,7 +118,7 @@ def find_source(name: str, root: Path | None = None) -> Source:
             return Source(name=name, path=place)
     if places[0].exists():
         data_files(places[0])
-    looks_like_id = name.count("/") == 1 and not name.startswith((".", "/", "~")) and not Path(name).suffix
+    looks_like_id = name.count("/") == 1 and reads_as_hub_id(name) and not Path(name).suffix
     if not looks_like_id:
         near = [*(p.name for p in places[0].parent.glob("*")), *(p.name for p in (root or Path()).glob("*"))]
         hint = similar_file(Path(name).name, near)
@@ -141,13 +147,14 @@ def named_data(job: Job) -> dict[str, str]:
     return {key: name for key, name in named.items() if isinstance(name, str) and name}
 
 
-def place_data(job: Job, root: Path | None = None) -> Job:
+def place_data(job: Job, root: Path | None = None, *, is_trusted: bool = False) -> Job:
     """Return `job` with paths that hold wherever it is continued, and with an environment.
 
     Where it names none, that is the run's whose episodes are imitated, and nothing at all for other data.
 
     Raises:
         DataError: its data is not there, or neither data nor an environment is named.
+        ConfigError: that run's environment is somebody else's, and not to be trusted.
     """
     found = {key: find_source(name, root) for key, name in named_data(job).items()}
     changes: dict[str, Any] = {key: str(source.path.absolute()) for key, source in found.items()}
@@ -165,7 +172,10 @@ def place_data(job: Job, root: Path | None = None) -> Job:
     run = next((source for source in found.values() if source.is_run), None)
     if not job.environment and run is not None:
         with Run.open(run.path, writable=False) as opened:
-            environment = str(opened.config["environment"])
+            found_there = admit(
+                opened, is_trusted=is_trusted, to="playing what was shown in", fields=ENVIRONMENT
+            )
+        environment = str(found_there["environment"])
     if not environment:
         option = "preferences" if hasattr(job, "preferences") else "demonstrations"
         raise DataError(
@@ -221,7 +231,8 @@ def load_data(
     said = notes_in_words(transcriber.notes)
     if not data:
         raise DataError(
-            f"{name}: got nothing to imitate{said and f' ({said})'}; check it with: quintain check {source}"
+            f"{name}: got nothing to imitate{said and f' ({said})'}; check it with: "
+            f"{write_command('quintain', 'check', source)}"
         )
     summary = f"{len(data):,} {'episodes' if is_run else form} of {name}{said and f'; {said}'}"
     notes = tuple(lines_of(transcriber.notes))
@@ -290,8 +301,11 @@ def told_by(environment: Environment) -> dict[str, Told]:
 
 def teller(environment: str) -> Callable[[Trajectory], Told]:
     """Return what an episode of `environment` was begun with: its instructions and prompt, and its tools."""
+    return told_by_task(ask(find(environment), told_by))
 
-    known = ask(find(environment), told_by)
+
+def told_by_task(known: Mapping[str, Told]) -> Callable[[Trajectory], Told]:
+    """Return what an episode was begun with, of what each part of its environment tells, by name."""
 
     def told(trajectory: Trajectory) -> Told:
         own = known.get(trajectory.task.environment, next(iter(known.values())))
@@ -299,6 +313,56 @@ def teller(environment: str) -> Callable[[Trajectory], Told]:
         return replace(own, system=system_text(brief))
 
     return told
+
+
+def told_in(run: Run, environment: str = "") -> Callable[[Trajectory], Told]:
+    """Return what an episode of `run` was begun with, as it was recorded; nothing is imported for it.
+
+    A run of an earlier release did not record it: then its environment is asked where that is quintain's own. The
+    `environment` that this user names is asked in any case.
+
+    Raises:
+        DataError: it was not recorded, and the environment is code that nobody names.
+    """
+    own = str(run.config.get("environment", NO_ENVIRONMENT))
+    if environment:
+        return teller(environment)
+    if fact := run.fact(TOLD):
+        return told_by_task(read_told(fact, str(run.folder)))
+    if is_built_in(own):
+        return teller(own)
+    raise DataError(
+        f"instructions and tools of the run {run.folder}: got one that did not record them, with the environment "
+        f"{own}; name that, if you trust it: quintain export RUN --to FORM --environment E"
+    )
+
+
+def keep_told(run: Run, make_environment: Factory) -> None:
+    """Write what the environment of `run` tells an agent into the journal, so that nobody need ask it again."""
+    if run.fact(TOLD):
+        return
+    rows = {
+        name: {"system": told.system, "tools": [write_tool(tool) for tool in told.tools]}
+        for name, told in ask(make_environment, told_by).items()
+    }
+    run.set_fact(TOLD, json.dumps(rows, default=dict))
+
+
+def read_told(text: str, place: str) -> dict[str, Told]:
+    """Return what `keep_told` wrote.
+
+    Raises:
+        DataError: it is something else.
+    """
+    try:
+        rows: object = json.loads(text)
+        named = {str(name): as_object(row, place) for name, row in cast("dict[str, object]", rows).items()}
+    except (ValueError, AttributeError) as error:
+        raise DataError(f"what the run {place} was told: got {error}; restore the run from a copy") from error
+    return {
+        name: Told(system=str(row.get("system", "")), tools=read_tools(row.get("tools", []), place))
+        for name, row in named.items()
+    } or {"": Told()}
 
 
 def tell_records(source: Path) -> Callable[[Trajectory], Told]:
@@ -330,9 +394,12 @@ def write_run(
     folder: Path,
     settings: Mapping[str, Any],
     *,
+    make_environment: Factory | None = None,
     replace: bool = False,
 ) -> None:
     """Write `trajectories` as step 0 of the new run `folder`, with the tokenizer of their ids.
+
+    What `make_environment` tells an agent is written down, too.
 
     Raises:
         UsageError: there is a run of that name, which is not to be replaced.
@@ -342,6 +409,9 @@ def write_run(
         run.append(trajectories, step=0, phase=COLLECT)
         run.commit(0, evaluate(trajectories).metrics(f"{COLLECT}/"), phase=COLLECT)
         tokenizer.save_pretrained(str(folder / TOKENIZERS[0]))
+        run.record_files(TOKENIZERS[0])
+        if make_environment is not None:
+            keep_told(run, make_environment)
         run.finish()
 
 
@@ -360,8 +430,10 @@ def read_run(
     found: list[Trajectory] = []
     with Run.open(folder, writable=False) as run:
         environment, agent = str(run.config["environment"]), str(run.config.get("agent", "auto"))
-        is_same = agent == job.agent and environment == job.environment and same_tokens(own, tokenizer)
-        told, decode = (None if is_same else teller(environment)), Chat(own).text
+        is_there = environment == job.environment
+        is_same = agent == job.agent and is_there and same_tokens(own, tokenizer)
+        told = None if is_same else told_in(run, job.environment if is_there and not run.fact(TOLD) else "")
+        decode = Chat(own).text
         for trajectory in run.trajectories():
             if trajectory.task.split == "eval" or not isinstance(trajectory.outcome, Score):
                 continue
@@ -401,13 +473,13 @@ def rewritten(
     return None if written is None else replace(written, task=trajectory.task, outcome=trajectory.outcome)
 
 
-def harness_of(target: str | Path) -> str:
-    """Return the name of the harness that the run `target` was trained with; ``auto`` for what is no run."""
-    folder = run_of(target)
-    if folder is None:
-        return AUTO
-    with Run.open(folder, writable=False) as run:
-        return str(run.config.get("agent", AUTO))
+def harness_of(target: str | Path, *, is_trusted: bool = False, to: str = "acting as") -> str:
+    """Return the name of the harness that the run `target` was trained with; ``auto`` for what is no run.
+
+    Raises:
+        ConfigError: it is an agent of somebody else's, and not to be trusted.
+    """
+    return str(admitted(target, is_trusted=is_trusted, to=to, fields=("agent",)).get("agent", AUTO))
 
 
 def same_tokens(left: PreTrainedTokenizerBase, right: PreTrainedTokenizerBase) -> bool:
@@ -439,12 +511,18 @@ def check_digest(run: Run, role: str, found: Demonstrations) -> bool:
     if not known:
         run.event(EVENT, found.summary, role=role, digest=found.digest, notes=list(found.notes))
         return True
-    if known[0]["digest"] != found.digest:
+    began = str(known[-1]["digest"])
+    if began == found.digest:
+        return False
+    if not run.accepts_changes:
         raise DataError(
             f"{role} of the run {run.folder}: got data with the digest {found.digest[:12]}, and the run began with "
-            f"{known[0]['digest'][:12]}; bring the file back as it was, or start a new run"
+            f"{began[:12]}; bring the file back as it was, start a new run, or go on with it as it is, which the "
+            "report will show: --accept-changes"
         )
-    return False
+    run.event(CHANGED, f"from step {run.next_step} on: {role}, which is now {found.summary}")
+    run.event(EVENT, found.summary, role=role, digest=found.digest, notes=list(found.notes))
+    return True
 
 
 def texts_of(source: Path) -> Iterator[str]:

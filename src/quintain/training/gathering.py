@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from quintain.agents.catalog import AUTO
 from quintain.agents.roles import one_transcript
 from quintain.agents.transcripts import Rules, Transcriber, chosen
 from quintain.data.calls import messages_of
@@ -43,9 +44,10 @@ from quintain.training.demonstrations import (
     harness_of,
     lines_of,
     place_of,
-    teller,
     tokenizer_of,
+    told_in,
 )
+from quintain.training.saved import admitted
 from quintain.training.start import build_agent
 from quintain.types import Completion, Example, Score, ToolSpec, Trajectory, Turn, as_content, as_text
 
@@ -61,10 +63,8 @@ class Origin:
     name: str
     chat: Chat
     told: Callable[[Trajectory], Told]
-    environment: str = ""
-    """of a run"""
-    harness: str = ""
-    """of a run: what its policy acted through"""
+    acting: Callable[[], tuple[str, str]] | None = None
+    """of a run: its environment and what its policy acted through, once somebody is to act as it did; see `admit`"""
     records: dict[str, tuple[Record, Trajectory]] = field(
         default_factory=dict[str, "tuple[Record, Trajectory]"]
     )
@@ -76,6 +76,25 @@ class Origin:
     )
     """of a run: name of an episode, of one seat where there are several → it, and the episode of all seats"""
     _writer: Transcriber | None = None
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it is a run, whose episodes were played."""
+        return self.acting is not None
+
+    @property
+    def environment(self) -> str:
+        """Of a run: its environment.
+
+        Raises:
+            ConfigError: it is code of somebody else's.
+        """
+        return self.acting()[0] if self.acting else ""
+
+    @property
+    def harness(self) -> str:
+        """Of a run: what its policy acted through; raises as `environment`."""
+        return self.acting()[1] if self.acting else ""
 
     def harness_writer(self) -> Transcriber:
         """Return what writes conversations as the harness of this run would have lived through them."""
@@ -151,12 +170,12 @@ class Gathered:
         """
         known: dict[str, Callable[[Trajectory], T]] = {}
         for origin in self.origins.values():
-            if not (named or origin.environment):
+            if not (named or origin.is_run):
                 raise UsageError(
                     f"stage {asked}: got conversations without an environment; say {asked}?environment=E"
                 )
             says = make(named or origin.environment, origin)
-            known[origin.name] = says if origin.environment else in_world(named, says)
+            known[origin.name] = says if origin.is_run else in_world(named, says)
         return lambda trajectory: known[self.part_of(trajectory)](trajectory)
 
     def conversation(self, example: Example) -> Record:
@@ -407,10 +426,12 @@ def gather(
     chat: Callable[[Sequence[Path]], Chat],
     *,
     unusable: Unusable = "error",
+    is_trusted: bool = False,
 ) -> Gathered:
     """Return the training episodes of the files and runs `names`; `chat` makes the format of conversations.
 
-    A line that cannot be used is an error, or is left out and named by `Gathered.notes`.
+    A line that cannot be used is an error, or is left out and named by `Gathered.notes`. What runs name of somebody
+    else's is used, where a stage needs it, only if it `is_trusted`.
 
     Raises:
         DataError: a source is not there, cannot be read, or its tools clash with those of another.
@@ -422,7 +443,7 @@ def gather(
     examples: list[Example] = []
     for name, source in sources.items():
         if source.is_run:
-            origin, own = from_run(source.path)
+            origin, own = from_run(source.path, is_trusted=is_trusted)
         else:
             assert made is not None, "there are files"
             origin, own = from_file(source.path, made, unusable)
@@ -437,7 +458,7 @@ def gather(
 
 def from_file(path: Path, chat: Chat, unusable: Unusable = "error") -> tuple[Origin, list[Example]]:
     """Return the conversations of a file or folder; episodes of one ``task`` are a group."""
-    origin = Origin(name=path.name, chat=chat, told=lambda t: told_in(origin.records[name_of(t)][0]))
+    origin = Origin(name=path.name, chat=chat, told=lambda t: told_of_record(origin.records[name_of(t)][0]))
     # Calls of tools that are not listed are for a stage to find.
     origin.transcriber = Transcriber(chat, Rules(takes_unlisted=True, unusable=unusable))
     notes = origin.transcriber.notes
@@ -452,7 +473,7 @@ def from_file(path: Path, chat: Chat, unusable: Unusable = "error") -> tuple[Ori
     return origin, examples
 
 
-def told_in(record: Record) -> Told:
+def told_of_record(record: Record) -> Told:
     """Return what a conversation begins with: its system text and its tools."""
     first = record.messages[0]
     return Told(system=as_text(first.content) if first.role == "system" else "", tools=record.tools)
@@ -473,17 +494,20 @@ def transcribed(origin: Origin, record: Record, name: str | None = None) -> Exam
     return as_example(trajectory)
 
 
-def from_run(folder: Path) -> tuple[Origin, list[Example]]:
+def from_run(folder: Path, *, is_trusted: bool = False) -> tuple[Origin, list[Example]]:
     """Return the episodes of a run, each seat by itself, in the order of the journal."""
+
+    def acting() -> tuple[str, str]:
+        """Return where and through what the run acted, if that is this user's to use."""
+        to = "acting as"
+        config = admitted(folder, is_trusted=is_trusted, to=to, fields=("environment", "agent"))
+        agent = str(config.get("agent", AUTO))
+        harness = harness_of(agent, is_trusted=is_trusted, to=to) if is_collected else agent
+        return str(config.get("environment", NO_ENVIRONMENT)), harness
+
     with Run.open(folder, writable=False) as run:
-        environment = str(run.config.get("environment", NO_ENVIRONMENT))
-        origin = Origin(
-            name=folder.name,
-            chat=Chat(tokenizer_of(folder)),
-            told=teller(environment),
-            environment=environment,
-            harness=harness_of(str(run.config.get("agent")) if run.recipe == COLLECT else folder),
-        )
+        is_collected = run.recipe == COLLECT
+        origin = Origin(name=folder.name, chat=Chat(tokenizer_of(folder)), told=told_in(run), acting=acting)
         examples: list[Example] = []
         for place, trajectory in enumerate(run.trajectories()):
             for number, part in enumerate(by_seat(trajectory)):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from quintain.store.best import LOSS, RETURN, SUCCESS, best_row, measure_of
+from quintain.types.terminal import write_command
 
 WHICH, WHY = "docs/which-method.md", "docs/it-does-not-learn.md"
 """The pages that a run names which gained nothing."""
@@ -92,9 +93,8 @@ def best_line(found: Outcome, folder: Path) -> str:
     elif found.measure == LOSS:
         score = f"held-out loss {score}"
     step = f"step {int(row['step'])}{', the last,' if row['step'] == found.last['step'] else ''}"
-    return (
-        f"{step} with {score}: quintain eval {folder}@best   (also --model, serve, export; @STEP for another)"
-    )
+    command = write_command("quintain", "eval", f"{folder}@best")
+    return f"{step} with {score}: {command}   (also --model, serve, export; @STEP for another)"
 
 
 def is_all_warmup(rows: Sequence[Row]) -> bool:

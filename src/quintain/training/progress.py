@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -21,6 +22,8 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+
+from quintain.types.terminal import spell_out, spell_out_line
 
 LINE_SECONDS = 10.0
 """Least time between two lines where there is no terminal."""
@@ -56,7 +59,9 @@ class Display:
             console=self.console,
             disable=not self.console.is_terminal,
         )
-        self._steps = self._bars.add_task(title, total=total, completed=done, shown="")
+        self._steps = self._bars.add_task(
+            escape(spell_out_line(title)), total=total, completed=done, shown=""
+        )
         self._inner = self._bars.add_task("", total=None, shown="", visible=False)
         self._title, self._total = title, total
         self._last_line = 0.0
@@ -76,7 +81,14 @@ class Display:
 
     def phase(self, name: str, total: int, done: int = 0) -> None:
         """Show the inner bar for `total` units of `name`, of which `done` are done."""
-        self._bars.reset(self._inner, total=total, completed=done, description=name, visible=True, shown="")
+        self._bars.reset(
+            self._inner,
+            total=total,
+            completed=done,
+            description=escape(spell_out_line(name)),
+            visible=True,
+            shown="",
+        )
         self._phase, self._units, self._num_done = name, total, done
         self._phase_started = time.monotonic()
 
@@ -110,4 +122,4 @@ class Display:
 
     def say(self, text: str) -> None:
         """Print a line above the bars."""
-        self.console.print(text, highlight=False, soft_wrap=True)
+        self.console.print(spell_out(text), highlight=False, markup=False, soft_wrap=True)

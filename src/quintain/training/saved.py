@@ -7,10 +7,12 @@ held out, and the start (step 0). A step that is not kept is refused with those 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from quintain.config.trust import admit
 from quintain.errors import ModelError, StoreError, UsageError
 from quintain.models.adapters import plain
 from quintain.models.cpu.native import Unavailable, cache_folder
@@ -25,6 +27,7 @@ from quintain.store.creation import JOURNAL
 from quintain.store.names import split_step
 from quintain.store.run import Run
 from quintain.training.policies import load_main
+from quintain.types.terminal import write_command
 
 MODEL, START = "model", "start"
 """Folders of a run that hold the policy it ended with, and the one it began with."""
@@ -60,6 +63,23 @@ def run_in(text: str, root: Path | None = None) -> Path | None:
 def run_of(target: str | Path) -> Path | None:
     """Return the folder of the run that `target` is, or names a step of; None where it is none."""
     return run_in(split_step(str(target))[0])
+
+
+def admitted(
+    target: str | Path, *, is_trusted: bool, to: str, fields: Collection[str] | None = None
+) -> Mapping[str, Any]:
+    """Return the configuration of the run that `target` is or names a step of, to use its `fields`; {} of what is none.
+
+    Whoever acts on what a run names gets it here, or from `quintain.config.trust.admit` itself.
+
+    Raises:
+        ConfigError: see `quintain.config.trust.admit`.
+    """
+    folder = run_of(target)
+    if folder is None:
+        return {}
+    with Run.open(folder, writable=False) as run:
+        return admit(run, is_trusted=is_trusted, to=to, fields=fields)
 
 
 def find_saved(text: str, root: Path | None = None) -> SavedPolicy | None:
@@ -181,9 +201,10 @@ def find_model(name: str, root: Path | None = None) -> str:
         if not (folder / MODEL).is_dir():
             with Run.open(folder, writable=False) as run:
                 kept = kept_in_words(run)
+            command = write_command("quintain", "resume", folder)
             raise ModelError(
-                f"model of the run {folder}: got one that is not finished; quintain resume {folder}, or name a step "
-                f"as in {folder.name}@{BEST} ({kept})"
+                f"model of the run {folder}: got one that is not finished; {command}, or name a step as in"
+                f"  {folder.name}@{BEST} ({kept})"
             )
         return str((folder / MODEL).absolute())
     place = Path(name).expanduser()

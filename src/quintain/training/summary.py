@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +13,10 @@ from quintain.store.run import Run
 from quintain.training.emptied import told
 from quintain.training.outcome import best_line, is_all_warmup, outcome, warmup_line
 from quintain.training.untrained import UNTRAINED
+from quintain.types.terminal import spell_out, write_command
 
+MOST_NOTES = 5
+"""Of what is to be known before the numbers of a run are believed, the newest that are said."""
 EXTENDED = "extended"
 """The event of a run that says for how many steps in all it goes on."""
 
@@ -39,11 +41,6 @@ def rate(row: Mapping[str, Any]) -> str:
     """Return the held-out success of `row` with its interval: ``51.2 % [45.1, 57.2]``."""
     success, low, high = (100 * float(row[f"eval/{name}"]) for name in ("success", "low", "high"))
     return f"{success:.1f} % [{low:.1f}, {high:.1f}]"
-
-
-def quoted(environment: object) -> str:
-    """Return `environment` as a shell takes it."""
-    return shlex.quote(str(environment))
 
 
 def summary(run: Run) -> str:
@@ -77,36 +74,36 @@ def summary(run: Run) -> str:
     if run.status != "done":
         state = "still running" if run.status == "running" else run.status
         lines.append(
-            f"{state:<18}at step {run.last_step} of {planned_steps(run)}: quintain resume {run.folder}"
+            f"{state:<18}at step {run.last_step} of {planned_steps(run)}: {quintain('resume', run.folder)}"
         )
         kept = "curve.png, report.html, metrics.jsonl, checkpoints/"
-        follow = [f"quintain resume {run.folder}", f"quintain eval {run.folder}"]
+        follow = [quintain("resume", run.folder), quintain("eval", run.folder)]
     elif not rows:
         kept = f"report.html, {kept}"
         follow = [
-            f"quintain view {run.folder}",
-            f"quintain eval {run.folder} --environment NAME",
-            f"quintain train grpo --model {model} --environment NAME",
+            quintain("view", run.folder),
+            quintain("eval", run.folder, "--environment", "NAME"),
+            quintain("train", "grpo", "--model", model, "--environment", "NAME"),
         ]
     elif (run.folder / EMBEDDER).is_dir():
         spec = str(run.config["environment"])
         spec += f"{'&' if '?' in spec else '?'}retriever={run.folder}"
         kept = f"curve.png, report.html, metrics.jsonl, {EMBEDDER}/"
-        follow = [f"quintain view {run.folder}", f"quintain play {quoted(spec)}"]
+        follow = [quintain("view", run.folder), quintain("play", spec)]
     elif is_of_session(spec := str(run.config["environment"])):
         kind = spec.removeprefix(f"{MAIN}:")
         kept = f"curve.png, report.html, {kept}"
         follow = [
-            f"quintain view {run.folder}",
+            quintain("view", run.folder),
             f"quintain.evaluate({str(run.folder)!r}, {kind}, episodes=512)   (in Python, where {kind} is)",
             f"quintain.train({run.recipe!r}, environment={kind}, model={model!r})",
         ]
     else:
         kept = f"curve.png, report.html, {kept}"
         follow = [
-            f"quintain view {run.folder}",
-            f"quintain eval {run.folder} --episodes 512",
-            f"quintain train {run.recipe} {what_is_played(run)} --model {model}",
+            quintain("view", run.folder),
+            quintain("eval", run.folder, "--episodes", 512),
+            quintain("train", run.recipe, *what_is_played(run), "--model", model),
         ]
     lines += [
         f"time              {seconds:.0f} s of training",
@@ -119,19 +116,22 @@ def summary(run: Run) -> str:
         lines.append(f"outcome           {verdict}")
     if not (run.folder / EMBEDDER).is_dir():
         lines.append(f"best              {best_line(found, run.folder)}")
-    return "\n".join(lines)
+    lines += [f"{'note':<18}{event['kind']}: {event['message']}" for event in run.notices()[-MOST_NOTES:]]
+    return "\n".join(map(spell_out, lines))
 
 
-def what_is_played(run: Run) -> str:
+def quintain(*words: object) -> str:
+    """Return the command of `words`, to be copied."""
+    return write_command("quintain", *words)
+
+
+def what_is_played(run: Run) -> list[str]:
     """Return the flags that name the tasks of `run` and, where it is one of the user's own, its agent."""
     environment, path = split_spec(str(run.config["environment"]))
     agent = str(run.config.get("agent", ""))
-    return " ".join(
-        f"{flag} {quoted(value)}"
-        for flag, value in (
-            ("--environment", environment),
-            ("--tasks", path),
-            ("--agent", agent if is_outside(agent) else ""),
-        )
-        if value
+    given = (
+        ("--environment", environment),
+        ("--tasks", path),
+        ("--agent", agent if is_outside(agent) else ""),
     )
+    return [word for flag, value in given if value for word in (flag, value)]

@@ -35,6 +35,7 @@ from quintain.training.policies import Policies
 from quintain.training.updating import learn_in_epochs
 from quintain.types import Comparison, Group, Sample, Score, Trajectory, as_text, derive_seed
 from quintain.types.plain import mean_of
+from quintain.types.terminal import write_command
 
 SYNTHETIC, ASK = "synthetic", "ask"
 TERM = "learned"
@@ -322,8 +323,8 @@ class ComparedReward:
                 return
             if done < 0:
                 context.display.say(
-                    f"step {step} waits for {len(wanted) - answered} answers: quintain label {self.session.file} "
-                    "--labeller NAME"
+                    f"step {step} waits for {len(wanted) - answered} answers: "
+                    f"{write_command('quintain', 'label', self.session.file)} --labeller NAME"
                 )
                 context.display.phase("answers", len(wanted), answered)
             elif answered > done:

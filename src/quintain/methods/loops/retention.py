@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from quintain.config.trust import ENVIRONMENT, admit
 from quintain.errors import ConfigError
 from quintain.store.run import Run
 from quintain.training.context import TrainingContext
@@ -67,7 +68,8 @@ def world_of(job: Job) -> str:
     """Return the environment that the demonstrations of `job` were played in.
 
     Raises:
-        ConfigError: they are conversations, whose tasks cannot be played again.
+        ConfigError: they are conversations, whose tasks cannot be played again, or of a run of somebody else's whose
+            environment is another.
     """
     if not isinstance(job.demonstrations, str):
         return job.environment
@@ -78,4 +80,8 @@ def world_of(job: Job) -> str:
             "give a run as demonstrations, or known=0"
         )
     with Run.open(source.path, writable=False) as run:
+        if run.config["environment"] != job.environment:
+            admit(
+                run, is_trusted=False, to="playing the tasks of", fields=ENVIRONMENT, otherwise="give known=0"
+            )
         return str(run.config["environment"])

@@ -1,0 +1,76 @@
+"""The manifest of a run: the SHA-256 of every file that a resumed run reads beside its checkpoints.
+
+It stands in the journal. A file in the folder of the run goes by its relative path, one elsewhere (tasks, a chat
+template, what an environment is made of) by its absolute one. Checkpoints have manifests of their own.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import cast
+
+from quintain.store.files import digest_of
+
+LINK = "a link"
+"""What stands for the content of a symbolic link, which is not followed."""
+
+
+def hash_files(folder: Path, places: Iterable[str | Path]) -> dict[str, str]:
+    """Return the SHA-256 of each file that `places` name, or that lies below one; relative ones are of `folder`."""
+    found: dict[str, str] = {}
+    for place in places:
+        for file in files_below(folder / place):
+            found[name_in(folder, file)] = LINK if file.is_symlink() else digest_of(file)
+    return found
+
+
+def files_below(place: Path) -> list[Path]:
+    """Return `place` if it is a file or a link, else every file and link in that folder."""
+    if place.is_symlink() or not place.is_dir():
+        return [place] if place.is_symlink() or place.is_file() else []
+    return sorted(
+        Path(parent) / name
+        for parent, folders, plain in os.walk(place)
+        for name in [*plain, *(inner for inner in folders if (Path(parent) / inner).is_symlink())]
+    )
+
+
+def name_in(folder: Path, file: Path) -> str:
+    """Return what `file` is called in the manifest of the run `folder`."""
+    return file.relative_to(folder).as_posix() if file.is_relative_to(folder) else str(file.absolute())
+
+
+def find_changes(folder: Path, known: Mapping[str, str]) -> dict[str, str]:
+    """Return what became of the files of the manifest `known`: changed, missing, new in a folder; by their names.
+
+    A file outside of `folder` may be missing: what reads it will say so.
+    """
+    changes: dict[str, str] = {}
+    for name, digest in known.items():
+        place = folder / name
+        if not place.is_symlink() and not place.is_file():
+            if not Path(name).is_absolute():
+                changes[name] = "missing"
+        elif (LINK if place.is_symlink() else digest_of(place)) != digest:
+            changes[name] = "changed"
+    for top in sorted({name.partition("/")[0] for name in known if "/" in name and not name.startswith("/")}):
+        for file in files_below(folder / top):
+            if (name := name_in(folder, file)) not in known:
+                changes[name] = "new"
+    return changes
+
+
+def read_manifest(text: str) -> dict[str, str] | None:
+    """Return the manifest that `text` is; None of a run that was made before there was one, or of another form."""
+    try:
+        found: object = json.loads(text) if text else None
+    except ValueError:
+        return None
+    return cast("dict[str, str]", found) if isinstance(found, dict) else None
+
+
+def in_words(changes: Mapping[str, str], most: int = 5) -> str:
+    """Return `changes` in words: ``start/model.safetensors (changed), start/x (new)``."""
+    more = f" and {len(changes) - most} more" if len(changes) > most else ""
+    return ", ".join(f"{name} ({what})" for name, what in [*changes.items()][:most]) + more
