@@ -252,6 +252,10 @@ def test_runs_of_other_seeds_are_one_arm() -> None:
     }
     assert arms_of(configs) == {"rate 1": ["a", "c"], "rate 2": ["b"]}
     assert arms_of({"a": configs["a"], "c": configs["c"]}) == {"a": ["a"], "c": ["c"]}
+    assert list(arms_of({"a": {"shuffled": True}, "b": {"shuffled": False}})) == [
+        "with shuffled",
+        "without shuffled",
+    ]
 
 
 def test_collect_writes_a_run(cli: Cli, launcher: Launcher) -> None:

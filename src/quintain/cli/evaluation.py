@@ -195,9 +195,9 @@ def compare(argv: Sequence[str]) -> int:
 
 
 def arms_of(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Return the runs of `configs` that differ in their seed and tasks alone, by the settings in which others differ.
+    """Return the runs of `configs` that differ in seed and tasks alone, by the settings in which others differ.
 
-    Example: ``{"dealt_out False": ["a", "b"], "dealt_out True": ["c"]}``. Where nothing differs, each run is by itself.
+    Example: ``{"without dealt_out": ["a", "b"], "with dealt_out": ["c"]}``. Where nothing differs, each run is alone.
     """
     drawn = ("seed", "first_task")
     kept = [{key: value for key, value in config.items() if key not in drawn} for config in configs.values()]
@@ -207,8 +207,15 @@ def arms_of(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
         return {name: [name] for name in configs}
     arms: dict[str, list[str]] = {}
     for name, config in zip(configs, kept, strict=True):
-        arms.setdefault(", ".join(f"{key} {config.get(key)}" for key in differing), []).append(name)
+        arms.setdefault(", ".join(describe_setting(key, config.get(key)) for key in differing), []).append(
+            name
+        )
     return arms
+
+
+def describe_setting(key: str, value: object) -> str:
+    """Return the option `key` with its `value` as a legend names it: ``rate 0.1``, ``without dealt_out``."""
+    return f"{'with' if value else 'without'} {key}" if isinstance(value, bool) else f"{key} {value}"
 
 
 def collect(argv: Sequence[str]) -> int:

@@ -14,6 +14,9 @@ from quintain.methods.method import OnPolicy
 from quintain.methods.rl import grpo
 from quintain.rewards.dealt import dealt_out
 
+WARMUP = 4
+"""Steps over which the learning rate rises; GRPO's ten would be most of the run."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(grpo.Config):
@@ -29,7 +32,7 @@ class Config(grpo.Config):
     learning_rate: float = 3e-5
     eval_every: int = 8
     eval_episodes: int = 64
-    tasks: int = 3
+    tasks: int = 2
     group_size: int = 8
     dealt_out: bool = False
     """The control: deal the rewards of each group out anew among its episodes."""
@@ -38,4 +41,5 @@ class Config(grpo.Config):
 def method(config: Config) -> OnPolicy:
     """Return GRPO as `config` describes it, or its control."""
     found = grpo.method(config)
+    found = replace(found, update=replace(found.update, lr_warmup=WARMUP))
     return replace(found, reward=partial(dealt_out, seed=config.seed)) if config.dealt_out else found
