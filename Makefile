@@ -54,7 +54,7 @@ quickstart-real: $(VENV)/.quickstart-real  ## a pretrained model, SmolLM2-135M, 
 	{ wait $$control || { cat runs/quickstart-real-control.log; exit 1; }; } || { kill $$control 2>/dev/null; exit 1; }
 	$(BIN)/quintain compare quickstart-real-control quickstart-real --picture runs/quickstart-real/reinforcement.png
 
-proof-real: $(VENV)/.quickstart-real  ## the same with four seeds, a table and a picture of all curves (40 minutes on 2 cores)
+proof-real: $(VENV)/.quickstart-real  ## the same with four seeds, a table and a picture of all curves (25 minutes on 2 cores)
 	$(BIN)/python speed/proof_real.py $(ARGS)
 
 flagship-fireact: $(VENV)/.flagship  ## the real model taught by 200 episodes of two teachers, by LoRA (docs/real-model-imitation.md)
