@@ -6,6 +6,7 @@ step, never to the micro-batch; pairs are never split.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -42,6 +43,15 @@ def pack(
     """
     weights = _normalised(samples, (), aggregation, constant)
     return _batch(samples, weights, _num_trained(samples), _num_pairs(samples))
+
+
+@dataclass(frozen=True, slots=True)
+class PassSize:
+    """How many tokens are computed at once: ``PassSize(16_384)``."""
+
+    max_tokens: int
+    num_parts: int = 1
+    """passes that are computed at once, by ranks"""
 
 
 def micro_batches(

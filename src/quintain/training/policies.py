@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from quintain.credit.layout import Critic
 from quintain.credit.turn_td import TurnValues
 from quintain.data.comparisons import score_samples
-from quintain.data.pack import micro_batches
+from quintain.data.pack import PassSize, micro_batches
 from quintain.data.samples import imitation_samples, in_streams
 from quintain.data.turn_values import turn_value_samples
 from quintain.engines.protocol import Engine, Reply
@@ -182,6 +182,11 @@ class Policy:
     def num_parts(self) -> int:
         """Passes of an update that are computed at once, by ranks."""
         return 1 if self.learner is None else self.learner.num_parts
+
+    @property
+    def pass_size(self) -> PassSize:
+        """How its updates are cut into passes."""
+        return PassSize(self.max_tokens, self.num_parts)
 
     @property
     def value_head(self) -> ValueHead | None:

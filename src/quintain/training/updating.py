@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from quintain.curriculum.schedules import linear
 from quintain.data.leaves import keep_leaves
-from quintain.data.pack import micro_batches
+from quintain.data.pack import PassSize, micro_batches
 from quintain.data.samples import samples_from, unrelated
 from quintain.losses.imitation import imitation
 from quintain.models.families import trunk
@@ -43,11 +43,11 @@ class Prepared:
     values: Sequence[Tensor] | None
 
     def batches(
-        self, chosen: Sequence[int], update: Update, policy: Policy, *, kl: float | None = None
+        self, chosen: Sequence[int], update: Update, size: PassSize, *, kl: float | None = None
     ) -> list[Batch]:
         """Return the micro-batches of what is `trained` of `chosen`, weighted over all of these, with `kl` on each.
 
-        They are as large as `policy` takes them, and of ranks each gets its part.
+        They have the `size` of the policy's passes, and of ranks each gets its part.
         """
         trained = self.trained(chosen, update)
         if not trained:
@@ -55,8 +55,8 @@ class Prepared:
         left_out = set(chosen) - set(trained)
         batches = micro_batches(
             [self.samples[i] for i in trained],
-            max_tokens=policy.max_tokens,
-            num_parts=policy.num_parts,
+            max_tokens=size.max_tokens,
+            num_parts=size.num_parts,
             aggregation=update.aggregation,
             constant=update.constant,
             left_out=[self.samples[i] for i in sorted(left_out)],
@@ -92,14 +92,14 @@ class Corpus:
     weight: float
     """of the mean negative log-likelihood of their own trained tokens"""
 
-    def draw(self, seed: int, policy: Policy) -> list[Batch]:
+    def draw(self, seed: int, size: PassSize) -> list[Batch]:
         """Return the micro-batches that stand beside the update of `seed`."""
         num = len(self.samples)
         chosen = np.random.default_rng(seed).choice(num, min(self.batch_size, num), replace=False)
         return micro_batches(
             [self.samples[place] for place in sorted(chosen.tolist())],
-            max_tokens=policy.max_tokens,
-            num_parts=policy.num_parts,
+            max_tokens=size.max_tokens,
+            num_parts=size.num_parts,
         )
 
     def loss(self, outputs: Outputs, batch: Batch) -> LossReport:
@@ -263,7 +263,7 @@ def learn_in_epochs(
             kl = estimated_kl(policies, own, part, update)
             with resting(still):
                 report = learner.step(
-                    prepared.batches(chosen, update, own, kl=kl),
+                    prepared.batches(chosen, update, own.pass_size, kl=kl),
                     update.loss,
                     observe=watch if observe is not None and epoch == 0 else None,
                     rate_scale=rate
@@ -278,7 +278,7 @@ def learn_in_epochs(
                     beside=None
                     if corpus is None
                     else (
-                        corpus.draw(derive_seed(seed, "corpus", epoch, number), own),
+                        corpus.draw(derive_seed(seed, "corpus", epoch, number), own.pass_size),
                         corpus.loss,
                     ),
                     **by_head,
@@ -333,7 +333,7 @@ def learn_from(
     assert own.learner is not None, "only policies with an optimizer are updated"
     prepared = prepare(policies, own, samples, update)
     kl = estimated_kl(policies, own, prepared.samples, update)
-    batches = prepared.batches(range(len(samples)), update, own, kl=kl)
+    batches = prepared.batches(range(len(samples)), update, own.pass_size, kl=kl)
     streams = iter(prepared.samples)
 
     def watch(batch: Batch, outputs: Outputs) -> None:
@@ -358,7 +358,7 @@ def learn_values(own: Policy, prepared: Prepared, update: Update) -> StepReport 
     assert update.critic_loss is not None, "critic_steps come with a critic_loss"
     learner = own.learner
     assert learner is not None, "only policies with an optimizer are updated"
-    batches = prepared.batches(range(len(prepared.samples)), update, own)
+    batches = prepared.batches(range(len(prepared.samples)), update, own.pass_size)
     report: StepReport | None = None
     with resting(learner.model.parameters()):
         for _ in range(update.critic_epochs):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from quintain.credit.outcome import outcome_return
-from quintain.data.pack import micro_batches
+from quintain.data.pack import PassSize, micro_batches
 from quintain.data.samples import samples_from
 from quintain.errors import ConfigError, UsageError
 from quintain.losses.value import value
@@ -66,7 +66,9 @@ def gradients(context: TrainingContext, credit: Credit, losses: Mapping[str, Los
     found = {name: torch.zeros(sum(p.numel() for p in parameters)) for name in losses}
     update = Update(loss=losses["reinforce"], aggregation="sequence_mean", has_reference=True)
     samples = samples_from(credit)
-    for batch in prepare(context.policies, policy, samples, update).batches(range(len(samples)), update, 64):
+    for batch in prepare(context.policies, policy, samples, update).batches(
+        range(len(samples)), update, PassSize(64)
+    ):
         predictions = policy.forward(batch)
         for name, loss in losses.items():
             value = loss(predictions, batch).loss
@@ -178,7 +180,7 @@ def test_decoupled_weighs_by_the_sampler_and_clips_at_the_policy_as_the_step_beg
         for sample in samples_from(method.credit(groups, estimates(context, groups)))
     ]  # the sampler found each token three times less likely
     (batch,) = prepare(context.policies, policy, samples, method.update).batches(
-        range(len(samples)), method.update, 1 << 20
+        range(len(samples)), method.update, PassSize(1 << 20)
     )
     report = method.update.loss(policy.infer(batch), batch)
     assert report.metrics["importance/weight"] == pytest.approx(2.0)
@@ -237,7 +239,9 @@ def test_the_loss_has_the_weight_of_the_step_at_hand(played: Played) -> None:
     policy, control = context.policies.main, KLController(0.2, target=6.0)
     samples, loss = samples_from(outcome_return(groups)), control.loss()
     update = Update(loss=loss, has_reference=True)
-    (batch,) = prepare(context.policies, policy, samples, update).batches(range(len(samples)), update, 9999)
+    (batch,) = prepare(context.policies, policy, samples, update).batches(
+        range(len(samples)), update, PassSize(9999)
+    )
     batch = replace(batch, extra=replace(batch.extra, reference_logprobs=batch.logprobs - 0.5))
     before = float(loss(policy.infer(batch), batch).loss)
     control.observe({EPISODE: 1200.0, "credit/trajectories": 6400.0})
