@@ -14,7 +14,7 @@ from quintain.errors import QuintainError
 from quintain.store.run import CHANGED, Run
 
 QUICK: dict[str, Any] = {"model": "micro", "steps": 1, "eval_every": 1, "eval_episodes": 2}
-TIMES = ("time", "tokens_per_second", "seconds")
+TIMES = ("time", "tokens_per_second", "seconds", "machine/")
 """In the names of metrics that no two runs share."""
 
 
