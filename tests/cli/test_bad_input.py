@@ -91,7 +91,7 @@ def test_a_broken_environment_is_a_fault_of_its_own_before_anything_is_written(c
     body, what = BROKEN[name]
     found = cli(*TRAIN, world(body, name))
     assert found.status == EnvironmentFault.exit_code
-    assert found.line.startswith(f"environment {name}.py:World: ") and what in found.line
+    assert found.line.startswith("environment ") and f"{name}.py:World: " in found.line and what in found.line
     assert not Path("runs").exists()
     checked = cli("check", f"{name}.py:World", "--episodes", "1", "--json")
     assert checked.status == EnvironmentFault.exit_code
