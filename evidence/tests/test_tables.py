@@ -38,7 +38,7 @@ def test_the_tables_of_methods_are_current(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "docs" / "methods").mkdir(parents=True)
     (tmp_path / "src" / "quintain" / "methods").mkdir(parents=True)
     shown = "src/quintain/methods/shown.json"
-    pages = ("docs/methods/index.md", "docs/data.md", "docs/pretrained.md")
+    pages = ("docs/methods/index.md", "docs/data.md", "docs/pretrained.md", "docs/machines.md")
     names = ("README.md", *pages, "mkdocs.yml", shown, "docs/tables.py")
     for name in names:
         shutil.copy(ROOT / name, tmp_path / name)

@@ -313,7 +313,7 @@ def test_sides_of_a_pair_that_lie_apart_keep_what_is_said_of_them() -> None:
     for said, sample in zip(prepared.reference, prepared.samples, strict=True):
         (batch,) = micro_batches([sample], max_tokens=9999)
         assert torch.allclose(said, reference.infer(batch).logprobs, atol=1e-5)
-    for batch in prepared.batches(range(4), update, main):
+    for batch in prepared.batches(range(4), update, main.pass_size):
         assert batch.extra.reference_logprobs is not None
         assert torch.allclose(batch.extra.reference_logprobs, reference.infer(batch).logprobs, atol=1e-5)
 

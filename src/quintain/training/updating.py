@@ -92,14 +92,14 @@ class Corpus:
     weight: float
     """of the mean negative log-likelihood of their own trained tokens"""
 
-    def draw(self, seed: int, size: PassSize) -> list[Batch]:
+    def draw(self, seed: int, max_tokens: int, num_parts: int = 1) -> list[Batch]:
         """Return the micro-batches that stand beside the update of `seed`."""
         num = len(self.samples)
         chosen = np.random.default_rng(seed).choice(num, min(self.batch_size, num), replace=False)
         return micro_batches(
             [self.samples[place] for place in sorted(chosen.tolist())],
-            max_tokens=size.max_tokens,
-            num_parts=size.num_parts,
+            max_tokens=max_tokens,
+            num_parts=num_parts,
         )
 
     def loss(self, outputs: Outputs, batch: Batch) -> LossReport:
@@ -278,7 +278,9 @@ def learn_in_epochs(
                     beside=None
                     if corpus is None
                     else (
-                        corpus.draw(derive_seed(seed, "corpus", epoch, number), own.pass_size),
+                        corpus.draw(
+                            derive_seed(seed, "corpus", epoch, number), own.max_tokens, own.num_parts
+                        ),
                         corpus.loss,
                     ),
                     **by_head,

@@ -127,7 +127,7 @@ def held_out_loss(policies: Policies, samples: Sequence[Sample], update: Update)
     prepared = prepare(policies, policy, samples, update)
     kl = estimated_kl(policies, policy, prepared.samples, update)
     found: dict[str, float] = {}
-    for batch in prepared.batches(range(len(prepared.samples)), update, policy, kl=kl):
+    for batch in prepared.batches(range(len(prepared.samples)), update, policy.pass_size, kl=kl):
         report = update.loss(policy.infer(batch), batch)
         found["eval/loss"] = found.get("eval/loss", 0.0) + float(report.loss)
         for name, value in report.metrics.items():

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from quintain.data.comparisons import Labeller, comparison_samples, labelled
-from quintain.data.pack import PassSize, pack
+from quintain.data.pack import pack
 from quintain.data.samples import imitation_samples
 from quintain.losses.compose import combine
 from quintain.losses.reward_model import bradley_terry
@@ -183,7 +183,7 @@ class Learned:
 def slope(made: Prompts, weights: Tensor, corpus: Corpus, seed: int) -> Tensor:
     """Return the gradient [feature, answer] of the corpus' loss."""
     policy = made.policy(weights)
-    (batch,) = corpus.draw(seed, PassSize(MAX_TOKENS))
+    (batch,) = corpus.draw(seed, MAX_TOKENS)
     corpus.loss(policy(batch), batch).loss.backward()
     assert policy.theta.grad is not None, "a likelihood reaches the logits"
     return made.features.T @ policy.theta.grad
