@@ -95,6 +95,9 @@ def test_a_failure_is_recorded_and_tried_again_with_the_next_call(
     assert "toy block 1: RuntimeError: no room" in told.texts
     line = next(line for line in lines(tmp_path, "toy") if line["block"] == 1)
     assert line["error"] == "RuntimeError: no room" and "breaks" in line["trace"]
+    assert 'File "quintain_evidence/layers/runner.py"' in line["trace"], (
+        "where a machine keeps it is left out"
+    )
     experiment(measure)
     state, told = go(claim(), tmp_path)
     assert state.word() == "shown" and told.num == 1 and state.num_lines == 4

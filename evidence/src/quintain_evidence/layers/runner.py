@@ -7,6 +7,7 @@ run goes on, and a failed block is run again while its failure stays on record. 
 import importlib
 import importlib.util
 import math
+import re
 import threading
 import time
 import traceback
@@ -30,6 +31,9 @@ from quintain_evidence.sweep import workers
 LAYER = "signature"
 PATIENCE, LEAST_SECONDS = 20.0, 600.0
 """A block may take this many times what its whole claim was said to take, and at least this many seconds."""
+
+PLACES = re.compile(r'(?<=File ")/\S*/(?=(?:src/)?quintain|lib/python)')
+"""Where a machine keeps sources: no part of what is recorded of an error."""
 
 Measured = Sequence[Mapping[str, float]]
 
@@ -277,5 +281,6 @@ def failure(task: Task, error: BaseException) -> dict[str, Any]:
     if isinstance(error, BrokenExecutor):
         told, trace = f"the process that ran it ended, or took longer than {task.seconds:.0f} s", ""
     else:
-        told, trace = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
+        told = f"{type(error).__name__}: {error}"
+        trace = PLACES.sub("", "".join(traceback.format_exception(error)))
     return {"measurements": [], "error": told, "trace": trace, "seconds": 0.0}
