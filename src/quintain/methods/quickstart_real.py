@@ -10,6 +10,7 @@ what they come to on others is in docs/real-model.md.
 from dataclasses import dataclass, replace
 from functools import partial
 
+from quintain.config.ranges import PositiveInt
 from quintain.methods.method import OnPolicy
 from quintain.methods.rl import grpo
 from quintain.rewards.dealt import dealt_out
@@ -34,6 +35,7 @@ class Config(grpo.Config):
     eval_episodes: int = 64
     tasks: int = 2
     group_size: int = 8
+    micro_tokens: PositiveInt | None = 8192
     dealt_out: bool = False
     """The control: deal the rewards of each group out anew among its episodes."""
 
