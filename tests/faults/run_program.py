@@ -122,7 +122,10 @@ def in_child(work: Callable[[], None], log: str = os.devnull) -> int:
 def curve(folder: Path) -> list[dict[str, Any]]:
     """Return the metrics of the run in `folder` without those that a clock gave."""
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in row.items() if not k.startswith(("time/", "tokens_per"))} for row in rows]
+    return [
+        {k: v for k, v in row.items() if not k.startswith(("time/", "machine/", "tokens_per"))}
+        for row in rows
+    ]
 
 
 def outcome(folder: Path) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class Diary:
         self.told.append(f"episodes {values}")
 
     def observe(self, metrics: Mapping[str, float]) -> None:
-        clocks = [name for name in metrics if name.startswith(("time/", "tokens_per"))]
+        clocks = [name for name in metrics if name.startswith(("time/", "machine/", "tokens_per"))]
         assert not clocks, "nothing may depend on how fast the machine was"
         self.told.append(f"metrics of {metrics['step']} {sorted(metrics.items())}")
 

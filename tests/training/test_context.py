@@ -141,7 +141,7 @@ def test_a_step_that_does_not_end_after_a_signal_is_broken_off_and_the_one_befor
     tmp_path: Path, config: grpo.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def without_clocks(run: Run) -> list[dict[str, Any]]:
-        clocks = ("time/", "tokens_per")
+        clocks = ("time/", "machine/", "tokens_per")
         return [{k: v for k, v in row.items() if not k.startswith(clocks)} for row in run.metrics()]
 
     monkeypatch.setattr("quintain.training.context.find", lambda name: Slow)
