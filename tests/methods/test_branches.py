@@ -73,7 +73,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "ipr": {"tasks": 4, "rollouts": 2},
     "pgpo": {"tasks": 4, "rollouts": 2},
     "rest_mcts": {"tasks": 3, "expansions": 2},
-    "rest_react": {"tasks": 3, "samples": 2},
+    "rest_react": {"tasks": 3, "samples": 2, "ranker": "perplexity"},
     "rro": {"tasks": 4, "rollouts": 2},
     "steca": {"demonstrations": 8, "episodes": 4, "samples": 2, "updates": 2, "batch_size": 4},
     "step_agent": {"demonstrations": 8, "tasks": 6},

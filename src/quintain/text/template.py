@@ -147,6 +147,7 @@ class Template:
             if not opens and self._always_opens:
                 text = text.removesuffix(self.header)
         except RENDER_ERRORS as error:
+            release_frames(error)
             roles = ", ".join(entry["role"] for entry in entries)
             raise ModelError(
                 f"rendering a chat of {roles} with the model's template: "
@@ -349,3 +350,21 @@ def template_of(tokenizer: PreTrainedTokenizerBase) -> str | None:
             "set tokenizer.chat_template and tokenizer.eos_token"
         )
     return PLAIN_TEMPLATE
+
+
+def release_frames(error: BaseException) -> None:
+    """Let go of the frames that `error` holds.
+
+    Those that jinja makes for a template's lines hold one another, and with them whoever called, models and all.
+    """
+    place = error.__traceback__
+    error.__traceback__ = None
+    while place is not None:
+        frame = place.tb_frame
+        while frame is not None:
+            try:
+                frame.clear()
+            except RuntimeError:  # it still runs
+                break
+            frame = frame.f_back
+        place = place.tb_next
