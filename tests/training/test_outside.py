@@ -83,7 +83,7 @@ def test_a_run_and_its_evaluation(tmp_path: Path) -> None:
     settings: dict[str, Any] = {
         "environment": "guess", "agent": f"{MODULE}:run_agent", "model": "micro", "steps": 1, "tasks": 2,
         "group_size": 3, "eval_every": 1, "eval_episodes": 2, "demonstrations": 2, "imitation_epochs": 1,
-        "max_turn_tokens": 6, "max_broken": 1.0,
+        "max_turn_tokens": 6, "max_broken": 1.0, "num_epochs": 1,
     }  # fmt: skip
     folder = api.train("grpo", run="one", root=tmp_path, config=settings)
     with Run.open(folder, writable=False) as run:
@@ -131,6 +131,7 @@ def test_what_is_imitated_where_nobody_says_how_much(
 ) -> None:
     monkeypatch.setattr("quintain.training.start.USUAL_DEMONSTRATIONS", 3)
     monkeypatch.setattr("quintain.training.outlook.USUAL_DEMONSTRATIONS", 3)
+    monkeypatch.setattr("quintain.methods.fitting.OUTSIDE_DEMONSTRATIONS", 3)
     settings = {key: value for key, value in TAUGHT.items() if key != "demonstrations"}
     agent = f"{MODULE}:play_with_a_tool"
     settings |= {"agent": f"{agent}?expert=expert" if has_expert else agent, "max_broken": 1.0}

@@ -204,7 +204,7 @@ def find_model(name: str, root: Path | None = None) -> str:
             command = write_command("quintain", "resume", folder)
             raise ModelError(
                 f"model of the run {folder}: got one that is not finished; {command}, or name a step as in"
-                f"  {folder.name}@{BEST} ({kept})"
+                f" {folder.name}@{BEST} ({kept})"
             )
         return str((folder / MODEL).absolute())
     place = Path(name).expanduser()
