@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from quintain.config import Option
 
 RUNS = "runs"
-CALLS = "calls.jsonl"
-"""What a recording that was killed leaves; see `quintain.store.calls`."""
 ROOT_HELP = "folder that holds the runs (default runs)"
 
 
@@ -120,6 +118,8 @@ def resume(argv: Sequence[str]) -> int:
     arguments = parser.read(argv)
     folder = named_folder(arguments.run, arguments.runs)
     steps = None if arguments.steps is None else whole_number(arguments.steps, "--steps", least=1)
+
+    from quintain.store.calls import CALLS
 
     if (folder / CALLS).exists():
         return end_recording(folder)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qsl
 
+from quintain.config.trust import OUTSIDE
 from quintain.environments.protocol import Environment
 from quintain.environments.session import MAIN
 from quintain.errors import UsageError, suggestion
@@ -94,7 +95,7 @@ ADAPTERS: dict[str, str] = {
     "worker": "worker/guess",
 }
 """Names that are followed by ``/`` and what to adapt, with an example of each."""
-ELSEWHERE = frozenset({"agentgym", "http-tools", "mcp", "openenv", "verifiers"})
+ELSEWHERE = frozenset(OUTSIDE)
 """Adapters of what users bring, such as their own servers: their examples cannot be played."""
 GROUP = "quintain.environments"
 """Entry points of packages that bring environments: ``name = "package.module:Class"``."""

@@ -18,13 +18,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeGuard, cast
 
+from quintain.config.trust import TASKS
 from quintain.data.files import TABLES, TEXTS, Found, decode, read_objects
 from quintain.environments.protocol import SEED_BITS, Environment, Factory, begin
 from quintain.errors import DataError, EnvironmentFault, UsageError
 from quintain.types import Action, Observation, Split, StepResult, Task, derive_seed
 
-TASKS = "tasks:"
-"""What a spec begins with that takes the tasks of a file: ``tasks:ENVIRONMENT@FILE``."""
 ENDINGS = (*TEXTS, ".csv", *TABLES)
 HELD_OUT = 5
 """One task of so many is held out where the file does not say which, by its id."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from quintain.serve.spoken import (
     OPENING,
+    THOUGHT,
     Answer,
     Asked,
     Refused,
@@ -36,8 +37,6 @@ from quintain.serve.spoken import (
 from quintain.types import ToolSpec
 
 FINISH = {"stop": "stop", "calls": "tool_calls", "length": "length", "text": "stop"}
-THOUGHT = "reasoning_content"
-"""Where what was thought stands in a message."""
 ROLES = {"developer": "system", "system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
 

@@ -19,6 +19,7 @@ from quintain.data.used import refuse_newer
 from quintain.serve.spoken import (
     CLOSING,
     OPENING,
+    THOUGHT,
     Asked,
     Spoken,
     canonical,
@@ -458,7 +459,7 @@ def facts_of(node: Node) -> Mapping[str, Any]:
     if len(node.added) > 1:
         facts["given"] = [
             {"role": each.role, "content": each.text}
-            | ({"reasoning_content": each.thinking} if each.thinking else {})
+            | ({THOUGHT: each.thinking} if each.thinking else {})
             | (
                 {"tool_call_id": each.names[0]}
                 if each.role == "tool" and each.names and each.names[0]

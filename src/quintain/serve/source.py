@@ -28,7 +28,7 @@ from quintain.serve.check import check_endpoint
 from quintain.serve.endpoint import Endpoint, Session, Terms
 from quintain.serve.listener import Listener
 from quintain.serve.pump import Pump
-from quintain.serve.spoken import Asked, Row, Spoken
+from quintain.serve.spoken import THOUGHT, Asked, Row, Spoken
 from quintain.types import Failure, Message, Outcome, Score, Stop, Task, Trajectory, Turn, as_content
 
 IDLE = 0.2
@@ -256,7 +256,7 @@ def written(message: Spoken) -> Row:
     """Return a message as OpenAI writes it."""
     row: Row = {"role": message.role, "content": message.text}
     if message.thinking:
-        row["reasoning_content"] = message.thinking
+        row[THOUGHT] = message.thinking
     if message.calls:
         row["tool_calls"] = [write_call(call) for call in message.calls]
     return row

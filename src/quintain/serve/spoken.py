@@ -20,6 +20,8 @@ from quintain.types import Message, ToolCall, ToolSpec, as_content
 Role = Literal["system", "user", "assistant", "tool"]
 Row = dict[str, Any]
 OPENING, CLOSING = "<think>", "</think>"
+THOUGHT = "reasoning_content"
+"""Where what was thought stands in a message of chat completions."""
 
 
 class Refused(Exception):

@@ -18,6 +18,7 @@ from quintain.errors import MemoryShortage
 from quintain.models.device import find_device, free_memory
 from quintain.models.load import outline
 from quintain.models.memory import (
+    OPTIMIZER,
     PROGRAM,
     Phase,
     Shape,
@@ -61,7 +62,7 @@ class Part:
     @property
     def resident(self) -> int:
         """Bytes that it has on its device whoever is at work."""
-        state = {"adamw": 8, "sgd": 4}.get(self.use.optimizer, 0) * trained(self.shape, self.use)
+        state = OPTIMIZER.get(self.use.optimizer, 0) * trained(self.shape, self.use)
         return weights(self.shape, self.use) + copied(self.shape, self.use) + state
 
 
