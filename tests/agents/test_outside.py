@@ -52,7 +52,7 @@ def test_names() -> None:
     assert engine_needs("mine.py:run_agent") == frozenset()
     for spec, told in (
         ("window+endpoint?command=x", "which?|wraps an agent that keeps its own history"),
-        ("mine.py:run_agent?size=3", "endpoint has no 'size'"),
+        ("mine.py:run_agent?size=3", "option of endpoint in the agent .*: got 'size'"),
         ("mine.py:run_agent?deadline=x", "deadline of endpoint"),
     ):
         with pytest.raises(UsageError, match=told):

@@ -143,7 +143,7 @@ def test_words_are_an_action_where_nothing_else_is_asked_for(model: ChatModel, s
 
 @pytest.mark.parametrize("most", ["0", "x"])
 def test_specs_that_cannot_be(spec: str, most: str) -> None:
-    with pytest.raises(UsageError, match=f"teacher: got max_tokens='{most}'"):
+    with pytest.raises(UsageError, match=f"max_tokens of teacher .*: got '{most}'; give an integer of 1 or more"):
         Teacher.read(f"{spec}&max_tokens={most}")
 
 

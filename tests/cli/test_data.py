@@ -12,7 +12,7 @@ from tests.engines.chat_model import KEY, ChatModel
 
 from quintain.agents.transcripts import Rules, Transcriber
 from quintain.cli.pipelines import chat_of
-from quintain.cli.stages import STAGES, options_of, stage_rows
+from quintain.cli.stages import STAGES, options_of, stage_rows, write_option
 from quintain.data.files import read_objects
 from quintain.data.records import read_records
 from quintain.models.save import save
@@ -149,8 +149,8 @@ def test_sources_are_mixed_by_shares_of_samples(cli: Callable[..., Any], chats: 
     [
         ("solvd", "--stage: got 'solvd'; did you mean 'solved'?"),
         ("best?cuont=2", "option of best: got 'cuont'; did you mean 'count'?"),
-        ("solved?x=1", "option of solved: got 'x'; solved has no options"),
-        ("best?count=two", "count of best: got 'two'; give a whole number"),
+        ("solved?x=1", "option of solved: got 'x'; it has no options"),
+        ("best?count=two", "count of best: got 'two'; give an integer"),
         ("shortest?per_task=perhaps", "per_task of shortest: got 'perhaps'; give true or false"),
         ("threshold", "stage threshold: got no above; write it as threshold?above=NUMBER"),
         ("best?2", "options of best: got '2'; write them as name=value&name=value"),
@@ -162,11 +162,11 @@ def test_sources_are_mixed_by_shares_of_samples(cli: Callable[..., Any], chats: 
         ("mixture?shares=chats.jsonl", "shares of mixture: got 'chats.jsonl'; write NAME:SHARE,NAME:SHARE"),
         (
             "mixture?shares=chats.jsonl:nan",
-            "shares of a mixture: got {'chats.jsonl': nan}; give numbers from 0",
+            "chats.jsonl of shares of mixture: got 'nan'; give a number of 0 or more",
         ),
         ("threshold?above=nan", "above of threshold: got 'nan'; give a finite number"),
         ("threshold?above=-inf", "above of threshold: got '-inf'; give a finite number"),
-        ("turn_discount?by=much", "by of turn_discount: got 'much'; give a finite number"),
+        ("turn_discount?by=much", "by of turn_discount: got 'much'; give a number"),
         ("contamination?held_out=gone", "held_out of contamination: got 'gone', which is not there"),
         (
             "executable",
@@ -182,7 +182,7 @@ def test_sources_are_mixed_by_shares_of_samples(cli: Callable[..., Any], chats: 
         ),
         (
             "relabelled?environment=craft",
-            "option of relabelled: got 'environment'; relabelled has no options",
+            "option of relabelled: got 'environment'; it has no options",
         ),
         (
             "negatives",
@@ -378,8 +378,8 @@ def test_states_are_recorded_or_found_by_a_replay(
 def test_every_stage_is_listed_with_its_options(cli: Callable[..., Any]) -> None:
     listed = cli("data", "--list").out
     assert all(name in listed and text for name, _, text in stage_rows())
-    assert str(options_of(STAGES["shortest"])["share"]) == "[share=0.2]"
-    assert str(options_of(STAGES["num_turns"])["most"]) == "[most=N]"
+    assert write_option(options_of(STAGES["shortest"])["share"]) == "[share=0.2]"
+    assert write_option(options_of(STAGES["num_turns"])["most"]) == "[most=N]"
 
 
 def test_calls_are_looked_at_with_the_data(cli: Callable[..., Any], chats: Path) -> None:

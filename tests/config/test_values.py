@@ -185,7 +185,7 @@ def test_texts_that_fit(key: str, text: str, expected: object) -> None:
     [
         ("steps", "eight", "--steps: got 'eight'; give an integer such as 10"),
         ("steps", "8.5", "--steps: got '8.5'; give an integer such as 10"),
-        ("rate", "inf", "--rate: got 'inf'; give a number such as 0.001"),
+        ("rate", "inf", "--rate: got 'inf'; give a finite number such as 0.001"),
         ("is_fast", "maybe", "--is-fast: got 'maybe'; give true or false"),
         ("mode", "ppoo", "--mode: got 'ppoo'; did you mean 'ppo'?"),
         ("sizes", "1,x", "--sizes: got '1,x'; "

@@ -171,7 +171,7 @@ def test_a_judge_that_is_missing_or_not_needed(spec: str, rewards: str, has_spec
     [
         (("model=judge", "model="), r"without a model; add \?model=NAME"),
         (("model=judge", "model=judge&modl=x"), "did you mean 'model'"),
-        (("model=judge", "model=judge&calls=many"), "calls='many'; give a number"),
+        (("model=judge", "model=judge&calls=many"), "calls of judge .*: got 'many'; give an integer of 0 or more"),
         (("model=judge", "model=judge&key_env=K"), "got key_file and key_env; give one"),
         (("http://", "http://me:secret@"), "with a name and password; give key_file"),
         (("http://", "ftp://"), "got 'ftp://"),

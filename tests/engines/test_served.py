@@ -524,10 +524,10 @@ def test_an_engine_in_one_text() -> None:
     for text, message in (
         ("vlm", "engine: got 'vlm'; did you mean 'vllm'?"),
         ("local?replicas=2", "local has no options, leave out '?replicas=2'"),
-        ("vllm?replica=2", "in which 'replica' is unknown; did you mean 'replicas'?"),
-        ("vllm?replicas=two", "got replicas='two' in 'vllm?replicas=two'; give an integer"),
-        ("vllm?adapters=maybe", "give 1 or 0"),
-        ("vllm?replicas", "write options as vllm?name=value&name=value"),
+        ("vllm?replica=2", "option of the engine 'vllm?replica=2': got 'replica'; did you mean 'replicas'?"),
+        ("vllm?replicas=two", "replicas of the engine 'vllm?replicas=two': got 'two'; give an integer"),
+        ("vllm?adapters=maybe", "got 'maybe'; give true or false"),
+        ("vllm?replicas", "got 'replicas'; write them as name=value&name=value"),
         ("vllm?url=http://a:1&port=3", "got port and a url in"),
     ):
         with pytest.raises(UsageError) as caught:

@@ -54,7 +54,7 @@ def test_parts_have_names_options_and_weights() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["", "guess,", "guess,guess", "guess@0", "guess@-1", "guess@inf", "guess@x"])
+@pytest.mark.parametrize("text", ["", "@2", "guess,guess", "guess@0", "guess@-1", "guess@inf", "guess@x"])
 def test_what_is_no_mixture_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="mix:"):
         find(f"mix:{text}")

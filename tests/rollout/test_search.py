@@ -170,8 +170,8 @@ def test_specs() -> None:
     assert is_search("search?nodes=5") and not is_search("searcher") and not is_search("runs/search")
     for spec, words in (
         ("search?node=5", "option of 'search?node=5': got 'node'; did you mean 'nodes'?"),
-        ("search?nodes=0", "nodes of 'search?nodes=0': got '0'; give how many actions"),
-        ("search?by=depth", "by of 'search?by=depth': got 'depth'; "),
+        ("search?nodes=0", "nodes of 'search?nodes=0': got '0'; give an integer of 1 or more"),
+        ("search?by=depth", "by of 'search?by=depth': got 'depth'; choose from best, breadth"),
     ):
         with pytest.raises(UsageError) as raised:
             Searcher.read(spec)

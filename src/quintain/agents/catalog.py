@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import parse_qsl
 
+from quintain.config.spec import fields_of, read_options, refuse_twice, split_spec
 from quintain.errors import UsageError, suggestion
 
 if TYPE_CHECKING:
@@ -238,14 +237,10 @@ def _has(environment: Environment, what: str) -> bool:
 
 def _layer(spec: str, part: str) -> Layer:
     """Read one part of `spec`."""
-    name, _, query = part.strip().partition("?")
+    name, pairs = split_spec(part, f"the agent {spec!r}")
     if name not in names():
         raise UsageError(f"agent: got {spec!r}, in which {name!r} is unknown; {suggestion(name, names())}")
-    try:
-        options = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=True)) if query else {}
-    except ValueError as error:
-        raise UsageError(f"agent: got {spec!r}; write options as {name}?name=value&name=value") from error
-    return Layer(name, options)
+    return Layer(name, refuse_twice(pairs, f"{name} in the agent {spec!r}"))
 
 
 def _base(name: str) -> str:
@@ -266,18 +261,6 @@ def _class(place: str) -> type[Any]:
 
 def _values(spec: str, layer: Layer, kind: type[Any]) -> dict[str, Any]:
     """Return the options of `layer` as the fields of `kind` want them."""
-    from pydantic import TypeAdapter, ValidationError
-
-    hints = typing.get_type_hints(kind)
-    fields = (field.name for field in dataclasses.fields(kind) if field.init)
-    known: Sequence[str] = [name for name in fields if name not in GIVEN]
-    values: dict[str, Any] = {}
-    for key, text in layer.options.items():
-        if key not in known:
-            raise UsageError(f"agent: got {spec!r}; {layer.name} has no {key!r}, {suggestion(key, known)}")
-        try:
-            values[key] = TypeAdapter[Any](hints[key]).validate_strings(text)
-        except ValidationError as error:
-            problem = error.errors()[0]["msg"]
-            raise UsageError(f"agent: got {spec!r}; {key} of {layer.name}: {problem}") from error
-    return values
+    return read_options(
+        [*layer.options.items()], fields_of(kind, GIVEN), f"{layer.name} in the agent {spec!r}"
+    )

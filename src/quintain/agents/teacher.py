@@ -15,11 +15,12 @@ from typing import Any
 
 from quintain.agents.harness import system_text
 from quintain.agents.protocol import Brief
+from quintain.config.ranges import PositiveInt
+from quintain.config.spec import options_from
 from quintain.data.messages import write_call, write_tool
 from quintain.engines.chat_client import ChatClient, ChatSpec
 from quintain.engines.chat_client import Reply as Said
 from quintain.environments.tools import OwnedFault
-from quintain.errors import UsageError
 from quintain.processes.http_json import HttpTrouble
 from quintain.text.parse import parse_choice, parse_text, parse_tool_calls, tools_text
 from quintain.types import Action, Observation, Turn, as_text
@@ -27,7 +28,7 @@ from quintain.types import Action, Observation, Turn, as_text
 ATTEMPTS = 2
 """How often it is asked for an action that can be read."""
 CHOOSE = "Answer with one of the actions, word for word, and nothing else."
-OPTIONS = frozenset({"max_tokens", "written_tools"})
+OPTIONS = options_from({"max_tokens": PositiveInt, "written_tools": bool})
 
 
 class TeacherFault(OwnedFault):
@@ -62,14 +63,11 @@ class Teacher:
             DataError: its tape is broken.
         """
         found = ChatSpec.read(spec, asked="teacher", more=OPTIONS, folder=folder)
-        most = found.more.get("max_tokens", "512")
-        if not most.isdigit() or int(most) < 1:
-            raise UsageError(f"teacher: got max_tokens={most!r}; give a positive integer")
         return cls(
             client=found.client(),
             temperature=found.temperature,
-            max_tokens=int(most),
-            writes_tools=found.more.get("written_tools", "0") not in ("", "0", "false", "False"),
+            max_tokens=found.more.get("max_tokens", 512),
+            writes_tools=found.more.get("written_tools", False),
         )
 
     def answer(self, brief: Brief, turns: Sequence[Turn], observation: Observation) -> Action:

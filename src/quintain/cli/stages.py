@@ -7,19 +7,26 @@ that ask about texts, tools or the environment of an episode.
 from __future__ import annotations
 
 import inspect
-import math
 import re
-import types
 import typing
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
+from typing import TYPE_CHECKING
 
 from quintain.agents.catalog import AUTO
+from quintain.config.fields import Option, parts_of
+from quintain.config.spec import (
+    parameters_of,
+    read_numbers,
+    read_options,
+    refuse_twice,
+    split_list,
+    split_query,
+)
+from quintain.config.wording import show
 from quintain.data import augmented, mixtures, stages
 from quintain.data.calls import right_calls
 from quintain.data.chat_form import in_chat
@@ -226,12 +233,11 @@ def one_transcript(given: Gathered, names: str = "", *, name: str = "one_transcr
     Roles of an agent that speaks to itself come in front of its ``action``; of conversations, answers say who spoke in
     ``name``. `names` renames: ``names=critic:double_check,solver:suggested_answer``.
     """
-    pairs = [part.partition(":") for part in names.split(",") if part]
-    if wrong := [part for part in pairs if not all(MARK.fullmatch(each) for each in (part[0], part[2]))]:
-        raise UsageError(
-            f"names of {name}: got {''.join(wrong[0])!r}; write SEAT:MARK,SEAT:MARK, of letters and _"
-        )
-    return given.one_transcript(name, {seat: mark for seat, _, mark in pairs})
+    whose, example = f"names of {name}", "SEAT:MARK,SEAT:MARK, of letters and _"
+    pairs = split_list(names, whose, example, sign=":")
+    if wrong := [pair for pair in pairs if not all(map(MARK.fullmatch, pair))]:
+        raise UsageError(f"{whose}: got {':'.join(wrong[0])!r}; write {example}")
+    return given.one_transcript(name, refuse_twice(pairs, whose))
 
 
 def rationales(
@@ -456,15 +462,8 @@ def judge_of(by: str, name: str, rubric: str, *, others: Sequence[str] = ()) -> 
 
 def mixture(given: Gathered, shares: str, seed: int = 0, *, name: str = "mixture") -> Stage:
     """Draw as many samples as there are, of each file or run its share: ``shares=agent.jsonl:0.2,chats.jsonl:0.8``."""
-    wanted: dict[str, float] = {}
-    for part in shares.split(","):
-        source, _, share = part.rpartition(":")
-        try:
-            wanted[source.strip()] = float(share)
-        except ValueError:
-            raise UsageError(
-                f"shares of {name}: got {part!r}; write NAME:SHARE,NAME:SHARE, such as agent.jsonl:0.2"
-            ) from None
+    whose, example = f"shares of {name}", "NAME:SHARE,NAME:SHARE, such as agent.jsonl:0.2"
+    wanted = read_numbers(split_list(shares, whose, example, sign=":"), whose, example)
     for source in wanted:
         if source not in given.origins:
             raise UsageError(f"shares of {name}: got {source!r}; {suggestion(source, given.origins)}")
@@ -529,35 +528,19 @@ STAGES: Mapping[str, Callable[..., Stage]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """An option of a stage: ``Option(name="share", kind=float, default=0.2)``."""
-
-    name: str
-    kind: type
-    default: Any
-    """`inspect.Parameter.empty` where it must be given"""
-
-    def __str__(self) -> str:
-        """Return it as ``share=0.2``, or ``share=NUMBER`` where it must be given."""
-        told = {int: "N", float: "NUMBER", bool: "true|false", str: "TEXT"}[self.kind]
-        if self.default is inspect.Parameter.empty:
-            return f"{self.name}={told}"
-        default = str(self.default).lower() if self.kind is bool else str(self.default)
-        return f"[{self.name}={told if self.default is None else default}]"
+def write_option(option: Option) -> str:
+    """Return `option` as ``[share=0.2]``, or as ``share=NUMBER`` where it must be given."""
+    kind = parts_of(option.annotation)[0]
+    value = {int: "N", float: "NUMBER", bool: "true|false", str: "TEXT"}.get(kind, "VALUE")
+    if option.is_required:
+        return f"{option.name}={value}"
+    return f"[{option.name}={value if option.default is None else show(option.default)}]"
 
 
 def options_of(make: Callable[..., Stage]) -> dict[str, Option]:
-    """Return the options of the stage that `make` makes."""
-    hints = typing.get_type_hints(make, globalns={**vars(typing), **make.__globals__, "Gathered": object})
-    found: dict[str, Option] = {}
-    for name, parameter in inspect.signature(make).parameters.items():
-        kind = hints[name]
-        if typing.get_origin(kind) in (typing.Union, types.UnionType):
-            kind = next(part for part in typing.get_args(kind) if part is not type(None))
-        if name not in ("given", "name") and kind in (int, float, bool, str):
-            found[name] = Option(name=name, kind=kind, default=parameter.default)
-    return found
+    """Return the options of the stage that `make` makes: all its parameters but what was gathered and its name."""
+    found = parameters_of(make, {"Gathered": object})
+    return {name: option for name, option in found.items() if name not in ("given", "name")}
 
 
 def summary(make: Callable[..., Stage]) -> str:
@@ -568,7 +551,8 @@ def summary(make: Callable[..., Stage]) -> str:
 def stage_rows() -> list[tuple[str, str, str]]:
     """Return name, options and summary of every stage, as the list and the page show them."""
     return [
-        (name, " ".join(map(str, options_of(make).values())), summary(make)) for name, make in STAGES.items()
+        (name, " ".join(map(write_option, options_of(make).values())), summary(make))
+        for name, make in STAGES.items()
     ]
 
 
@@ -593,33 +577,9 @@ def read_stage(spec: str, given: Gathered, *, name: str) -> Stage:
         raise UsageError(f"--stage: got {kind!r}; {suggestion(kind, STAGES)}")
     make = STAGES[kind]
     known = options_of(make)
-    values: dict[str, Any] = {}
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
-    except ValueError:
-        raise UsageError(f"options of {kind}: got {query!r}; write them as name=value&name=value") from None
-    for option, text in pairs:
-        if option not in known:
-            raise UsageError(
-                f"option of {kind}: got {option!r}; "
-                + (suggestion(option, known) if known else f"{kind} has no options")
-            )
-        values[option] = read_value(text, known[option], kind)
+    values = read_options(split_query(query, kind), known, kind)
     for option in known.values():
-        if option.default is inspect.Parameter.empty and option.name not in values:
-            raise UsageError(f"stage {kind}: got no {option.name}; write it as {kind}?{option}")
+        if option.is_required and option.name not in values:
+            raise UsageError(f"stage {kind}: got no {option.name}; write it as {kind}?{write_option(option)}")
     first = next(iter(inspect.signature(make).parameters), "")
     return make(given, **values, name=name) if first == "given" else make(**values, name=name)
-
-
-def read_value(text: str, option: Option, kind: str) -> Any:
-    """Return the value of `option` that `text` is."""
-    truths = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-    wanted = {int: "a whole number", float: "a finite number", bool: "true or false"}
-    try:
-        value = truths[text.lower()] if option.kind is bool else option.kind(text)
-    except (ValueError, KeyError):
-        raise UsageError(f"{option.name} of {kind}: got {text!r}; give {wanted[option.kind]}") from None
-    if option.kind is float and not math.isfinite(value) and value != option.default:
-        raise UsageError(f"{option.name} of {kind}: got {text!r}; give {wanted[option.kind]}")
-    return value

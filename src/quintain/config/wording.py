@@ -18,6 +18,8 @@ WORDS: dict[object, str] = {
     Path: "a path",
     types.NoneType: "none",
 }
+ENDLESS = ("nan", "inf", "infinity")
+"""How a number that is none, or has no end, is written."""
 FORMS = {"ge": "of {} or more", "gt": "above {}", "le": "up to {}", "lt": "below {}"}
 """limit of a number → how it is said"""
 
@@ -66,7 +68,7 @@ def wrong_value(option: Option, value: object, label: str, came: str) -> str:
     example = "" if option.is_required or is_table else show(option.default)
     has_example = example not in ("", "none", "true", "false")
     wanted = words(option.annotation)
-    if isinstance(value, float) and not isfinite(value):
+    if (isinstance(value, float) and not isfinite(value)) or came.lower().strip("'+-") in ENDLESS:
         wanted = wanted.replace("a number", "a finite number")
     return f"{label}: got {came}; give {wanted}{f' such as {example}' if has_example else ''}"
 

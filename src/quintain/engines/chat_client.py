@@ -17,11 +17,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
-from quintain.errors import DataError, UsageError, suggestion
+from quintain.config.fields import Option
+from quintain.config.ranges import NonNegativeFloat, NonNegativeInt
+from quintain.config.spec import options_from, read_options, split_query
+from quintain.errors import DataError, UsageError
 from quintain.processes.http_json import HttpServer, HttpTrouble, checked_headers, checked_url, key_in
-from quintain.types import ToolCall
+from quintain.types import NOTHING, ToolCall
 
 T = TypeVar("T")
 AT_ONCE = 16
@@ -29,8 +32,18 @@ AT_ONCE = 16
 MAX_BYTES = 4 << 20
 ADVICE = "give a base URL such as http://127.0.0.1:8000/v1"
 DEADLINE = 60.0
-OPTIONS = frozenset(
-    {"model", "key_file", "key_env", "tape", "replays", "calls", "tokens", "deadline", "temperature"}
+OPTIONS = options_from(
+    {
+        "model": str,
+        "key_file": str,
+        "key_env": str,
+        "tape": str,
+        "replays": bool,
+        "calls": NonNegativeInt,
+        "tokens": NonNegativeInt,
+        "deadline": NonNegativeFloat,
+        "temperature": NonNegativeFloat,
+    }
 )
 """What may stand after the question mark of a `ChatSpec`."""
 
@@ -65,8 +78,8 @@ class ChatSpec:
     """
 
     url: str
-    options: Mapping[str, str]
-    more: Mapping[str, str] = field(default_factory=dict[str, str])
+    options: Mapping[str, Any]
+    more: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """options of whoever uses the endpoint"""
     folder: Path = Path()
     """where the files are that it names"""
@@ -74,7 +87,7 @@ class ChatSpec:
 
     @classmethod
     def read(
-        cls, text: str, *, asked: str, more: frozenset[str] = frozenset(), folder: Path | None = None
+        cls, text: str, *, asked: str, more: Mapping[str, Option] = NOTHING, folder: Path | None = None
     ) -> ChatSpec:
         """Return the endpoint that `text` is; `asked` opens errors, `more` are further options that it may have.
 
@@ -89,26 +102,20 @@ class ChatSpec:
             raise UsageError(
                 f"{asked}: got a URL with a name and password; give key_file=FILE or key_env=NAME"
             )
-        found = dict(parse_qsl(query, keep_blank_values=True))
-        for name in found:
-            if name not in OPTIONS | more:
-                raise UsageError(f"{asked}: got the option {name!r}; {suggestion(name, OPTIONS | more)}")
+        whose = f"{asked} {place!r}"
+        known = {**OPTIONS, **more}
+        found = read_options(split_query(query, whose), known, whose)
         if not found.get("model"):
             raise UsageError(f"{asked}: got {place!r} without a model; add ?model=NAME, its name there")
         if "key_file" in found and "key_env" in found:
             raise UsageError(f"{asked}: got key_file and key_env; give one of them")
-        checked = {
-            name: _number(found[name], name, asked)
-            for name in ("calls", "tokens", "deadline", "temperature")
-            if name in found
-        }
         own = {name: value for name, value in found.items() if name in OPTIONS}
         return cls(
             url=url,
             options=own,
             more={name: value for name, value in found.items() if name in more},
             folder=folder or Path(),
-            temperature=checked.get("temperature", 0.0),
+            temperature=found.get("temperature", 0.0),
         )
 
     def client(self) -> ChatClient:
@@ -123,33 +130,21 @@ class ChatSpec:
         headers: dict[str, str] = {}
         if variable := given.get("key_env"):
             headers = checked_headers({"Authorization": f"Bearer ${{{variable}}}"}, asked="key_env: got ")
-        calls, tokens = (int(float(given[name])) if name in given else None for name in ("calls", "tokens"))
         return ChatClient(
             self.url,
             model=given["model"],
             key=key,
             headers=headers,
-            deadline=float(given.get("deadline", DEADLINE)),
-            budget=Spending(calls=calls, tokens=tokens),
+            deadline=given.get("deadline", DEADLINE),
+            budget=Spending(calls=given.get("calls"), tokens=given.get("tokens")),
             tape=self.folder / given["tape"] if given.get("tape") else "",
-            replays=given.get("replays", "0") not in ("", "0", "false", "False"),
+            replays=given.get("replays", False),
         )
 
 
 def is_endpoint(text: str) -> bool:
     """Whether `text` names a chat endpoint, and no folder, hub id or run."""
     return text.startswith(("http://", "https://"))
-
-
-def _number(text: str, name: str, asked: str) -> float:
-    """Return the number, 0 or more, that an option is."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < float("inf"):
-        raise UsageError(f"{asked}: got {name}={text!r}; give a number of 0 or more")
-    return number
 
 
 class ChatClient:

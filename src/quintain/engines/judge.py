@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from quintain.config.spec import options_from
 from quintain.engines.chat_client import ChatClient, ChatSpec, ask_at_once, marked_line
 from quintain.errors import UsageError
 from quintain.processes.http_json import HttpTrouble
@@ -49,7 +50,7 @@ class Judge:
         Raises:
             UsageError: it is no such spec, or the rubric cannot be read.
         """
-        self._spec = ChatSpec.read(spec, asked="judge", more=frozenset({"rubric"}), folder=folder)
+        self._spec = ChatSpec.read(spec, asked="judge", more=options_from({"rubric": str}), folder=folder)
         named = self._spec.more.get("rubric", "")
         try:
             text = ((folder or Path()) / named).read_text(encoding="utf-8") if named else usual

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
-from urllib.parse import parse_qsl
 
+from quintain.config.ranges import PositiveShare
+from quintain.config.spec import options_from, read_options, split_query
 from quintain.engines.protocol import CAPABILITIES, Capability, require
 from quintain.errors import UsageError, suggestion
 from quintain.models.precision import Precision
@@ -71,24 +72,25 @@ class EngineSettings:
 
 SERVERS: frozenset[str] = frozenset({"vllm", "sglang"})
 """Kinds that are servers."""
-OPTIONS: dict[str, type[Any]] = {
-    "url": str,
-    "replicas": int,
-    "port": int,
-    "program": str,
-    "arguments": str,
-    "adapters": bool,
-    "devices": str,
-    "memory": float,
-    "weights": str,
-    "key_file": str,
-    "max_batch": int,
-    "dtype": str,
-    "start_timeout": float,
-    "reply_timeout": float,
-}
+OPTIONS = options_from(
+    {
+        "url": tuple[str, ...],
+        "replicas": int,
+        "port": int,
+        "program": str,
+        "arguments": str,
+        "adapters": bool,
+        "devices": str,
+        "memory": PositiveShare,
+        "weights": Transfer,
+        "key_file": str,
+        "max_batch": int,
+        "dtype": str,
+        "start_timeout": float,
+        "reply_timeout": float,
+    }
+)
 """What may stand after the question mark of an engine that is a server."""
-TRUTHS = {"1": True, "true": True, "0": False, "false": False}
 
 
 def read_engine(text: str) -> dict[str, Any]:
@@ -105,23 +107,9 @@ def read_engine(text: str) -> dict[str, Any]:
         raise UsageError(f"engine: got {text!r}; {suggestion(kind, KINDS)}")
     if mark and kind not in SERVERS:
         raise UsageError(f"engine: got {text!r}; {kind} has no options, leave out {mark + query!r}")
-    found: dict[str, Any] = {"kind": kind}
-    urls: list[str] = []
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
-    except ValueError as error:
-        raise UsageError(f"engine: got {text!r}; write options as {kind}?name=value&name=value") from error
-    for name, value in pairs:
-        if name not in OPTIONS:
-            raise UsageError(
-                f"engine: got {text!r}, in which {name!r} is unknown; {suggestion(name, OPTIONS)}"
-            )
-        try:
-            read: Any = TRUTHS[value.lower()] if OPTIONS[name] is bool else OPTIONS[name](value)
-        except (ValueError, LookupError) as error:
-            words = {int: "an integer", float: "a number", bool: "1 or 0"}[OPTIONS[name]]
-            raise UsageError(f"engine: got {name}={value!r} in {text!r}; give {words}") from error
-        urls.append(read) if name == "url" else found.update({name: read})
+    whose = f"the engine {text!r}"
+    found: dict[str, Any] = {"kind": kind, **read_options(split_query(query, whose), OPTIONS, whose)}
+    urls = found.pop("url", ())
     ours = [
         name for name in ("replicas", "port", "program", "arguments", "devices", "memory") if name in found
     ]
@@ -131,11 +119,7 @@ def read_engine(text: str) -> dict[str, Any]:
         )
     if "devices" in found:
         found["devices"] = cards_of(found["devices"], found.get("replicas", 1), text)
-    if not 0 < found.get("memory", 1.0) <= 1:
-        raise UsageError(
-            f"engine: got memory={found['memory']:g} in {text!r}; give a share of the card, up to 1"
-        )
-    return found | ({"urls": tuple(urls)} if urls else {})
+    return found | ({"urls": urls} if urls else {})
 
 
 def cards_of(devices: str, replicas: int, text: str) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from functools import cache
 from random import Random
 from typing import Any, Self, cast
 
+from quintain.config.spec import read_numbers, split_list
 from quintain.data.spread import Spread
 from quintain.environments.baselines import random_action
 from quintain.environments.noisy import Fallible
@@ -50,24 +51,14 @@ def parts_of(text: str) -> tuple[Part, ...]:
     Raises:
         UsageError: there is none, one occurs twice, or a weight is no positive number.
     """
-    found: list[tuple[str, float]] = []
-    for each in text.split(","):
-        spec, sign, weight = each.strip().rpartition("@")
-        try:
-            found.append((spec, float(weight)) if sign else (weight, 1.0))
-        except ValueError:
-            raise UsageError(
-                f"weight in mix:{text}: got {weight!r}; write a number, as in mix:guess@2,keydoor"
-            ) from None
-    specs = [spec for spec, _ in found]
-    if not all(specs) or len(set(specs)) < len(specs) or any(not 0 < w < float("inf") for _, w in found):
-        raise UsageError(
-            f"environment: got 'mix:{text}'; name different environments, with weights above 0: mix:guess@2,keydoor"
-        )
-    short = [spec.partition("?")[0] for spec in specs]
+    whose, example = f"the environment {MIXTURE + text!r}", f"{MIXTURE}guess@2,keydoor"
+    weights = read_numbers(split_list(text, whose, example, sign="@", usual="1"), whose, example)
+    if not weights or not all(weights.values()):
+        raise UsageError(f"{whose}: got no environment, or one without a weight; write {example}")
+    short = [spec.partition("?")[0] for spec in weights]
     return tuple(
         Part(name=name if short.count(name) == 1 else spec, spec=spec, weight=weight)
-        for name, (spec, weight) in zip(short, found, strict=True)
+        for name, (spec, weight) in zip(short, weights.items(), strict=True)
     )
 
 

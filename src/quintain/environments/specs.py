@@ -9,11 +9,9 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
-import json
 import re
 import sys
 import types
-import typing
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,8 +19,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import parse_qsl
 
+from quintain.config.spec import parameters_of, read_options, split_query, takes_any
 from quintain.config.trust import OUTSIDE
 from quintain.environments.protocol import Environment
 from quintain.environments.session import MAIN
@@ -167,16 +165,16 @@ def find_single(spec: str | type[Environment]) -> EnvironmentSpec:
             spec=spec,
             kind=kind,
             subject=(subject,) if subject else (),
-            options=_read_options(kind, spec, query),
+            options=read_arguments(kind, spec, query),
         )
     if brought := entry_points(group=GROUP, name=place):
         kind = _brought(next(iter(brought)), spec)
-        return EnvironmentSpec(spec=spec, kind=kind, options=_read_options(kind, spec, query))
+        return EnvironmentSpec(spec=spec, kind=kind, options=read_arguments(kind, spec, query))
     if ":" not in place and not place.endswith(".py"):
         names = sorted({*CATALOG, *ADAPTERS.values()} - set(ADAPTERS))
         raise UsageError(f"environment: got {spec!r}; {suggestion(place, names)}, or give file.py:Class")
     kind = _load(place, spec)
-    options = _read_options(kind, spec, query)
+    options = read_arguments(kind, spec, query)
     refuse_missing(kind, spec, options)
     return EnvironmentSpec(spec=spec, kind=kind, options=options)
 
@@ -354,66 +352,15 @@ def _check_class(value: object, spec: str) -> type[Environment]:
     return cast("type[Environment]", value)
 
 
-def _read_options(kind: type[Environment], spec: str, query: str) -> dict[str, Any]:
+def read_arguments(kind: type[Environment], spec: str, query: str) -> dict[str, Any]:
     """Return the keyword arguments in `query`, checked against the constructor of `kind`."""
     if not query:
         return {}
-    parameters = inspect.signature(kind).parameters
-    known = [
-        name
-        for name, found in parameters.items()
-        if found.kind is found.KEYWORD_ONLY or not _is_subject(found)
-    ]
-    takes_any = any(found.kind is found.VAR_KEYWORD for found in parameters.values())
-    hints = typing.get_type_hints(kind.__init__)
-    options: dict[str, Any] = {}
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
-    except ValueError as error:
-        raise UsageError(
-            f"options of {spec!r}: got {query!r}; write them as name=value&name=value"
-        ) from error
-    for name, text in pairs:
-        if name not in known and not takes_any:
-            raise UsageError(f"option of {spec!r}: got {name!r}; {suggestion(name, known)}")
-        options[name] = _value(spec, name, text, hints.get(name) if name in known else None)
-    return options
+    whose = repr(spec)
+    pairs = split_query(query, whose)
+    return read_options(pairs, parameters_of(kind), whose, takes_any=takes_any(kind))
 
 
 def _is_subject(parameter: inspect.Parameter) -> bool:
     """Whether `parameter` is filled by something else than an option."""
     return parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY)
-
-
-def _value(spec: str, name: str, text: str, hint: Any) -> Any:
-    """Return `text` as JSON where it is JSON, else as it is, if it fits the annotation `hint`."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = {"True": True, "False": False, "None": None}.get(text, text)
-    if hint is None or _fits(value, hint):
-        return value
-    if _fits(text, hint):
-        return text
-    raise UsageError(f"option {name} of {spec!r}: got {text!r}; give {_words(hint)}")
-
-
-def _fits(value: object, hint: Any) -> bool:
-    """Whether `value` has the type `hint`, as far as that can be told."""
-    origin = typing.get_origin(hint)
-    if origin is typing.Literal:
-        return value in typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        return any(_fits(value, part) for part in typing.get_args(hint))
-    if hint is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return not isinstance(hint, type) or isinstance(value, hint)
-
-
-def _words(hint: Any) -> str:
-    """Return the values `hint` admits, in words."""
-    if typing.get_origin(hint) is typing.Literal:
-        return " or ".join(repr(value) for value in typing.get_args(hint))
-    return getattr(hint, "__name__", str(hint))

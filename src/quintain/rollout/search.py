@@ -17,9 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
-from typing import Any, Literal, cast, get_args
-from urllib.parse import parse_qsl
+from typing import Any, Literal
 
+from quintain.config.ranges import PositiveInt
+from quintain.config.spec import fields_of, read_options, split_spec
 from quintain.environments.protocol import (
     Environment,
     Legal,
@@ -29,13 +30,11 @@ from quintain.environments.protocol import (
     advance,
     environment_name,
 )
-from quintain.errors import UsageError, suggestion
+from quintain.errors import UsageError
 from quintain.rollout.views import seats_of
 from quintain.types import Action, Observation
 
 Order = Literal["breadth", "best"]
-ORDERS: tuple[str, ...] = get_args(Order)
-OPTIONS = ("nodes", "by")
 NODES = 1_000
 
 
@@ -58,7 +57,7 @@ class Searcher:
     fails, as an expert's may, and nothing is solved by luck.
     """
 
-    nodes: int = NODES
+    nodes: PositiveInt = NODES
     by: Order = "breadth"
     plans: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
     """what is left of the way, by the environment that it is walked in"""
@@ -70,16 +69,7 @@ class Searcher:
         Raises:
             UsageError: an option is unknown, or has a value that it cannot have.
         """
-        options = dict(parse_qsl(spec.partition("?")[2], keep_blank_values=True))
-        for name in options:
-            if name not in OPTIONS:
-                raise UsageError(f"option of {spec!r}: got {name!r}; {suggestion(name, OPTIONS)}")
-        nodes, by = options.get("nodes", str(NODES)), options.get("by", ORDERS[0])
-        if not nodes.isdecimal() or int(nodes) < 1:
-            raise UsageError(f"nodes of {spec!r}: got {nodes!r}; give how many actions it may try, 1 or more")
-        if by not in ORDERS:
-            raise UsageError(f"by of {spec!r}: got {by!r}; {suggestion(by, ORDERS)}")
-        return cls(nodes=int(nodes), by=cast(Order, by))
+        return cls(**read_options(split_spec(spec)[1], fields_of(cls, ("plans",)), repr(spec)))
 
     def __call__(self, environment: Environment, _rng: Random, seen: Sequence[Observation]) -> Action:
         """Return the next action of the way that was found at the beginning of the episode."""
