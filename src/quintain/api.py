@@ -171,7 +171,7 @@ def train(
     with driving({"method": found.spec, **asdict(settings)}, settings.device) as is_driver:
         if not is_driver:
             return TrainedRun(folder)
-        for note in (*fitted.notes, *describe_run(plan, settings)):
+        for note in (*fitted.notes, *describe_run(plan, settings, is_brief=True)):
             tell(note)
         if settings.teacher:
             check_free(folder, replace=replace)
@@ -199,9 +199,16 @@ def check_memory(method: Method, job: Job) -> MemoryPlan | None:
     return plan
 
 
-def describe_run(plan: MemoryPlan | None, job: Job) -> Iterator[str]:
-    """Yield what computes where, what it needs of memory in each phase, and what may not fit; a line each."""
-    if plan is not None:
+def describe_run(plan: MemoryPlan | None, job: Job, *, is_brief: bool) -> Iterator[str]:
+    """Yield what computes where, what it needs of memory in each phase, and what may not fit; a line each.
+
+    Where it `is_brief`, a processor with room to spare is a line.
+    """
+    if plan is None:
+        return
+    if is_brief and plan.has_room:
+        yield plan.summary()
+    else:
         yield from describe_where(plan, job)
         yield from plan.lines()
         yield from plan.notes()

@@ -105,6 +105,23 @@ def test_lines_and_notes(free: Any) -> None:
     assert not list(plan.notes())
 
 
+@pytest.mark.parametrize(
+    ("device", "gib", "num"), [(CPU, 500, 1), (CPU, 100, 6), (CUDA, 500, 6)], ids=["ample", "tight", "card"]
+)
+def test_a_processor_with_room_to_spare_is_a_line(
+    device: torch.device, gib: float, num: int, free: Any
+) -> None:
+    free(gib)
+    plan = Plan(parts=(part(device, **LORA),))
+    lines = list(api.describe_run(plan, GroupJob(), is_brief=True))
+    assert len(lines) == num
+    assert len(list(api.describe_run(plan, GroupJob(), is_brief=False))) == 6
+    assert not list(api.describe_run(None, GroupJob(), is_brief=True))
+    if num == 1:
+        largest = max(phase.total for phase in plan.phases(device))
+        assert lines == [f"memory: up to {largest / GIB:.1f} GiB of 500.0 GiB free"]
+
+
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer: PreTrainedTokenizerFast = train_tokenizer(["guess 1 to 8", "higher", "lower"], vocab_size=300)

@@ -54,7 +54,7 @@ def check_method(argv: Sequence[str]) -> int:
     fitted = fit_to_model(method, job, values)
     job = fitted.job
     plan = check_memory(method.make(job), job)
-    for note in (*fitted.notes, *describe_run(plan, job)):
+    for note in (*fitted.notes, *describe_run(plan, job, is_brief=False)):
         tell(note)
     started = time.monotonic()
     found = preflight(job, data_of(method.make(job)))

@@ -48,6 +48,8 @@ SHORT = 1024
 """Tokens of the pass that must fit at least."""
 SPARE = 0.95
 """Share of what is free that may be planned with."""
+AMPLE = 0.5
+"""Share of it that leaves so much room that a line is enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,21 @@ class Plan:
                 if phase.name not in found or whole.total > found[phase.name].total:
                     found[phase.name] = whole
         return list(found.values())
+
+    @property
+    def has_room(self) -> bool:
+        """Whether all of it is on the processor, and takes no more than half of what is free there."""
+        return all(
+            device.type == "cpu"
+            and max(phase.total for phase in self.phases(device)) <= free_memory(device)[0] * AMPLE
+            for device in {part.device for part in self.parts}
+        )
+
+    def summary(self) -> str:
+        """Return in a line what the largest phase takes: ``memory: up to 4.7 GiB of 20.9 GiB free``."""
+        (device,) = {part.device for part in self.parts}
+        most = max(phase.total for phase in self.phases(device))
+        return f"memory: up to {amount(most)} of {amount(free_memory(device)[0])} free"
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each phase on each device."""
