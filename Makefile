@@ -107,7 +107,7 @@ coverage: $(VENV)/.dev  ## the whole suite again, traced: the coverage that each
 	$(BIN)/python tests/coverage_gate.py
 
 test-faults: $(VENV)/.dev  ## kills, signals, errors of the disk and damaged files (KILLS=100 SIGNALS=50 for more)
-	$(BIN)/python -m pytest tests/faults --ignore=tests/faults/test_loops.py --ignore=tests/faults/test_growth.py --ignore=tests/faults/test_values.py tests/rollout/test_workers.py tests/training/monitors -m faults -q -rP --kills=$(or $(KILLS),18) --signals=$(or $(SIGNALS),10)
+	$(BIN)/python -m pytest tests/faults --ignore=tests/faults/test_loops.py --ignore=tests/faults/test_growth.py --ignore=tests/faults/test_values.py tests/rollout/test_workers.py tests/runs/monitors -m faults -q -rP --kills=$(or $(KILLS),18) --signals=$(or $(SIGNALS),10)
 
 test-attacks: $(VENV)/.dev  ## attacks on sandbox, loaders, templates and names, each also on a weakened build (needs bubblewrap)
 	$(BIN)/python -m pytest tests/attacks -m attacks -q
@@ -148,7 +148,7 @@ test-extras-newcomer: .venv-extras/.newcomer  ## the three extras that a newcome
 	$(BIN)/python tests/extras_gate.py --folder .venv-extras newcomer
 
 test-trackers: .venv-trackers/.ready  ## --track against the real wandb, trackio, tensorboard and mlflow, offline
-	.venv-trackers/bin/python -m pytest -q -rs tests/training/test_trackers.py
+	.venv-trackers/bin/python -m pytest -q -rs tests/runs/test_trackers.py
 
 test-real: $(REAL:%=.venv-%/.ready) system  ## every adapter against its real package, with Chromium and Java (40 minutes at most, with installing)
 	@status=0; \

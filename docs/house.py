@@ -18,7 +18,8 @@ WAY = (
     ("6", "rewards", "score"),
     ("7", "credit", "advantages"),
     ("8", "losses", "loss"),
-    ("9", "training", "new weights, served, evaluated, saved"),
+    ("9", "learning", "new weights, served"),
+    ("10", "runs", "evaluated, watched, saved"),
 )
 
 

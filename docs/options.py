@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from quintain.config.fields import dataclasses_of, own_options
+from quintain.learning.job import Job
 from quintain.methods.find import find_method
 from quintain.methods.table import MODULES
-from quintain.training.job import Job
 
 ROOT = Path(__file__).resolve().parents[1]
 STUB = ROOT / "src" / "quintain" / "options.pyi"
@@ -29,7 +29,7 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 from quintain.environments.protocol import Environment
 from quintain.methods.method import Method
 from quintain.trained import TrainedRun
-from quintain.training.job import PolicySettings
+from quintain.learning.job import PolicySettings
 
 class TrainOptions(TypedDict, total=False):
     environment: str | type[Environment] | None

@@ -14,7 +14,7 @@ from pathlib import Path
 from quintain.cli.stages import stage_rows
 from quintain.methods.table import TABLE, Entry
 from quintain.models.memory import fitting_lines
-from quintain.training.recommended import rate_lines, setting_lines
+from quintain.warm_start.recommended import rate_lines, setting_lines
 from quintain_evidence.layers.records import RESULTS
 from quintain_evidence.layers.spec import signatures
 from quintain_evidence.layers.standing import NOT_SHOWN, standings

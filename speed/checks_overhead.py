@@ -19,16 +19,16 @@ import numpy as np
 import torch
 
 from quintain.data import samples
+from quintain.learning import gap
+from quintain.learning.canary import Canary
+from quintain.learning.learner import Learner
 from quintain.methods.loops import train_by
 from quintain.methods.rl import grpo
 from quintain.rollout.collect import Rollout
+from quintain.runs import context as module
+from quintain.runs.context import TrainingContext
+from quintain.runs.monitors.watch import Monitors
 from quintain.store.run import Run
-from quintain.training import context as module
-from quintain.training import gap
-from quintain.training.canary import Canary
-from quintain.training.context import TrainingContext
-from quintain.training.learner import Learner
-from quintain.training.monitors.watch import Monitors
 from quintain.types import derive_seed
 
 STEPS = 5

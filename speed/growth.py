@@ -28,13 +28,13 @@ from quintain.data.samples import samples_from
 from quintain.engines.build import build_engine
 from quintain.engines.settings import EngineSettings
 from quintain.environments.protocol import Environment
+from quintain.learning.job import Job
+from quintain.learning.learner import Learner, Optimization
 from quintain.losses.policy import clipped
 from quintain.models.tiny import build_tiny
 from quintain.rollout.collect import Limits, Rollout
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
-from quintain.training.job import Job
-from quintain.training.learner import Learner, Optimization
 from quintain.types import Action, Sample, StepResult, Task
 
 TURNS = (4, 8, 16, 32)

@@ -21,13 +21,13 @@ from quintain.data.pack import micro_batches
 from quintain.engines.build import build_engine
 from quintain.engines.protocol import Request, Sampling
 from quintain.engines.settings import EngineSettings
+from quintain.learning.job import Job
+from quintain.learning.learner import Learner, Optimization
 from quintain.losses.imitation import imitation
 from quintain.models.cpu.native import unavailable
 from quintain.models.families import head_sizes
 from quintain.models.tiny import build_tiny
 from quintain.text.tokenizer import train_tokenizer
-from quintain.training.job import Job
-from quintain.training.learner import Learner, Optimization
 from quintain.types import Sample
 
 ROWS, PROMPT, NEW = 64, 256, 64

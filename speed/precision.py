@@ -25,12 +25,12 @@ from quintain.data.pack import pack
 from quintain.engines.build import build_engine
 from quintain.engines.protocol import Request, Sampling
 from quintain.engines.settings import EngineSettings
+from quintain.learning.learner import Learner, Optimization
 from quintain.losses.imitation import imitation
 from quintain.models.adapters import add_lora
 from quintain.models.device import find_device
 from quintain.models.load import load
 from quintain.models.memory import MODELS
-from quintain.training.learner import Learner, Optimization
 from quintain.types import Completion, Sample
 
 NEW = 48

@@ -25,12 +25,12 @@ from quintain.engines.build import build_engine
 from quintain.engines.protocol import Request, Sampling
 from quintain.engines.settings import EngineSettings
 from quintain.environments.catalog import find
+from quintain.learning.learner import Learner, Optimization
 from quintain.losses.imitation import imitation
 from quintain.models.load import load
 from quintain.text.chat import Chat
-from quintain.training.learner import Learner, Optimization
-from quintain.training.start import demonstrate
 from quintain.types import Completion
+from quintain.warm_start.start import demonstrate
 
 WORLD = "hopqa?closed=0"
 ROWS, NEW, EPISODES = 16, 32, 8

@@ -17,12 +17,12 @@ from quintain.environments.check import check
 from quintain.environments.protocol import Environment, advance, begin, tool_action
 from quintain.environments.scores import load_scores
 from quintain.errors import EXIT_CODES
+from quintain.learning.job import Job
+from quintain.learning.thresholds import Thresholds
 from quintain.methods.rl import grpo
 from quintain.methods.table import MODULES, TABLE
-from quintain.training.job import Job
-from quintain.training.monitors.alarms import Alarm
-from quintain.training.monitors.cures import CURES, INSTEAD, WHICH, WHY, Advice
-from quintain.training.thresholds import Thresholds
+from quintain.runs.monitors.alarms import Alarm
+from quintain.runs.monitors.cures import CURES, INSTEAD, WHICH, WHY, Advice
 from quintain.types import Action
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -12,14 +12,14 @@ from quintain.config.files import read_file
 from quintain.environments.baselines import expert, play, random_policy
 from quintain.environments.catalog import find
 from quintain.environments.check import check
+from quintain.learning.job import Job
 from quintain.methods.find import find_method
+from quintain.rollout.progress import Display
 from quintain.store.run import Run
-from quintain.training import teaching
-from quintain.training.job import Job
-from quintain.training.progress import Display
-from quintain.training.start import fitting_tokens, make_start
-from quintain.training.teaching import EVENT, SEARCH, teach
 from quintain.types import Action, ToolCall
+from quintain.warm_start import auto_warm_start
+from quintain.warm_start.auto_warm_start import EVENT, SEARCH, teach
+from quintain.warm_start.start import fitting_tokens, make_start
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 SMALL: dict[str, Any] = {"model": "micro", "imitation_rate": 5e-3}
@@ -63,8 +63,8 @@ def test_the_seller_gives_way_and_leaves_who_is_too_greedy() -> None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 16)
-    monkeypatch.setattr(teaching, "MOST_TURNS", 4000)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 16)
+    monkeypatch.setattr(auto_warm_start, "MOST_TURNS", 4000)
 
 
 def warmed(spec: str, folder: Path, **settings: Any) -> dict[str, dict[str, object]]:
@@ -93,7 +93,7 @@ def test_copying_out_of_files_is_learned_from_the_expert_by_default(
 ) -> None:
     """With one folder of one file, where by chance a fiftieth is solved, and with the settings that a run has."""
     torch.set_num_threads(1)
-    monkeypatch.setattr(teaching, "TAUGHT", 0.3)
+    monkeypatch.setattr(auto_warm_start, "TAUGHT", 0.3)
     spec = f"{FILES}?folders=1&files=1"
     world = find(spec)()
     by_chance = [play(world, world.task("train", n), random_policy(n)).is_success for n in range(400)]
@@ -105,12 +105,12 @@ def test_copying_out_of_files_is_learned_from_the_expert_by_default(
 @pytest.mark.usefixtures("quick")
 @pytest.mark.slow
 def test_random_play_finds_files_and_is_paid_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(teaching, "MOST_WORK", 0.0)
-    monkeypatch.setattr(teaching, "LEAST_UPDATES", 8)
-    monkeypatch.setattr(teaching, "ROUND_UPDATES", 8)
-    monkeypatch.setattr(teaching, "FRESH", 16)
-    monkeypatch.setattr(teaching, "AGAIN", 16)
-    monkeypatch.setattr(teaching, "MOST_TURNS", 1500)
+    monkeypatch.setattr(auto_warm_start, "MOST_WORK", 0.0)
+    monkeypatch.setattr(auto_warm_start, "LEAST_UPDATES", 8)
+    monkeypatch.setattr(auto_warm_start, "ROUND_UPDATES", 8)
+    monkeypatch.setattr(auto_warm_start, "FRESH", 16)
+    monkeypatch.setattr(auto_warm_start, "AGAIN", 16)
+    monkeypatch.setattr(auto_warm_start, "MOST_TURNS", 1500)
     source = (EXAMPLES / "files.py").read_text(encoding="utf-8")
     (tmp_path / "alone.py").write_text(source.replace("expert_action", "no_expert"), encoding="utf-8")
     spec = f"{tmp_path / 'alone.py'}:Files"

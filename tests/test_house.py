@@ -26,7 +26,7 @@ FIELD_NAMES = {"KLController"}
 """Names of the field, though they end like that."""
 VAGUE_ENDINGS = ("Manager", "Controller", "Coordinator", "Factory", "Helper", "Mixin")
 VAGUE_MODULES = {"util", "utils", "helper", "helpers", "misc", "common"}
-MAY_SWALLOW = {"rollout/stepper.py", "cli/main.py", "training/trackers.py"}
+MAY_SWALLOW = {"rollout/stepper.py", "cli/main.py", "runs/trackers.py"}
 """Where any exception may end: the boundaries around an environment and around trackers, and the command line."""
 MAY_RUN_CODE = {"safety/worker.py"}
 """What runs inside the sandbox, for which running code is the purpose."""
@@ -41,11 +41,11 @@ MAY_READ_NAMES = {
     "config/trust.py": "the door",
     "eval/compare.py": "notes of what runs differ in",
     "methods/loops/retention.py": "what was admitted",
-    "training/collector.py": "whether episodes were played apart",
-    "training/demonstrations.py": "compares the run's settings with its own, or what was admitted",
-    "training/gathering.py": "what was admitted",
-    "training/outlook.py": "a note",
-    "training/summary.py": "commands that are advised",
+    "runs/collector.py": "whether episodes were played apart",
+    "warm_start/demonstrations.py": "compares the run's settings with its own, or what was admitted",
+    "pipelines/episode_sources.py": "what was admitted",
+    "warm_start/run_notes.py": "a note",
+    "runs/summary.py": "commands that are advised",
 }
 """Where names in a stored configuration are read without `quintain.config.trust.admit`, and what for."""
 NAMES = {
@@ -368,20 +368,20 @@ def test_a_circle_is_found() -> None:
 
 def engines_named(module: str, names: set[str]) -> set[str]:
     """Return which classes of engines `module` names, where it should ask `engines.build` for one."""
-    if module.startswith(("quintain.engines", "quintain.training")):
+    if module.startswith(("quintain.engines", "quintain.learning", "quintain.warm_start", "quintain.runs")):
         return set()
     classes = {"quintain.engines.local.Local", "quintain.engines.process.ProcessEngine"}
     return names & (classes | {name.rpartition(".")[0] for name in classes})
 
 
 def test_nobody_builds_an_engine_by_its_class() -> None:
-    """A policy is served by the engine that its settings name; only `engines` and `training` know what there is."""
+    """A policy is served by the engine that its settings name; only `engines` and who trains know them."""
     found = {str(path): engines_named(path.stem, imports_of(path.stem, path)) for path in SCRIPTS}
     for path in MODULES:
         found[str(path)] = engines_named(name_of(path), imports_of(name_of(path), path))
     assert {path: sorted(names) for path, names in found.items() if names} == {}
     assert engines_named("quintain.api", {"quintain.engines.local.Local"})
-    assert not engines_named("quintain.training.work", {"quintain.engines.local.Local"})
+    assert not engines_named("quintain.learning.work", {"quintain.engines.local.Local"})
 
 
 def test_every_module_says_what_it_is() -> None:
@@ -450,7 +450,7 @@ def test_the_command_line_starts_light(arguments: list[str], allowed: list[str])
 
 def test_what_grpo_is_can_be_read_in_few_files() -> None:
     """Loading it loads at most 14 files of the rooms that say how a method learns, packages included."""
-    rooms = ("methods", "credit", "losses", "rewards", "training")
+    rooms = ("methods", "credit", "losses", "rewards", "learning", "warm_start", "runs")
     loaded = listed_by("import quintain.methods.rl.grpo", f"name.split('.')[1:2] in {[[r] for r in rooms]}")
     assert "quintain.methods.rl.grpo" in loaded
     assert len(loaded) <= 14, loaded

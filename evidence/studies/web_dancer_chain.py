@@ -24,11 +24,11 @@ from quintain.data.pipeline import Chosen, Pipeline, as_example, judged
 from quintain.eval.statistics import wilson
 from quintain.methods.imitation import web_dancer
 from quintain.methods.method import OnPolicy
+from quintain.runs.context import COLD_START
 from quintain.store.run import Run
-from quintain.training.context import COLD_START
-from quintain.training.start import DEMONSTRATIONS_PER_UPDATE
-from quintain.training.untrained import UNTRAINED
 from quintain.types import Trajectory, derive_seed
+from quintain.warm_start.start import DEMONSTRATIONS_PER_UPDATE
+from quintain.warm_start.untrained import UNTRAINED
 from quintain_evidence.layers.inference import estimate
 
 SETTINGS: Mapping[str, Any] = {

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from quintain.learning.job import Job
+from quintain.learning.saved import START
 from quintain.models.fingerprint import fingerprint
 from quintain.models.load import load
+from quintain.rollout.progress import Display
 from quintain.store.run import Run
-from quintain.training.job import Job
-from quintain.training.probe import probed_after
-from quintain.training.progress import Display
-from quintain.training.saved import START
+from quintain.warm_start.probe import probed_after
 from quintain_evidence.start import imitated
 
 JOB = Job(
@@ -27,8 +27,8 @@ JOB = Job(
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 2)
-    monkeypatch.setattr("quintain.training.probe.NUM_PROBED", 6)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 2)
+    monkeypatch.setattr("quintain.warm_start.probe.NUM_PROBED", 6)
 
 
 def made(folder: Path, enough: float) -> tuple[float, str, int]:

@@ -53,7 +53,7 @@ def tiny(name: str = "one", **fields: Any) -> Benchmark:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 2)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 2)
 
 
 def test_the_area_is_the_mean_height() -> None:

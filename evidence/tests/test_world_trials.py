@@ -39,7 +39,7 @@ SMALL: dict[str, Any] = {
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """One thread, a small corpus, few episodes."""
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
     monkeypatch.setattr(world_benchmarks, "EPISODES", 5)
 
 

@@ -22,14 +22,14 @@ from quintain.engines.build import build_engine
 from quintain.engines.protocol import Request, Sampling
 from quintain.engines.settings import EngineSettings
 from quintain.environments.catalog import find
+from quintain.learning.job import Job
+from quintain.learning.learner import Learner, Optimization
 from quintain.losses.imitation import imitation
 from quintain.losses.policy import clipped
 from quintain.models.load import load
 from quintain.rollout.collect import Limits, Rollout
-from quintain.training.job import Job
-from quintain.training.learner import Learner, Optimization
-from quintain.training.start import harness
 from quintain.types import Sample
+from quintain.warm_start.start import harness
 
 Result = dict[str, object]
 REPEATS = 5

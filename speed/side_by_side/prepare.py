@@ -22,14 +22,14 @@ from quintain.curriculum.streams import TaskStream
 from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples
 from quintain.environments.catalog import find
+from quintain.learning.job import Job
+from quintain.learning.learner import Learner, Optimization
 from quintain.losses.imitation import imitation
 from quintain.models.save import save
 from quintain.models.tiny import build_tiny
 from quintain.rollout.collect import Limits, Rollout
-from quintain.training.job import Job
-from quintain.training.learner import Learner, Optimization
-from quintain.training.start import demonstrate, harness, valid_action
 from quintain.types import Task, Trajectory
+from quintain.warm_start.start import demonstrate, harness, valid_action
 from quintain.worlds.guess.game import Guess
 
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]

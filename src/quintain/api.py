@@ -43,6 +43,9 @@ from quintain.eval.compare import Comparison
 from quintain.eval.compare import compare as compared
 from quintain.eval.evaluate import Evaluation
 from quintain.eval.evaluate import evaluate as evaluated
+from quintain.learning.job import Job
+from quintain.learning.saved import MODEL, START, admitted, find_saved, load_policy
+from quintain.learning.sharding.torchrun import driving, launched_ranks
 from quintain.methods.find import find_method
 from quintain.methods.fitting import fit_to_model, has_warm_start
 from quintain.methods.loops import train_by
@@ -53,27 +56,27 @@ from quintain.methods.rl.parts.choices import IDEAS, LOSSES
 from quintain.models.load import LoadedModel, check_folder, find_folder, load_tokenizer
 from quintain.rollout.collect import Limits, Rollout
 from quintain.rollout.measures import call_metrics
+from quintain.rollout.progress import Display
 from quintain.rollout.search import Searcher, is_search, refuse_unsearchable
+from quintain.runs.context import check_run
+from quintain.runs.memory import Plan as MemoryPlan
+from quintain.runs.memory import describe_where, plan_memory
+from quintain.runs.summary import EXTENDED, evaluations, planned_steps, summary
+from quintain.serve.agent_source import find_source
 from quintain.store.calls import CALLS, CallLog
 from quintain.store.creation import JOURNAL, check_free
 from quintain.store.files import can_write, disk_error
+from quintain.store.managed_run import looked_after
 from quintain.store.names import run_folder, split_step
 from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.text.settings import set_template
 from quintain.text.template_check import check_template
 from quintain.trained import TrainedRun
-from quintain.training.context import check_run
-from quintain.training.custody import looked_after
-from quintain.training.demonstrations import COLLECT, TOKENIZERS, harness_of, place_data, write_run
-from quintain.training.job import Job
-from quintain.training.memory import Plan as MemoryPlan
-from quintain.training.memory import describe_where, plan_memory
-from quintain.training.outside import find_source
-from quintain.training.progress import Display
-from quintain.training.saved import MODEL, START, admitted, find_saved, load_policy
-from quintain.training.sharding.torchrun import driving, launched_ranks
-from quintain.training.start import (
+from quintain.types import Trajectory, derive_seed
+from quintain.types.terminal import spell_out, write_command, write_line
+from quintain.warm_start.demonstrations import COLLECT, TOKENIZERS, harness_of, place_data, write_run
+from quintain.warm_start.start import (
     USUAL_DEMONSTRATIONS,
     build_agent,
     expert_action,
@@ -81,9 +84,6 @@ from quintain.training.start import (
     new_tokenizer,
     valid_action,
 )
-from quintain.training.summary import EXTENDED, evaluations, planned_steps, summary
-from quintain.types import Trajectory, derive_seed
-from quintain.types.terminal import spell_out, write_command, write_line
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -9,9 +9,9 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from quintain.learning.saved import load_policy
 from quintain.models.load import LoadedModel
 from quintain.store.run import Run
-from quintain.training.saved import load_policy
 from quintain.types import Trajectory
 
 if TYPE_CHECKING:

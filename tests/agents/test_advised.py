@@ -13,15 +13,15 @@ from quintain.environments.protocol import advance, begin
 from quintain.errors import UsageError
 from quintain.rollout.collect import Rollout
 from quintain.text.chat import Chat
-from quintain.training.start import new_tokenizer
 from quintain.types import Action, Observation, StepResult, Task, as_text
+from quintain.warm_start.start import new_tokenizer
 
 SPEC = "craft?recipes=drawn&depth=2&reward=dense"
 
 
 @pytest.fixture
 def chat(monkeypatch: pytest.MonkeyPatch) -> Chat:
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
     return Chat(new_tokenizer(find(SPEC), seed=0))
 
 

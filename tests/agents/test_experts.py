@@ -16,8 +16,8 @@ from quintain.environments.protocol import advance, begin
 from quintain.errors import UsageError
 from quintain.rollout.collect import Rollout
 from quintain.text.chat import Chat
-from quintain.training.start import new_tokenizer
 from quintain.types import Action, as_text
+from quintain.warm_start.start import new_tokenizer
 
 WORLD = "collab?slots=2&values=2&told=0"
 INTENTS = ("asks", "decides")
@@ -25,7 +25,7 @@ INTENTS = ("asks", "decides")
 
 @pytest.fixture
 def chat(monkeypatch: pytest.MonkeyPatch) -> Chat:
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
     return Chat(new_tokenizer(find(WORLD), seed=0))
 
 

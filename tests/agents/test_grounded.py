@@ -24,8 +24,8 @@ from quintain.environments.protocol import advance, begin
 from quintain.errors import DataError, UsageError
 from quintain.rollout.collect import Rollout
 from quintain.text.chat import Chat
-from quintain.training.start import new_tokenizer
 from quintain.types import Action, Completion, Task, ToolCall, as_text
+from quintain.warm_start.start import new_tokenizer
 from quintain.worlds.screen.game import Screen
 
 FORM = "screen?interface=text&goal=form&fields=2"
@@ -33,7 +33,7 @@ FORM = "screen?interface=text&goal=form&fields=2"
 
 @pytest.fixture
 def chat(monkeypatch: pytest.MonkeyPatch) -> Chat:
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
     return Chat(new_tokenizer(find(FORM), seed=0))
 
 

@@ -18,8 +18,8 @@ from quintain.environments.protocol import Environment, Led, advance, begin
 from quintain.errors import UsageError
 from quintain.rollout.collect import Rollout
 from quintain.text.chat import Chat
-from quintain.training.start import make_start
 from quintain.types import Action, StepResult, Task, ToolError
+from quintain.warm_start.start import make_start
 
 SPECS = ("keydoor?rooms=2&distractors=3", "keydoor?rooms=3", "house", "house?rooms=2&things=2")
 

@@ -29,8 +29,8 @@ from quintain.environments.protocol import Environment, begin
 from quintain.errors import UsageError
 from quintain.rollout.collect import Rollout
 from quintain.text.chat import Chat
-from quintain.training.start import make_start
 from quintain.types import Action, Completion, ToolCall, scored
+from quintain.warm_start.start import make_start
 from quintain.worlds.house.game import House
 
 Briefs = Callable[..., Brief]

@@ -15,9 +15,9 @@ from quintain.agents.protocol import Brief
 from quintain.agents.teacher import Teacher, TeacherFault
 from quintain.cli.main import main
 from quintain.errors import ConfigError, UsageError
+from quintain.learning.job import Job
 from quintain.processes import http_json
 from quintain.store.run import Run
-from quintain.training.job import Job
 from quintain.types import (
     Action,
     Completion,

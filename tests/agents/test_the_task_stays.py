@@ -18,8 +18,8 @@ from quintain.environments.catalog import ADAPTERS, CATALOG, find
 from quintain.environments.noisy import noisy
 from quintain.rollout.collect import Rollout
 from quintain.text.chat import Chat
-from quintain.training.start import fumbled_action
 from quintain.types import Failure, Trajectory, as_text
+from quintain.warm_start.start import fumbled_action
 
 BUILT_IN = sorted(set(CATALOG) - set(ADAPTERS))
 SOONEST = {

@@ -18,9 +18,9 @@ from quintain.errors import DataError, UsageError
 from quintain.safety.isolation import find_fault
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
-from quintain.training.demonstrations import place_of, teller
-from quintain.training.start import build_agent, demonstrate
 from quintain.types import Score, ToolSpec, Trajectory, as_text
+from quintain.warm_start.demonstrations import place_of, teller
+from quintain.warm_start.start import build_agent, demonstrate
 
 WORLDS = (
     "bandit", "calc", "collab", "craft", "desk", "guess", "hopqa", "house", "keydoor", "plan", "repo", "room",

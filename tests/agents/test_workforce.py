@@ -22,8 +22,8 @@ from quintain.environments.protocol import begin
 from quintain.errors import UsageError
 from quintain.rollout.collect import Rollout
 from quintain.text.chat import Chat
-from quintain.training.start import new_tokenizer
 from quintain.types import Action, Completion, Task, as_text
+from quintain.warm_start.start import new_tokenizer
 
 CRAFT = "craft?depth=2&places=2"
 CARDS = read_cards("mover:go;maker:gather,make,eat")
@@ -116,7 +116,7 @@ def test_an_expert_who_errs_names_another_worker_and_fails_the_part() -> None:
 
 @pytest.fixture
 def chat(monkeypatch: pytest.MonkeyPatch) -> Chat:
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
     return Chat(new_tokenizer(find(CRAFT), seed=0))
 
 

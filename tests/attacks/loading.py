@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 from tests.attacks.attack import Attack, Found, Scene, refused
-from tests.training.monitors.test_measures import episode
+from tests.runs.monitors.test_measures import episode
 
 from quintain.errors import DataError, ModelError, StoreError
+from quintain.learning import checkpoint as states
 from quintain.models import load
 from quintain.store import checkpoints, codec
 from quintain.store.checkpoints import MANIFEST, Checkpoints, damage
-from quintain.training import checkpoint as states
 
 HEADERS: dict[str, bytes] = {
     "a header of 2^63 bytes": struct.pack("<Q", 1 << 63) + b"{}",

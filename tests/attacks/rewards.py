@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.attacks.attack import Attack, Found, Scene, refused
 from tests.attacks.box import LONG
-from tests.training.monitors.test_measures import episode
+from tests.runs.monitors.test_measures import episode
 
 from quintain.environments import protocol
 from quintain.environments.protocol import Environment, advance, begin, tool_action

@@ -11,8 +11,8 @@ import pytest
 
 from quintain.environments.catalog import find
 from quintain.errors import EnvironmentFault, StoreError
-from quintain.training import corpus as corpora
-from quintain.training.corpus import corpus
+from quintain.warm_start import corpus as corpora
+from quintain.warm_start.corpus import corpus
 
 Cli = Callable[..., Any]
 TRAIN = ("train", "sft", "--model", "micro", "--environment")

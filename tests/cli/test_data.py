@@ -19,7 +19,7 @@ from quintain.models.save import save
 from quintain.models.tiny import build_tiny
 from quintain.processes import http_json
 from quintain.store.run import Run
-from quintain.training.demonstrations import tokenizer_of, write_run
+from quintain.warm_start.demonstrations import tokenizer_of, write_run
 
 SEARCH = {
     "type": "function",
@@ -58,7 +58,7 @@ CHATS = [
 @pytest.fixture(autouse=True)
 def small_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tokenizers of what is collected are trained on a few episodes, which is most of what collecting takes."""
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
 
 
 @pytest.fixture

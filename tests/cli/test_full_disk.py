@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from quintain.errors import StoreError
-from quintain.training.saved import START
+from quintain.learning.saved import START
 
 Cli = Callable[..., Any]
 HERE = Path(__file__).parent

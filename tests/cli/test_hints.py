@@ -10,11 +10,11 @@ import pytest
 from quintain.environments.boundary import place
 from quintain.environments.catalog import find
 from quintain.errors import similar_file
+from quintain.learning.job import GroupJob
 from quintain.models.load import OURS
 from quintain.models.tiny import SIZES
 from quintain.store.run import Run
-from quintain.training.job import GroupJob
-from quintain.training.outlook import before_teaching
+from quintain.warm_start.run_notes import before_teaching
 
 Cli = Callable[..., Any]
 

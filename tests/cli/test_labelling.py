@@ -15,19 +15,19 @@ from quintain.data.labels import read_labels
 from quintain.data.samples import num_shared
 from quintain.environments.catalog import find
 from quintain.eval.reward_model import by_dispute
+from quintain.learning.job import Job, PolicySpec
+from quintain.learning.policies import build_policies
 from quintain.models.heads import ValueHead
 from quintain.models.save import save
 from quintain.models.tiny import build_tiny
+from quintain.runs.context import make_engine
 from quintain.serve.listener import Listener
 from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
-from quintain.training.context import make_engine
-from quintain.training.demonstrations import load_data, tokenizer_of, write_run
-from quintain.training.job import Job, PolicySpec
-from quintain.training.policies import build_policies
-from quintain.training.start import build_agent
 from quintain.types import Action, Pair, Trajectory
+from quintain.warm_start.demonstrations import load_data, tokenizer_of, write_run
+from quintain.warm_start.start import build_agent
 
 Cli = Callable[..., Any]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from quintain.runs import preflight
+from quintain.runs.context import TrainingContext
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import COMPACT_TEMPLATE, train_tokenizer
-from quintain.training import preflight
-from quintain.training.context import TrainingContext
 from quintain.types import Group, ToolSpec
 
 Cli = Callable[..., Any]
@@ -55,7 +55,7 @@ class Stuck(Lever):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
 
 
 @pytest.fixture(autouse=True)

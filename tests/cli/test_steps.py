@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.learning.test_saved import KINDS, scripted
 from tests.methods import test_training
 from tests.methods.test_training import quick, train
-from tests.training.test_saved import KINDS, scripted
 
 from quintain.cli.arguments import named_model
 from quintain.models.fingerprint import fingerprint

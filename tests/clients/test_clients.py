@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from quintain import api
+from quintain.runs.summary import evaluations, rate
 from quintain.store.run import Run
-from quintain.training.summary import evaluations, rate
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "clients"
 CLIENTS = {

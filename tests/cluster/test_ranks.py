@@ -13,13 +13,13 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from tests.training.sharding.cases import CASES, alone, check_case, distance, few, save_start, sharded
+from tests.learning.sharding.cases import CASES, alone, check_case, distance, few, save_start, sharded
 
 from quintain.errors import EngineFault
+from quintain.learning.learner import Optimization
+from quintain.learning.sharding.ranks import Ranks
 from quintain.losses.imitation import imitation
 from quintain.processes.tree import below
-from quintain.training.learner import Optimization
-from quintain.training.sharding.ranks import Ranks
 
 pytestmark = pytest.mark.cluster
 ADAM = Optimization(learning_rate=1e-2)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.training.sharding.cases import CASES, check_case, save_start
+from tests.learning.sharding.cases import CASES, check_case, save_start
 
 import quintain
 from quintain.agents.catalog import build
@@ -28,6 +28,7 @@ from quintain.engines.scripted import Scripted
 from quintain.engines.settings import EngineSettings
 from quintain.environments.catalog import find
 from quintain.errors import EngineFault, UsageError
+from quintain.learning.sharding.actors import RankActor, RankActors
 from quintain.models.heads import ValueHead
 from quintain.models.save import save
 from quintain.models.tiny import build_tiny
@@ -38,9 +39,8 @@ from quintain.store.run import Run
 from quintain.testing.engines import check_engine
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
-from quintain.training.sharding.actors import RankActor, RankActors
-from quintain.training.start import make_start
 from quintain.types import Score, Trajectory, derive_seed
+from quintain.warm_start.start import make_start
 
 ray = pytest.importorskip("ray")
 pytestmark = [

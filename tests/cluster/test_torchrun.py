@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.training.sharding.cases import save_start
+from tests.learning.sharding.cases import save_start
 
 from quintain.errors import UsageError
 from quintain.processes.tree import below

@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from tests.training.sharding.cases import CASES, check_case
+from tests.learning.sharding.cases import CASES, check_case
 
-from quintain.training.sharding.torchrun import driving, launched
+from quintain.learning.sharding.torchrun import driving, launched
 
 if __name__ == "__main__":
     folder, start = map(Path, sys.argv[1:])  # noqa: TID251 - it is a program

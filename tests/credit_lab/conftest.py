@@ -8,7 +8,7 @@ import torch
 
 from quintain.credit_lab.material import collect_batch
 from quintain.methods.rl import grpo
-from quintain.training.progress import Display
+from quintain.rollout.progress import Display
 
 CONFIG = grpo.Config(
     environment="sokoban?size=3&walls=0&scramble=10",
@@ -25,7 +25,7 @@ def lab_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("labs") / "batch"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+        patch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
         with Display("lab", 1) as display:
             collect_batch("grpo", CONFIG, folder, groups=8, size=4, display=display)
     yield folder

@@ -20,12 +20,12 @@ from quintain.credit_lab.material import read_batch
 from quintain.data.pack import pack
 from quintain.data.samples import samples_from
 from quintain.errors import UsageError
+from quintain.learning.learner import Forward
+from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clipped, reinforce
 from quintain.models.fingerprint import fingerprint
-from quintain.training.learner import Forward
-from quintain.training.update import Update
 from quintain.types import Credit, Group, Sample, scored
 
 

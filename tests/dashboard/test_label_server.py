@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.training.test_labelling import query
+from tests.learning.test_labelling import query
 
 from quintain.adapters.miniwob import chromium
 from quintain.dashboard.label_server import label_app
 from quintain.data.labels import read_labels
+from quintain.learning.labelling import Session
 from quintain.serve.listener import Listener
-from quintain.training.labelling import Session
 
 KEY = "k3y"
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from tests.training.test_labelling import HOSTILE, query
+from tests.learning.test_labelling import HOSTILE, query
 
 from quintain.dashboard.labelling import question_page
-from quintain.training.labelling import Session
+from quintain.learning.labelling import Session
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from quintain.data.pairs import (
 )
 from quintain.data.samples import pair_samples
 from quintain.errors import UsageError
-from quintain.training.layout import layout
+from quintain.learning.layout import layout
 from quintain.types import (
     Action,
     Completion,

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 import torch
-from tests.training.streams import streamed
+from tests.learning.streams import streamed
 from transformers import (
     DeepseekV3Config,
     DeepseekV3ForCausalLM,
@@ -20,8 +20,8 @@ from transformers import (
 
 from quintain.data.pack import pack
 from quintain.engines.decoder import GenericDecoder, Reading
+from quintain.learning.learner import Learner, Optimization
 from quintain.losses.imitation import imitation
-from quintain.training.learner import Learner, Optimization
 
 SHAPE: dict[str, Any] = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2}
 

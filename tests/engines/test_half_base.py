@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 import torch
 from tests.engines.conftest import small_model
-from tests.training.streams import streamed
+from tests.learning.streams import streamed
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -14,11 +14,11 @@ from quintain.engines import decoder as decoding
 from quintain.engines.decoder import FastDecoder, SharedLinear
 from quintain.engines.local import Local
 from quintain.engines.protocol import Request, Sampling
+from quintain.learning.gap import STOP
+from quintain.learning.learner import Learner, Optimization
 from quintain.losses.imitation import imitation
 from quintain.models.adapters import add_lora, merged
 from quintain.models.memory import Use, cache_by_token, shape_of
-from quintain.training.gap import STOP
-from quintain.training.learner import Learner, Optimization
 from quintain.types import Completion
 
 PROMPTS = {"a": (3, 1, 4, 1, 5, 9), "b": (3, 1, 4), "c": (2, 7, 1, 8, 2, 8, 1, 8)}

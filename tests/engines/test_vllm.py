@@ -10,9 +10,9 @@ from quintain.engines import vllm
 from quintain.engines.server_api import URGENT
 from quintain.engines.settings import EngineSettings, read_engine
 from quintain.errors import UsageError
+from quintain.learning.job import PolicySettings
 from quintain.models.precision import Precision
-from quintain.training.job import PolicySettings
-from quintain.training.placing import engine_settings
+from quintain.runs.resources import engine_settings
 
 
 @pytest.mark.parametrize("has_card", [False, True])

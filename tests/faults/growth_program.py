@@ -21,7 +21,7 @@ from tests.faults.loops import MODEL, WARM
 
 import quintain.text.encoder
 from quintain.cli.main import main as run_command
-from quintain.training.context import TrainingContext
+from quintain.runs.context import TrainingContext
 
 SKIPPED = 0.3
 """Share of the run in which caches fill up: it is not looked at."""

@@ -24,7 +24,7 @@ import torch
 from tests.faults.loops import LOOPS, UNORDERED, arguments
 from tests.faults.run_program import curve, digests, forked
 
-import quintain.training.corpus
+import quintain.warm_start.corpus
 from quintain.api import train  # loaded before the forks, which share it
 from quintain.cli.main import main as run_command
 from quintain.store.run import Run
@@ -178,7 +178,7 @@ def main() -> None:
     root, kills, seed, *names = (line.strip() for line in sys.stdin)
     torch.set_num_threads(1)
     assert callable(train)
-    quintain.training.corpus.NUM_EPISODES = 4
+    quintain.warm_start.corpus.NUM_EPISODES = 4
     found = {
         name: tried(name, Path(root) / name.replace(" ", "-"), int(kills), int(seed))
         for name in names or LOOPS

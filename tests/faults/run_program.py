@@ -19,21 +19,21 @@ from typing import Any, cast
 
 import torch
 
-import quintain.training.corpus
+import quintain.warm_start.corpus
 from quintain.errors import QuintainError
+from quintain.learning.learner import Forward, Learner
 from quintain.methods.loops import train_by
 from quintain.methods.rl import grpo
+from quintain.runs.collector import Collector
+from quintain.runs.context import TrainingContext
 from quintain.store import faults
 from quintain.store.checkpoints import Checkpoints, damage
 from quintain.store.run import Run
-from quintain.training.collector import Collector
-from quintain.training.context import TrainingContext
-from quintain.training.learner import Forward, Learner
 
 STEPS, EVAL_EVERY = 20, 2
 HOUR = 3600.0
 CONFIG = grpo.Config(
-    environment=f"{Path(__file__).parents[1] / 'training' / 'test_context.py'}:Lever",
+    environment=f"{Path(__file__).parents[1] / 'runs' / 'test_context.py'}:Lever",
     model="micro",
     demonstrations=16,
     imitation_epochs=3,
@@ -327,7 +327,7 @@ def main() -> None:
     """Do what the input asks."""
     root, kills, signals = Path(input()), int(input()), int(input())
     torch.set_num_threads(1)
-    quintain.training.corpus.NUM_EPISODES = 4
+    quintain.warm_start.corpus.NUM_EPISODES = 4
     started = time.monotonic()
     counts = whole(root)
     report: dict[str, Any] = {

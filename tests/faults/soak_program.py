@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from tests.faults.run_program import CONFIG, curve, forked, jumping, train
 
-import quintain.training.corpus
+import quintain.warm_start.corpus
 from quintain.store import faults
 from quintain.store.run import Run
 
@@ -137,7 +137,7 @@ def main() -> None:
     """Do what the input asks."""
     root, minutes, pause, seed = Path(input()), float(input()), float(input()), int(input())
     torch.set_num_threads(1)
-    quintain.training.corpus.NUM_EPISODES = 4
+    quintain.warm_start.corpus.NUM_EPISODES = 4
     started = time.monotonic()
     calm = forked(lambda: train(root / "calm", LONG))
     nemesis = Nemesis(root / "soaked", seed)

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.training.test_learner import nll, qwen, streams
+from tests.learning.test_learner import nll, qwen, streams
 
 from quintain.data.pack import pack
 from quintain.errors import StoreError
+from quintain.learning.learner import Learner, Optimization
 from quintain.store import faults
 from quintain.store.checkpoints import Checkpoints, damage
-from quintain.training.learner import Learner, Optimization
 
 NUM_FLIPS = 1000
 

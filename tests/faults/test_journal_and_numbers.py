@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.learning.test_learner import nll, qwen, streams
 from tests.store.conftest import trajectory
-from tests.training.test_learner import nll, qwen, streams
 
 from quintain.data.pack import pack
 from quintain.errors import InvariantError, StoreError
+from quintain.learning.learner import Learner, Optimization
 from quintain.store.run import Run
-from quintain.training.learner import Learner, Optimization
 from quintain.types import Batch, Loss, LossReport, Outputs
 
 NUM_TEARS, NUM_RACES = 60, 20

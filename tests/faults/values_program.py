@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from tests.faults.run_program import in_child
 
-import quintain.training.corpus
+import quintain.warm_start.corpus
 from quintain.api import train  # loaded before the forks, which share it
 from quintain.cli.main import main as run_command
 
@@ -269,7 +269,7 @@ def main() -> None:
     root, *names = (line.rstrip("\n") for line in sys.stdin)
     torch.set_num_threads(1)
     assert callable(train)
-    quintain.training.corpus.NUM_EPISODES = 4
+    quintain.warm_start.corpus.NUM_EPISODES = 4
     wrong: dict[str, str] = {}
     num = 0
     for number, (name, case) in enumerate(cases()):

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.training.streams import streamed
+from tests.learning.streams import streamed
 from torch import Tensor
 from transformers import GemmaConfig, GemmaForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
@@ -16,14 +16,14 @@ from quintain.data.pack import pack
 from quintain.engines.local import Local
 from quintain.engines.protocol import Request, Sampling
 from quintain.errors import InvariantError, MemoryShortage
+from quintain.learning.gap import STOP
+from quintain.learning.learner import Learner, Optimization
+from quintain.learning.pass_size import fit_pass
 from quintain.losses.imitation import imitation
 from quintain.losses.policy import clipped
 from quintain.models.adapters import add_lora
 from quintain.models.device import free_memory
 from quintain.models.memory import GIB, Use, shape_of, update
-from quintain.training.gap import STOP
-from quintain.training.learner import Learner, Optimization
-from quintain.training.pass_size import fit_pass
 from quintain.types import Completion, Sample
 
 DEVICE = "cuda"

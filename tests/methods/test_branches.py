@@ -62,7 +62,7 @@ class Keyed(Clock):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
 
 
 FIELDS: dict[str, dict[str, Any]] = {

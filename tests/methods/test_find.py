@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from quintain.methods.method import OnPolicy, Update, grouped
 from quintain.credit.outcome import outcome_return
 from quintain.losses.policy import reinforce
-from quintain.training.job import OnPolicyJob
+from quintain.learning.job import OnPolicyJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +261,7 @@ def test_nothing_is_written_for_a_method_that_is_not_found(
 def test_a_method_of_the_users_trains_and_its_run_is_found_again(
     written: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 2)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 2)
     file = written(MINE)
     given: dict[str, Any] = {
         "environment": "guess?max_turns=1&high=3", "model": "micro", "demonstrations": 2, "imitation_epochs": 1,

@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 import quintain
 from quintain.config import build
+from quintain.learning.job import Job
 from quintain.methods.find import FoundMethod, find_method
 from quintain.methods.fitting import Fitted, fit_to_model, fitted, free_options, kind_of, num_conversations
 from quintain.methods.rl import grpo
@@ -18,7 +19,6 @@ from quintain.models.save import save
 from quintain.models.tiny import COPIES, build_tiny
 from quintain.store.run import Run
 from quintain.text.tokenizer import train_tokenizer
-from quintain.training.job import Job
 
 SMALL = Origin(is_pretrained=True, num_parameters=134_515_008)
 LARGE = Origin(is_pretrained=True, num_parameters=1_720_574_976)

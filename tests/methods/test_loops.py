@@ -14,6 +14,7 @@ from quintain.credit.gae import gae_tokens
 from quintain.credit.outcome import outcome_return
 from quintain.data.pipeline import Pipeline, Stage, judged
 from quintain.errors import UsageError
+from quintain.learning.job import MAIN, OnPolicyJob, PolicySpec
 from quintain.losses.imitation import imitation
 from quintain.losses.policy import clipped, reinforce
 from quintain.losses.value import value
@@ -37,10 +38,9 @@ from quintain.methods.method import (
 )
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.terms import Term, apply_all
+from quintain.runs.context import TrainingContext
+from quintain.runs.summary import summary
 from quintain.store.run import Run
-from quintain.training.context import TrainingContext
-from quintain.training.job import MAIN, OnPolicyJob, PolicySpec
-from quintain.training.summary import summary
 from quintain.types import (
     Action,
     Completion,
@@ -65,7 +65,7 @@ CONFIG = OnPolicyJob(
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
 
 
 class Diary:
@@ -459,7 +459,7 @@ def test_the_models_of_all_policies_that_act_and_learn_are_left_behind(
     """Each with its own adapter, whichever was on last."""
     from transformers import AutoModelForCausalLM
 
-    from quintain.training.job import PolicySettings
+    from quintain.learning.job import PolicySettings
 
     activated: list[str] = []
     ends: dict[str, dict[str, torch.Tensor]] = {}

@@ -6,9 +6,9 @@ import pytest
 
 from quintain.config import rename
 from quintain.errors import ConfigError
+from quintain.learning.job import Job
 from quintain.methods.find import FoundMethod, find_method
 from quintain.methods.reading import READERS, is_own, refuse_unread
-from quintain.training.job import Job
 
 GIVEN: dict[str, Any] = {
     "whole_groups": True, "leaves": "last", "num_epochs": 7, "num_minibatches": 7, "records_signals": False,

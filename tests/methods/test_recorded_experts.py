@@ -59,7 +59,7 @@ class Taught(Walk):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
 
 
 def shown(folder: Path, name: str = "walk", count: int = 10) -> str:
@@ -129,7 +129,7 @@ def test_a_run_that_goes_on_shows_the_same(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(KeyboardInterrupt):
         train("eto", tmp_path / "part", **fields)
     monkeypatch.undo()
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
     resume(tmp_path / "part")
     assert rows(tmp_path / "part") == rows(whole)
     assert weights(tmp_path / "part/model") == weights(whole / "model")

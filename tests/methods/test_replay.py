@@ -15,6 +15,7 @@ from tests.methods.test_training import interrupting, rows, weights
 from quintain.credit.turn_td import TurnValues
 from quintain.data.samples import whole_prompt
 from quintain.errors import ConfigError, DataError, InvariantError, UsageError
+from quintain.learning.job import MAIN, OnPolicyJob, PolicySpec
 from quintain.losses.value import value
 from quintain.methods.critic.turn_critics import CRITICS, TARGETS, on_policy_targets, twins, watched
 from quintain.methods.find import find_method
@@ -33,16 +34,15 @@ from quintain.methods.method import (
     nothing_new,
 )
 from quintain.methods.table import MODULES
+from quintain.runs.context import TrainingContext
 from quintain.store.run import Run
-from quintain.training.context import TrainingContext
-from quintain.training.job import MAIN, OnPolicyJob, PolicySpec
 from quintain.types import Trajectory
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
 
 
 @pytest.mark.slow

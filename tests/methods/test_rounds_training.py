@@ -32,7 +32,7 @@ FIELDS: dict[str, dict[str, Any]] = {
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
 
 
 @pytest.mark.parametrize("recipe", FIELDS)

@@ -13,11 +13,11 @@ from quintain.config import build
 from quintain.credit.group import group_relative
 from quintain.environments.protocol import Environment
 from quintain.errors import ConfigError
+from quintain.learning.job import GroupJob
 from quintain.losses.policy import reinforce
 from quintain.methods.loops import train_by
 from quintain.methods.method import OnPolicy, Update, grouped
 from quintain.store.run import Run
-from quintain.training.job import GroupJob
 from quintain.types import Action, Group, Score, StepResult, Task
 
 

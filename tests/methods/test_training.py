@@ -24,13 +24,13 @@ from quintain.credit.layout import Critic
 from quintain.dashboard.report import report_body
 from quintain.environments.protocol import Environment
 from quintain.errors import ConfigError, DataError
+from quintain.learning.policies import Policy
 from quintain.methods.find import find_method
 from quintain.methods.loops import offline, train_by
 from quintain.methods.rl import ppo
+from quintain.runs.collector import Collector
+from quintain.runs.context import TrainingContext
 from quintain.store.run import Run
-from quintain.training.collector import Collector
-from quintain.training.context import TrainingContext
-from quintain.training.policies import Policy
 from quintain.types import Action, Example, Group, Sample, Score, StepResult, Stop, Task, Trajectory
 
 SMALL: dict[str, Any] = {
@@ -87,7 +87,7 @@ class Hopeless(Coin):
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """One thread, a short warm-up and a small corpus."""
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
 
 
 def config_of(recipe: str, **fields: Any) -> Any:
@@ -206,7 +206,7 @@ def test_other_seeds_make_other_runs(tmp_path: Path) -> None:
 def test_a_signal_ends_a_process_between_two_steps(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[2]);"
-        "import quintain.training.corpus as c; c.NUM_EPISODES = 4;"
+        "import quintain.warm_start.corpus as c; c.NUM_EPISODES = 4;"
         "from quintain.methods.rl import grpo; from quintain.store.run import Run; from dataclasses import asdict;"
         "from quintain.methods.loops import train_by;"
         "config = grpo.Config(environment='guess?max_turns=1&high=3', model='micro', demonstrations=2, steps=100000,"

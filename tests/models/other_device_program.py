@@ -9,17 +9,17 @@ from tests.models.other_device import NAME, install
 DEVICE = install()
 torch.inference_mode = torch.no_grad  # the device cannot make views of what is made in the former
 
-from tests.training.streams import streamed  # noqa: E402
+from tests.learning.streams import streamed  # noqa: E402
 from transformers import Qwen3Config, Qwen3ForCausalLM  # noqa: E402
 
 from quintain.data.pack import pack  # noqa: E402
 from quintain.engines.decoder import FastDecoder  # noqa: E402
 from quintain.engines.local import Local  # noqa: E402
 from quintain.engines.protocol import Request, Sampling  # noqa: E402
+from quintain.learning.learner import Forward, Learner, Optimization  # noqa: E402
 from quintain.losses.policy import clipped  # noqa: E402
 from quintain.models import device as devices  # noqa: E402
 from quintain.models.heads import ValueHead  # noqa: E402
-from quintain.training.learner import Forward, Learner, Optimization  # noqa: E402
 from quintain.types import Completion  # noqa: E402
 
 SHAPE: dict[str, Any] = {

@@ -16,7 +16,7 @@ from quintain.models.load import find_folder, growth_of, load, load_tokenizer, o
 from quintain.models.quiet import quiet_transformers
 from quintain.models.save import save
 from quintain.models.tiny import build_tiny
-from quintain.training.demonstrations import find_source
+from quintain.warm_start.demonstrations import find_source
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -287,7 +287,7 @@ def test_a_folder_that_is_missing_is_never_looked_up_on_the_hub(
         raise AssertionError("the hub was asked")
 
     monkeypatch.setattr("quintain.models.load.snapshot_download", asked)
-    monkeypatch.setattr("quintain.training.demonstrations.snapshot_download", asked)
+    monkeypatch.setattr("quintain.warm_start.demonstrations.snapshot_download", asked)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models").mkdir()
     with pytest.raises(ModelError, match=r"got no such folder; check the path"):

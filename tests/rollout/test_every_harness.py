@@ -17,12 +17,12 @@ from quintain.engines.protocol import Request
 from quintain.engines.scripted import Scripted
 from quintain.environments.protocol import Environment, Expert
 from quintain.errors import UsageError
+from quintain.learning.learner import Learner
 from quintain.losses.policy import reinforce
 from quintain.models.tiny import build_tiny
 from quintain.rollout.collect import Limits, Rollout
 from quintain.safety.isolation import find_fault
 from quintain.text.chat import Chat
-from quintain.training.learner import Learner
 from quintain.types import Action, Score, Trajectory
 from quintain.worlds.collab.game import Collab
 from quintain.worlds.craft.game import Craft

@@ -16,8 +16,8 @@ from quintain.errors import UsageError
 from quintain.rollout.collect import Rollout
 from quintain.rollout.hindsight import hindsight
 from quintain.rollout.samplers import Demonstrator
-from quintain.training.start import build_agent
 from quintain.types import Action, Failure, Observation, Trajectory, as_text
+from quintain.warm_start.start import build_agent
 from quintain.worlds.craft.game import Craft
 from quintain.worlds.guess.game import Guess
 from quintain.worlds.shop.game import Shop

@@ -12,8 +12,8 @@ from quintain.environments.protocol import Environment
 from quintain.environments.tools import tool
 from quintain.rollout.collect import Limits, Rollout
 from quintain.rollout.measures import cause_of, tool_metrics
+from quintain.runs.report import rollout_metrics
 from quintain.text.chat import Chat
-from quintain.training.report import rollout_metrics
 from quintain.types import Failure, Group, Observation, Task, ToolCause, Trajectory
 
 

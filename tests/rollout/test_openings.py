@@ -5,8 +5,8 @@ from transformers import PreTrainedTokenizerFast
 from quintain.environments.noisy import noisy
 from quintain.rollout.collect import Rollout
 from quintain.rollout.openings import openings
-from quintain.training.start import build_agent
 from quintain.types import Stop, as_text
+from quintain.warm_start.start import build_agent
 from quintain.worlds.guess.game import Guess
 
 

@@ -19,12 +19,12 @@ from quintain.environments.protocol import Environment, advance, joined
 from quintain.errors import EnvironmentFault
 from quintain.methods.method import differs
 from quintain.rollout.collect import Rollout
+from quintain.runs.monitors.measures import measures
+from quintain.runs.preflight import variance
+from quintain.runs.report import evaluation_metrics, rollout_metrics
 from quintain.text.chat import Chat
-from quintain.training.monitors.measures import measures
-from quintain.training.preflight import variance
-from quintain.training.report import evaluation_metrics, rollout_metrics
-from quintain.training.teaching import best_of
 from quintain.types import Action, Group, Score, StepResult, Task, Trajectory
+from quintain.warm_start.auto_warm_start import best_of
 
 NEGOTIATE = f"{Path(__file__).resolve().parents[2] / 'examples' / 'negotiate.py'}:Negotiate"
 

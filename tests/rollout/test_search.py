@@ -12,8 +12,8 @@ from quintain.environments.protocol import Environment, advance, begin
 from quintain.errors import UsageError
 from quintain.rollout.collect import Rollout
 from quintain.rollout.search import Found, Searcher, is_search, refuse_unsearchable, search
-from quintain.training.start import build_agent
 from quintain.types import Action, StepResult, Task
+from quintain.warm_start.start import build_agent
 from quintain.worlds.craft.game import Craft
 from quintain.worlds.sokoban.game import Sokoban
 

@@ -20,13 +20,13 @@ from quintain.engines.scripted import Scripted
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, Expert
 from quintain.errors import EnvironmentFault, UsageError
+from quintain.learning.learner import Learner
 from quintain.losses.policy import reinforce
 from quintain.models.tiny import build_tiny
 from quintain.rollout.collect import Limits, Rollout
 from quintain.rollout.views import acting_seat
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
-from quintain.training.learner import Learner
 from quintain.types import Action, Score, StepResult, Task, Trajectory, as_text
 from quintain.worlds.keydoor.game import KeyDoor
 from quintain.worlds.twocards.game import TwoCards

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.learning.test_learner import nll, qwen, streams
 from tests.store.conftest import trajectory
 from tests.store.formats.make import rich, uses
-from tests.training.test_learner import nll, qwen, streams
 
 from quintain.data.pack import pack
 from quintain.errors import StoreError
+from quintain.learning.learner import Learner, Optimization
 from quintain.models.fingerprint import fingerprint
 from quintain.store import faults
 from quintain.store.run import Run
 from quintain.store.schema import UPGRADES, VERSION, VIEWS
-from quintain.training.learner import Learner, Optimization
 from quintain.types import Failure
 
 SAVED = Path(__file__).with_name("formats")

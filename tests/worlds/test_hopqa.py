@@ -15,8 +15,8 @@ from quintain.environments.tools import ToolFault
 from quintain.errors import DataError, FailureRateError, MissingExtra, UsageError
 from quintain.rollout.collect import Rollout
 from quintain.text.tokenizer import train_tokenizer
-from quintain.training.start import build_agent
 from quintain.types import Action, StepResult
+from quintain.warm_start.start import build_agent
 from quintain.worlds.hopqa.facts import (
     SENTENCE,
     Fact,

@@ -7,14 +7,14 @@ depends on world and seed, so success is measured on the way. Only training task
 from __future__ import annotations
 
 from quintain.environments.catalog import find
+from quintain.learning.job import Job
+from quintain.learning.learner import Learner, Optimization
+from quintain.learning.saved import START
 from quintain.models.save import save
+from quintain.rollout.progress import Display
 from quintain.store.run import Run
-from quintain.training.job import Job
-from quintain.training.learner import Learner, Optimization
-from quintain.training.probe import Probe, probed_after
-from quintain.training.progress import Display
-from quintain.training.saved import START
-from quintain.training.start import Imitation, imitation_rate, load_demonstrations, make_start
+from quintain.warm_start.probe import Probe, probed_after
+from quintain.warm_start.start import Imitation, imitation_rate, load_demonstrations, make_start
 
 
 def imitated(job: Job, run: Run, display: Display, *, enough: float) -> float:

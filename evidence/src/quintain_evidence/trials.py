@@ -23,15 +23,15 @@ from typing import Any, Literal
 
 from quintain.config import build
 from quintain.errors import DataError
+from quintain.learning.job import Job
+from quintain.learning.thresholds import thresholds
 from quintain.methods.find import find_method
 from quintain.methods.method import Contrastive, Method, Offline, OnPolicy
 from quintain.processes.freed import return_freed_memory
+from quintain.rollout.progress import Display
+from quintain.runs.monitors.alarms import Row, hacked
 from quintain.store.creation import CHECKPOINTS
 from quintain.store.run import Run
-from quintain.training.job import Job
-from quintain.training.monitors.alarms import Row, hacked
-from quintain.training.progress import Display
-from quintain.training.thresholds import thresholds
 from quintain.types import NOTHING
 
 ARMS = ("method", "baseline")
@@ -187,7 +187,7 @@ def digest(values: Mapping[str, Any]) -> str:
 
 def warm(chosen: Trial, root: Path) -> Path:
     """Return the folder under `root` of the policy that `chosen` starts from, which is made where it is missing."""
-    from quintain.training.saved import START
+    from quintain.learning.saved import START
     from quintain_evidence.start import imitated  # here, for results can be read without torch
 
     folder = root / chosen.start
@@ -206,8 +206,8 @@ def warm(chosen: Trial, root: Path) -> Path:
 
 def perform(chosen: Trial, root: Path) -> Path:
     """Return the folder under `root` of the finished run of `chosen`: run, continued, or as it was."""
+    from quintain.learning.saved import START, find_model
     from quintain.methods.loops import train_by
-    from quintain.training.saved import START, find_model
 
     folder, start = root / chosen.name, root / chosen.name / START
     if not (folder / "config.json").exists():

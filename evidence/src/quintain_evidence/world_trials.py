@@ -24,15 +24,15 @@ from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
 from quintain.errors import DataError
 from quintain.eval.evaluate import evaluate
+from quintain.learning.saved import MODEL
 from quintain.methods.imitation import sft
 from quintain.methods.loops import train_by
 from quintain.models.load import load
 from quintain.rollout.collect import Rollout
 from quintain.store.files import replace_file
 from quintain.store.run import Run
-from quintain.training.saved import MODEL
-from quintain.training.start import build_agent
 from quintain.types import NOTHING, Task
+from quintain.warm_start.start import build_agent
 
 RESULT = "imitation.json"
 """What came of a run, beside it."""

@@ -9,11 +9,11 @@ import pytest
 from quintain.engines.protocol import Request
 from quintain.engines.scripted import Scripted
 from quintain.environments.catalog import find
+from quintain.learning.job import Job
 from quintain.rollout.collect import Rollout
 from quintain.safety.isolation import find_fault
-from quintain.training.job import Job
-from quintain.training.start import harness, new_tokenizer, teacher
 from quintain.types import Turn
+from quintain.warm_start.start import harness, new_tokenizer, teacher
 from quintain_evidence.world_trials import HARNESSES, World
 
 
@@ -21,7 +21,7 @@ from quintain_evidence.world_trials import HARNESSES, World
 def test_it_solves_a_world(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     if world.name == "code" and (reason := find_fault()):
         pytest.skip(reason)
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 8)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 8)
     make = find(world.environment)
     tokenizer = new_tokenizer(make, seed=0)
     agent = harness(Job(agent=str(world.settings["agent"])), tokenizer, make)

@@ -14,8 +14,8 @@ from quintain.environments.noisy import padded
 from quintain.environments.protocol import begin
 from quintain.errors import DataError
 from quintain.testing.pupil import Pupil, new_pupil, tasks_from
-from quintain.training.start import expert_action
 from quintain.types import Example
+from quintain.warm_start.start import expert_action
 from quintain_evidence.experiments.imitation import agent_bank, agent_flan, agent_tuning, atlas, fireact
 from quintain_evidence.experiments.selftraining import rest_react
 
@@ -24,7 +24,7 @@ STREAM = "stream?pages=2&facts=1&closed_book=0.5"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 6)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 6)
     torch.set_num_threads(1)
 
 

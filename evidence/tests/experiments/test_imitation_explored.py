@@ -14,8 +14,8 @@ from quintain.errors import DataError
 from quintain.methods.imitation import steca as method
 from quintain.testing import pupil
 from quintain.testing.pupil import Pupil, RolloutCollector, new_pupil, tasks_from
-from quintain.training.start import expert_action
 from quintain.types import Action, StepResult, Task
+from quintain.warm_start.start import expert_action
 from quintain_evidence.experiments.imitation import ire_vla, lam_simulator, steca
 
 SITE = "web?goal=open&depth=2&popups=0&dead_ends=1"
@@ -52,7 +52,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     def made(worlds: Any, *, seed: int, model: str = "", texts: Any = (), agent: str = "auto") -> Pupil:
         return new_pupil(worlds, seed=seed, model="micro?tokens=words", texts=texts, agent=agent)
 
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 6)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 6)
     monkeypatch.setattr(pupil, "build_agent", partial(pupil.build_agent, max_tokens=6))
     monkeypatch.setattr(pupil, "NUM_PROBED", 4)
     for module in (ire_vla, lam_simulator, steca):

@@ -99,7 +99,7 @@ def test_execution_finds_what_is_planted_and_nothing_where_everything_fits() -> 
 
 
 def test_scores_are_put_across_or_within_and_permuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 6)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 6)
     torch.set_num_threads(1)
 
     def small(worlds: Any, *, seed: int, model: str = "", texts: Any = ()) -> Pupil:

@@ -27,7 +27,7 @@ BOUGHT: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 6)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 6)
     torch.set_num_threads(1)
 
 

@@ -341,7 +341,7 @@ def test_other_agents_steps_in_the_same_states(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.slow
 def test_foretold_words_can_be_put_in_the_place_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
     options = {"episodes": 1, "first": 1, "updates": 1, "held_out": 1, "model": "micro?tokens=words"}
     world = "house?kind=put&errors=typed&things=0"
     pupil = e2cl.taught(world, options, 3)

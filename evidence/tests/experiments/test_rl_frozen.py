@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from quintain.errors import DataError
-from quintain.training.job import Job
+from quintain.learning.job import Job
 from quintain.types import Action
 from quintain_evidence.experiments.rl import coso
 from quintain_evidence.experiments.rl.frozen import frozen
@@ -22,8 +22,8 @@ MOVES = "sokoban?size=3&walls=0"
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 2)
-    monkeypatch.setattr("quintain.training.probe.NUM_PROBED", 6)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 2)
+    monkeypatch.setattr("quintain.warm_start.probe.NUM_PROBED", 6)
     yield
 
 

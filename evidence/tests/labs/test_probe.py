@@ -8,7 +8,7 @@ import pytest
 from quintain.agents.protocol import Agent
 from quintain.environments.protocol import Environment
 from quintain.errors import UsageError
-from quintain.training.saved import START
+from quintain.learning.saved import START
 from quintain.types import Group, Trajectory, scored
 from quintain_evidence.labs.probe import Paired, Probe, opened, pair
 

@@ -7,9 +7,9 @@ import torch
 from quintain.credit.discounted import discounted_return
 from quintain.data.samples import samples_from
 from quintain.errors import UsageError
+from quintain.learning.update import Update
 from quintain.losses.policy import clipped
 from quintain.methods.rl import twosome
-from quintain.training.update import Update
 from quintain_evidence.labs.spelled import SpelledPolicy, spelled, train_spelled, with_nothing
 from quintain_evidence.labs.tables import s3
 from quintain_evidence.labs.tabular import packed

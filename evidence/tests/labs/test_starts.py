@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from quintain.errors import DataError
+from quintain.learning.job import Job
 from quintain.models.fingerprint import fingerprint
 from quintain.models.load import load
-from quintain.training.job import Job
 from quintain_evidence.labs import starts
 from quintain_evidence.labs.starts import cached_start, start_name
 
@@ -19,8 +19,8 @@ JOB = Job(environment="guess?max_turns=1&high=3", model="micro", demonstrations=
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 2)
-    monkeypatch.setattr("quintain.training.probe.NUM_PROBED", 6)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 2)
+    monkeypatch.setattr("quintain.warm_start.probe.NUM_PROBED", 6)
 
 
 def test_a_start_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -202,7 +202,7 @@ def test_the_season_runs_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 2)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 2)
     short = (Look(num=2, alpha=0.05),)
     for place in ("inference.LOOKS", "league.LOOKS"):
         monkeypatch.setattr(f"quintain_evidence.layers.{place}", short)

@@ -232,7 +232,7 @@ def run_lines(folder: Path) -> Iterator[Finding]:
 
 def saved_lines(name: str) -> Iterator[Finding]:
     """Yield whether the policy of a step of a run, ``RUN@best`` or ``RUN@75``, is kept and loads."""
-    from quintain.training.saved import find_saved, load_policy
+    from quintain.learning.saved import find_saved, load_policy
 
     saved = find_saved(name)
     assert saved is not None, "the name has a mark"

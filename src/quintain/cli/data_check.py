@@ -22,8 +22,8 @@ from quintain.types.findings import Finding
 
 if TYPE_CHECKING:
     from quintain.agents.transcripts import Transcriber
+    from quintain.runs.preflight import Piece
     from quintain.text.chat import Chat
-    from quintain.training.preflight import Piece
 
 NUM_NAMED, NUM_BROKEN = 3, 50
 """Lines that are named of each kind of problem; and those that cannot be used."""
@@ -71,7 +71,7 @@ def check_data(
     """Read all of `source`, print its first conversations and what was found, and return the exit status."""
     from quintain.cli.findings import report
     from quintain.cli.preflight import show_stream
-    from quintain.training.preflight import chat_format
+    from quintain.runs.preflight import chat_format
 
     chat, limit = chat_of(source, model, root, template=template, options=template_options)
     limits = [each for each in (limit, max_context) if each is not None]
@@ -104,12 +104,12 @@ def chat_of(
     """
     import json
 
+    from quintain.learning.saved import tokenizer_folder
     from quintain.models.load import load_tokenizer
     from quintain.text.chat import Chat
     from quintain.text.settings import set_template
     from quintain.text.tokenizer import train_tokenizer
-    from quintain.training.demonstrations import texts_of
-    from quintain.training.saved import tokenizer_folder
+    from quintain.warm_start.demonstrations import texts_of
 
     if model is None:
         return Chat(train_tokenizer(readable(texts_of, source))), None
@@ -135,8 +135,8 @@ def make_transcriber(chat: Chat, environment: str | None, agent: str, train_on: 
     """Return what writes the conversations as a rollout in `environment` would show them."""
     from quintain.agents.transcripts import Rules, Transcriber
     from quintain.environments.rehearsal import find_or_blame
-    from quintain.training.demonstrations import place_of
-    from quintain.training.start import build_agent
+    from quintain.warm_start.demonstrations import place_of
+    from quintain.warm_start.start import build_agent
 
     place = None
     if environment is not None:
@@ -165,8 +165,8 @@ def look(source: Path, transcriber: Transcriber, num_shown: int) -> Survey:
 def look_at(found: Found, survey: Survey, transcriber: Transcriber, num_shown: int) -> None:
     """Count the record `found`, and keep its pieces if it is one of the first."""
     from quintain.data.samples import imitation_samples
-    from quintain.training.demonstrations import records_in
-    from quintain.training.preflight import pieces
+    from quintain.runs.preflight import pieces
+    from quintain.warm_start.demonstrations import records_in
 
     form = form_of(as_object(found.value, found.place))
     survey.forms.setdefault(form, []).append(found.place)
@@ -242,7 +242,7 @@ def findings_of(
     survey: Survey, transcriber: Transcriber, limit: int | None, *, is_counted: bool
 ) -> Iterator[Finding]:
     """Yield what was found; `is_counted` says that lengths are in the tokens of a model."""
-    from quintain.training.demonstrations import lines_of
+    from quintain.warm_start.demonstrations import lines_of
 
     roles = ", ".join(f"{role} {num:,}" for role, num in survey.roles.most_common())
     yield Finding("messages", "pass" if survey.roles else "skip", roles or "none could be read")

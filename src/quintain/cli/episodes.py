@@ -20,8 +20,8 @@ from quintain.rollout.measures import call_metrics
 from quintain.store import Run
 from quintain.store.calls import CALLS
 from quintain.text.chat import Chat
-from quintain.training.demonstrations import COLLECT, TOKENIZERS, tokenizer_of, told_in
 from quintain.types import Score, Trajectory
+from quintain.warm_start.demonstrations import COLLECT, TOKENIZERS, tokenizer_of, told_in
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -90,7 +90,7 @@ def evaluate(argv: Sequence[str]) -> int:
 
 def other_world(target: str, world: str) -> str:
     """Return what is to be known of the model `target` of a run that was trained elsewhere than in `world`."""
-    from quintain.training.outlook import name_of, taught_in
+    from quintain.warm_start.run_notes import name_of, taught_in
 
     taught = taught_in(target)
     if not taught or name_of(taught) == name_of(world):
@@ -255,7 +255,7 @@ def collect(argv: Sequence[str]) -> int:
     from quintain.cli.episodes import write_messages
     from quintain.environments.catalog import find
     from quintain.eval.evaluate import evaluate as evaluated
-    from quintain.training.demonstrations import teller, write_run
+    from quintain.warm_start.demonstrations import teller, write_run
 
     trajectories, tokenizer = launch.collect(
         arguments.environment, agent, episodes=episodes, seed=seed, split=split, mistakes=mistakes,

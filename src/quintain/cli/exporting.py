@@ -105,7 +105,7 @@ def export_messages(folder: Path, out: Path, environment: str) -> str:
     """Write the episodes of the run `folder` as chat messages, one episode a line."""
     from quintain.cli.episodes import write_messages
     from quintain.store import Run
-    from quintain.training.demonstrations import tokenizer_of, told_in
+    from quintain.warm_start.demonstrations import tokenizer_of, told_in
 
     with Run.open(folder, writable=False) as run:
         written = write_messages(run.trajectories(), tokenizer_of(folder), out, told_in(run, environment))
@@ -116,7 +116,7 @@ def export_atif(folder: Path, out: Path, environment: str) -> str:
     """Write the episodes of the run `folder` in the Agent Trajectory Interchange Format, one a line."""
     from quintain.cli.episodes import write_atif
     from quintain.store import Run
-    from quintain.training.demonstrations import tokenizer_of, told_in
+    from quintain.warm_start.demonstrations import tokenizer_of, told_in
 
     with Run.open(folder, writable=False) as run:
         written = write_atif(run.trajectories(), tokenizer_of(folder), out, told_in(run, environment))
@@ -127,7 +127,7 @@ def export_verifiers(folder: Path, out: Path, environment: str) -> str:
     """Write the scored episodes of the run `folder` as verifiers saves its rollouts (``results.jsonl``)."""
     from quintain.cli.episodes import write_verifiers
     from quintain.store import Run
-    from quintain.training.demonstrations import tokenizer_of, told_in
+    from quintain.warm_start.demonstrations import tokenizer_of, told_in
 
     with Run.open(folder, writable=False) as run:
         written = write_verifiers(run.trajectories(), tokenizer_of(folder), out, told_in(run, environment))

@@ -24,8 +24,8 @@ from quintain.types.terminal import spell_out, write_line
 
 if TYPE_CHECKING:
     from quintain.data.labels import Labels, Query
+    from quintain.learning.labelling import Session
     from quintain.store import Run
-    from quintain.training.labelling import Session
     from quintain.types import Content, Trajectory
 
 PORT = 8200
@@ -90,7 +90,7 @@ def label(argv: Sequence[str]) -> int:
             "quintain label needs --labeller: got nothing; say who answers, such as --labeller ann"
         )
 
-    from quintain.training.labelling import Session
+    from quintain.learning.labelling import Session
 
     session = Session(file, arguments.labeller)
     known = session.labels.queries
@@ -194,12 +194,12 @@ def disputed(
         UsageError: a model reads other tokens than those of the run.
     """
     from quintain.eval.reward_model import by_dispute
+    from quintain.learning.job import Job, PolicySpec
+    from quintain.learning.policies import build_policies
+    from quintain.learning.saved import find_model
     from quintain.models.load import load_tokenizer
-    from quintain.training.context import make_engine
-    from quintain.training.demonstrations import tokenizer_of
-    from quintain.training.job import Job, PolicySpec
-    from quintain.training.policies import build_policies
-    from quintain.training.saved import find_model
+    from quintain.runs.context import make_engine
+    from quintain.warm_start.demonstrations import tokenizer_of
 
     folders = [find_model(name) for name in models]
     for name, folder in zip(models, folders, strict=True):

@@ -17,8 +17,8 @@ from quintain.types.terminal import write_line
 
 if TYPE_CHECKING:
     from quintain.data.pipeline import Chosen
+    from quintain.pipelines.episode_sources import Gathered
     from quintain.text.chat import Chat
-    from quintain.training.gathering import Gathered
 
 
 def data(argv: Sequence[str]) -> int:
@@ -73,7 +73,7 @@ def data(argv: Sequence[str]) -> int:
     from quintain.cli.stages import read_stages
     from quintain.data.pipeline import Pipeline, refuse_empty
     from quintain.data.stages import training_tasks
-    from quintain.training.gathering import gather
+    from quintain.pipelines.episode_sources import gather
 
     unusable = one_of(arguments.unusable, "--unusable", get_args(Unusable))
     root = Path(arguments.runs)
@@ -133,7 +133,7 @@ def show(number: int, example: object, given: Gathered) -> None:
     """Print an example as it would be trained, with its sources."""
     from quintain.cli.preflight import show_stream
     from quintain.data.pipeline import example_samples
-    from quintain.training.preflight import pieces
+    from quintain.runs.preflight import pieces
     from quintain.types import Example
 
     assert isinstance(example, Example), "examples come out of a pipeline"
@@ -144,11 +144,11 @@ def show(number: int, example: object, given: Gathered) -> None:
 
 def chat_of(files: Sequence[Path], model: str | None, root: Path = Path("runs")) -> Chat:
     """Return the chat format of `model` (of a run: by its name under `root`), or a small one of the conversations."""
+    from quintain.learning.saved import tokenizer_folder
     from quintain.models.load import load_tokenizer
     from quintain.text.chat import Chat
     from quintain.text.tokenizer import train_tokenizer
-    from quintain.training.demonstrations import texts_of
-    from quintain.training.saved import tokenizer_folder
+    from quintain.warm_start.demonstrations import texts_of
 
     if model is not None:
         return Chat(load_tokenizer(tokenizer_folder(model, root)))

@@ -14,8 +14,8 @@ from quintain.types.terminal import spell_out, write_line
 
 if TYPE_CHECKING:
     from quintain.data.pipeline import Chosen
-    from quintain.training.collector import Collector
-    from quintain.training.preflight import Piece
+    from quintain.runs.collector import Collector
+    from quintain.runs.preflight import Piece
 
 STYLES = {"prompt": "dim", "masked": "yellow", "trained": "bold green"}
 
@@ -39,8 +39,8 @@ def check_method(argv: Sequence[str]) -> int:
     from quintain.environments.nothing import NO_ENVIRONMENT
     from quintain.methods.fitting import fit_to_model
     from quintain.methods.reading import refuse_unread
-    from quintain.training.demonstrations import place_data
-    from quintain.training.preflight import preflight
+    from quintain.runs.preflight import preflight
+    from quintain.warm_start.demonstrations import place_data
 
     given = build(method.config_class, values, f"check {spec}")
     job = place_data(given, Path(arguments.runs), is_trusted=arguments.trust_run)

@@ -41,7 +41,7 @@ from quintain.types import Example, Trajectory, as_content, derive_seed
 
 if TYPE_CHECKING:
     from quintain.data.records import Record
-    from quintain.training.gathering import Gathered, Origin
+    from quintain.pipelines.episode_sources import Gathered, Origin
 
 
 AGREED = 0.5
@@ -67,7 +67,7 @@ def calls(given: Gathered, semantic: bool = True, *, name: str = "right_calls") 
 
 def contamination(given: Gathered, held_out: str, size: int = 10, *, name: str = "contamination") -> Stage:
     """Keep the episodes that share no run of `size` words with the file `held_out` (AgentTuning)."""
-    from quintain.training.demonstrations import texts_of
+    from quintain.warm_start.demonstrations import texts_of
 
     if not Path(held_out).exists():
         raise UsageError(f"held_out of {name}: got {held_out!r}, which is not there; give a file or a folder")
@@ -143,7 +143,7 @@ def relabelled(given: Gathered, *, name: str = "relabelled") -> Stage:
     """Put failed episodes of a run under the task that they did solve, by what its environment says in hindsight."""
     from quintain.environments.catalog import find
     from quintain.rollout.hindsight import hindsight
-    from quintain.training.start import build_agent
+    from quintain.warm_start.start import build_agent
 
     refuse_conversations(given, name, "whose prompts no harness wrote")
 
@@ -174,7 +174,7 @@ def spliced(
     )
     from quintain.errors import EnvironmentFault
     from quintain.rollout.splices import UNREPEATABLE, JudgeOfTurns, Splice, first_bad_turn, way_out
-    from quintain.training.start import build_agent
+    from quintain.warm_start.start import build_agent
 
     judge = next((each for each in typing.get_args(JudgeOfTurns) if each == by), None)
     if judge is None:
@@ -249,7 +249,7 @@ def rationales(
     behind which another action would be read, is dropped; with `needed` an answer without a thought does not count.
     """
     from quintain.engines.rationale import Rationalist
-    from quintain.training.rationales import rationales as with_thoughts
+    from quintain.pipelines.rationales import rationales as with_thoughts
 
     if not is_endpoint(by):
         raise UsageError(f"by of {name}: got {by!r}; give the address of a model, http://…/v1?model=NAME")
@@ -295,7 +295,7 @@ def refusals(
     Half ask for what only tools do that are taken off the list, and are answered by `text`; half are plain chats beside
     tools of another conversation. Where there are too few of one kind, there are more of the other.
     """
-    from quintain.training.gathering import carried
+    from quintain.pipelines.episode_sources import carried
 
     refuse_runs(given, name)
     if not 0 < share < 1:
@@ -334,7 +334,7 @@ def refusals(
 
 def shuffled_tools(given: Gathered, copies: int = 1, seed: int = 0, *, name: str = "shuffled_tools") -> Stage:
     """Put copies beside conversations, with tools and their parameters listed in another order (xLAM); calls stay."""
-    from quintain.training.gathering import carried
+    from quintain.pipelines.episode_sources import carried
 
     refuse_runs(given, name)
     if copies < 1:
@@ -479,7 +479,7 @@ def perplexity(
     """
     if not by:
         return stages.perplexity(low, high, name=name)
-    from quintain.training.likelihood import perplexity_under
+    from quintain.pipelines.likelihood import perplexity_under
 
     return stages.perplexity(low, high, score=perplexity_under(by, given, name), name=name)
 

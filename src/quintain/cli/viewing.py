@@ -59,7 +59,7 @@ def written(run: "Run") -> Path | None:
         return None
     from quintain.dashboard.report import write_report
     from quintain.text.chat import Chat
-    from quintain.training.demonstrations import TOKENIZERS, tokenizer_of
+    from quintain.warm_start.demonstrations import TOKENIZERS, tokenizer_of
 
     has_tokenizer = any((run.folder / name).is_dir() for name in TOKENIZERS)
     return write_report(run, Chat(tokenizer_of(run.folder)).text if has_tokenizer else None)

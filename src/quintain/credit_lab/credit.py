@@ -34,9 +34,9 @@ from quintain.credit_lab.gradient import (
 )
 from quintain.credit_lab.permute import permute_credit
 from quintain.errors import DataError, UsageError, suggestion
+from quintain.learning.update import Update
 from quintain.methods.method import Estimates
 from quintain.methods.rl.parts.choices import IDEAS, LOSSES, Idea, Options
-from quintain.training.update import Update
 from quintain.types import Credit, Group, is_constant, scored
 
 if TYPE_CHECKING:

@@ -26,11 +26,11 @@ from quintain.credit.outcome import outcome_return
 from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples, samples_from
 from quintain.errors import UsageError
+from quintain.learning.learner import Forward, moved
+from quintain.learning.policies import nested
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.losses.policy import reinforce
-from quintain.training.learner import Forward, moved
-from quintain.training.policies import nested
-from quintain.training.update import Update
 from quintain.types import Batch, Credit, Group, Loss, Outputs, Sample, Score, Trajectory, scored
 
 if TYPE_CHECKING:

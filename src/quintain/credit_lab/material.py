@@ -22,22 +22,22 @@ from quintain.environments.boundary import ask, tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.protocol import StateKey
 from quintain.errors import DataError
+from quintain.learning.job import MAIN, Job
+from quintain.learning.policies import load_main
+from quintain.learning.saved import START
 from quintain.methods.find import find_method
 from quintain.methods.method import OnPolicy
 from quintain.models.load import load
 from quintain.rollout.collect import Rollout
+from quintain.rollout.progress import Display
 from quintain.rollout.request import Limits
+from quintain.runs.collector import recorded_groups
+from quintain.runs.context import prepare_start
 from quintain.store.checkpoints import Checkpoints
 from quintain.store.creation import CHECKPOINTS
 from quintain.store.run import Run
-from quintain.training.collector import recorded_groups
-from quintain.training.context import prepare_start
-from quintain.training.job import MAIN, Job
-from quintain.training.policies import load_main
-from quintain.training.progress import Display
-from quintain.training.saved import START
-from quintain.training.start import harness
 from quintain.types import Group, derive_seed
+from quintain.warm_start.start import harness
 
 
 def collect_batch(

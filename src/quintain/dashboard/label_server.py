@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from quintain.dashboard.labelling import KEYS, question_page
 from quintain.errors import DataError
-from quintain.training.labelling import Session
+from quintain.learning.labelling import Session
 
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY"}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from quintain.dashboard.page import escape, page
 from quintain.data.labels import Choice
 from quintain.data.thoughts import whole_text
-from quintain.training.labelling import Session
+from quintain.learning.labelling import Session
 from quintain.types import Message
 
 SCRIPT = (Path(__file__).parent / "labelling.js").read_text(encoding="utf-8")

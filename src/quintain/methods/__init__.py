@@ -8,6 +8,11 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from quintain.learning.job import GroupJob as GroupConfig
+    from quintain.learning.job import Job as Config
+    from quintain.learning.job import OnPolicyJob as OnPolicyConfig
+    from quintain.learning.job import PolicySpec
+    from quintain.learning.update import Update
     from quintain.methods.method import (
         Consultation,
         Contrastive,
@@ -25,11 +30,6 @@ if TYPE_CHECKING:
         differing,
         grouped,
     )
-    from quintain.training.job import GroupJob as GroupConfig
-    from quintain.training.job import Job as Config
-    from quintain.training.job import OnPolicyJob as OnPolicyConfig
-    from quintain.training.job import PolicySpec
-    from quintain.training.update import Update
 
 __all__ = [
     "Config",
@@ -55,11 +55,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Config": "quintain.training.job:Job",
-    "GroupConfig": "quintain.training.job:GroupJob",
-    "OnPolicyConfig": "quintain.training.job:OnPolicyJob",
-    "PolicySpec": "quintain.training.job:PolicySpec",
-    "Update": "quintain.training.update:Update",
+    "Config": "quintain.learning.job:Job",
+    "GroupConfig": "quintain.learning.job:GroupJob",
+    "OnPolicyConfig": "quintain.learning.job:OnPolicyJob",
+    "PolicySpec": "quintain.learning.job:PolicySpec",
+    "Update": "quintain.learning.update:Update",
 }
 """Names whose home is not `quintain.methods.method`, or that have another name there."""
 

@@ -1,4 +1,4 @@
-"""Fits what nobody gave of a method's configuration to the model: `quintain.training.recommended` says to what.
+"""Fits what nobody gave of a method's configuration to the model: `quintain.warm_start.recommended` says to what.
 
 What was given stays: by flag, file or keyword, by a method's file of one's own, and by a method whose `Config` names
 the pretrained model that it was measured with. A model that was made here from nothing changes nothing.
@@ -18,16 +18,16 @@ from quintain.data.files import read_objects
 from quintain.data.records import read_records
 from quintain.environments.task_files import split_spec
 from quintain.errors import ConfigError
+from quintain.learning.job import ImitationJob, Job, PolicySettings
+from quintain.learning.saved import tokenizer_folder
 from quintain.methods.find import FoundMethod
 from quintain.methods.method import Contrastive, Method, Offline, OnPolicy, Replay, Rounds
 from quintain.models.device import find_device
 from quintain.models.origin import Origin, find_origin
 from quintain.store.creation import JOURNAL
-from quintain.training.job import ImitationJob, Job, PolicySettings
-from quintain.training.recommended import PAGE, Kind, Recommended, is_too_high, recommend, steps_through
-from quintain.training.saved import tokenizer_folder
-from quintain.training.start import FITTING, new_model
-from quintain.training.teaching import is_taught
+from quintain.warm_start.auto_warm_start import is_taught
+from quintain.warm_start.recommended import PAGE, Kind, Recommended, is_too_high, recommend, steps_through
+from quintain.warm_start.start import FITTING, new_model
 
 OUTSIDE_MODEL, OUTSIDE_DEMONSTRATIONS, OUTSIDE_RATE = "mini?tokens=words", 256, 7e-4
 """Of a new model for an agent that lives outside, which writes words of its own; with these it learned in every client

@@ -23,8 +23,8 @@ from quintain.credit.layout import outcome_of
 from quintain.data.comparisons import Labeller
 from quintain.data.seats import compared
 from quintain.errors import UsageError
-from quintain.training.job import MAIN, ColdStart, PolicySpec
-from quintain.training.update import Update
+from quintain.learning.job import MAIN, ColdStart, PolicySpec
+from quintain.learning.update import Update
 from quintain.types import (
     NOTHING,
     Action,
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from quintain.data.pipeline import Chosen
     from quintain.environments.noisy import NoisyExpert
     from quintain.environments.protocol import Corpus, Environment
+    from quintain.learning.policies import Policies
     from quintain.rollout.proposals import Proposer
     from quintain.rollout.replay import Walk
     from quintain.rollout.samplers import Conversant
     from quintain.rollout.views import Prefix
-    from quintain.training.policies import Policies
 
 
 class Collector(Protocol):

@@ -12,10 +12,10 @@ from typing import Any
 
 from quintain.config import rename
 from quintain.errors import ConfigError
+from quintain.learning.job import Job
+from quintain.learning.update import Update
 from quintain.methods.find import FoundMethod
 from quintain.methods.method import Contrastive, Method, Offline, OnPolicy, Replay, Rounds
-from quintain.training.job import Job
-from quintain.training.update import Update
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,7 @@ fp32 weights; half: modules on weights in bf16. In fp32 modules keep twice what 
 COPIED: dict[Path, float] = {"kernels": 8 / 3, "autocast": 2.0, "half": 0.0}
 """Bytes that are kept beside each trained weight of a layer until the backward pass: joined, or rounded."""
 PIECE = 1 << 26
-"""Logits that the learner has at once; see `training.learner`."""
+"""Logits that the learner has at once; see `learning.learner`."""
 MOST_TOKENS = 8192
 """Tokens of new prompts that a device reads at once; the processor reads few."""
 MOST_FITTED = 1 << 20

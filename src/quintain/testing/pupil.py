@@ -28,6 +28,8 @@ from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Factory
 from quintain.errors import DataError
+from quintain.learning.learner import Learner, Optimization
+from quintain.learning.updating import epoch_batch
 from quintain.losses.imitation import imitation
 from quintain.methods.rl.parts.contexts import single
 from quintain.rollout.collect import Rollout
@@ -35,11 +37,9 @@ from quintain.rollout.replay import Walk, every_turn
 from quintain.rollout.request import Limits, Options
 from quintain.rollout.samplers import Conversant, Demonstrator
 from quintain.rollout.views import Prefix
-from quintain.training.corpus import corpus
-from quintain.training.learner import Learner, Optimization
-from quintain.training.start import build_agent, make_start
-from quintain.training.updating import epoch_batch
 from quintain.types import Group, Sample, Split, Task, Trajectory, derive_seed, scored
+from quintain.warm_start.corpus import corpus
+from quintain.warm_start.start import build_agent, make_start
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

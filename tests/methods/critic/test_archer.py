@@ -9,13 +9,13 @@ import torch
 from tests.methods.test_training import SMALL, rows, weights
 
 from quintain.errors import ConfigError
+from quintain.learning import policies as module
+from quintain.learning.job import MAIN
 from quintain.methods.critic.archer import Config, method
 from quintain.methods.critic.turn_critics import CRITICS, TARGETS
 from quintain.methods.loops import train_by
 from quintain.methods.method import Replay
 from quintain.store.run import Run
-from quintain.training import policies as module
-from quintain.training.job import MAIN
 
 COIN = f"{Path(__file__).parents[1] / 'test_training.py'}:Coin"
 
@@ -23,7 +23,7 @@ COIN = f"{Path(__file__).parents[1] / 'test_training.py'}:Coin"
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
 
 
 def config(**fields: Any) -> Config:

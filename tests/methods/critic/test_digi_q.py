@@ -12,14 +12,14 @@ from tests.methods.test_loops import episode
 from tests.methods.test_training import SMALL, rows, weights
 
 from quintain.credit.turn_td import TurnValues
+from quintain.learning.job import MAIN
+from quintain.learning.learner import Forward
+from quintain.learning.policies import Policies, Policy
 from quintain.methods.critic.digi_q import BEHAVIOR, Config, changed, method, upto
 from quintain.methods.critic.turn_critics import CRITICS
 from quintain.methods.loops import replay, train_by
 from quintain.methods.method import CriticUpdate, Way
 from quintain.store.run import Run
-from quintain.training.job import MAIN
-from quintain.training.learner import Forward
-from quintain.training.policies import Policies, Policy
 from quintain.types import Batch, Group, Text, Turn
 
 COIN = f"{Path(__file__).parents[1] / 'test_training.py'}:Coin"
@@ -28,7 +28,7 @@ COIN = f"{Path(__file__).parents[1] / 'test_training.py'}:Coin"
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
 
 
 def config(**fields: Any) -> Config:

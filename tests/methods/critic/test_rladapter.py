@@ -9,8 +9,8 @@ import pytest
 
 from quintain.data.pipeline import Pipeline, weighed
 from quintain.errors import ConfigError
+from quintain.learning.policies import Policies, Policy, build_policies
 from quintain.methods.critic import rladapter
-from quintain.training.policies import Policies, Policy, build_policies
 from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn
 
 Train = Callable[..., list[dict[str, Any]]]
@@ -109,7 +109,7 @@ def test_a_run_trains_the_adapter_and_the_adviser_and_agent_rest(
     def pay_all(_: Trajectory) -> list[float]:
         return [1.0] * len(_.turns)
 
-    monkeypatch.setattr("quintain.training.context.build_policies", build)
+    monkeypatch.setattr("quintain.runs.context.build_policies", build)
     monkeypatch.setattr(
         rladapter, "messages", lambda: Pipeline(weighed("all", "is not paid", pay_all))
     )  # so that a model which knows nothing has something to learn from

@@ -86,7 +86,7 @@ def shows() -> Callable[..., Any]:
 @pytest.fixture
 def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[dict[str, Any]]]:
     """Return what trains a method shortly and returns its metrics."""
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
     torch.set_num_threads(1)
 
     def train(name: str, **fields: Any) -> list[dict[str, Any]]:

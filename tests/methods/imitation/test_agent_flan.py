@@ -68,7 +68,7 @@ def test_the_score_is_the_mean_of_both_kinds_of_restraint() -> None:
 
 def test_role_markers_are_single_tokens() -> None:
     from quintain.environments.catalog import find
-    from quintain.training.start import new_tokenizer
+    from quintain.warm_start.start import new_tokenizer
 
     tokenizer = new_tokenizer(find("guess"), seed=0)
     for role in ("<|system|>", "<|user|>", "<|assistant|>", "<|end|>"):

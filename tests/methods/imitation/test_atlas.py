@@ -128,8 +128,8 @@ def test_no_turn_at_all_is_refused() -> None:
 
 
 def test_other_text_of_a_turn_without_weight_changes_the_loss(episode: Trajectory) -> None:
+    from quintain.learning.learner import Forward
     from quintain.testing.pupil import new_pupil
-    from quintain.training.learner import Forward
 
     model = new_pupil(["guess"], seed=0, model="micro").model
     turns = list(episode.turns)

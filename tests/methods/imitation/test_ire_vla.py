@@ -13,6 +13,8 @@ import torch
 from quintain.data.pack import pack
 from quintain.data.pipeline import as_example, example_samples
 from quintain.errors import ConfigError, DataError
+from quintain.learning.learner import Learner, Optimization
+from quintain.learning.updating import resting
 from quintain.losses.imitation import imitation
 from quintain.methods.imitation import ire_vla
 from quintain.methods.loops import on_policy
@@ -21,10 +23,8 @@ from quintain.methods.loops.retention import Retention, world_of
 from quintain.models.families import trunk
 from quintain.store.run import Run
 from quintain.testing.pupil import new_pupil, tasks_from
-from quintain.training.learner import Learner, Optimization
-from quintain.training.start import expert_action
-from quintain.training.updating import resting
 from quintain.types import Group, Task, Trajectory
+from quintain.warm_start.start import expert_action
 
 WORLD = "guess?high=4&max_turns=3"
 Make = Callable[..., Trajectory]
@@ -37,7 +37,7 @@ def told(parameters: Any) -> str:
 
 @pytest.fixture
 def pupil(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
     torch.set_num_threads(1)
     return new_pupil([WORLD], seed=0, model="micro?tokens=words")
 

@@ -16,8 +16,8 @@ from quintain.errors import ConfigError, DataError
 from quintain.losses.preference import dpo_value
 from quintain.methods.imitation import steca
 from quintain.testing.pupil import RolloutCollector, new_pupil, tasks_from
-from quintain.training.start import expert_action
 from quintain.types import Action, Branch, Trajectory, scored
+from quintain.warm_start.start import expert_action
 
 Make = Callable[..., Trajectory]
 WORLD = "web?goal=open&depth=2&popups=0&dead_ends=1"
@@ -127,7 +127,7 @@ def explored(rate: float, samples: int = 3) -> tuple[steca.Found, list[Any]]:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
     torch.set_num_threads(1)
 
 

@@ -1,9 +1,9 @@
 import pytest
 
 from quintain.errors import ConfigError
+from quintain.learning.job import Job
 from quintain.methods.imitation.supervised import numbers_of, supervised
 from quintain.methods.method import Needs
-from quintain.training.job import Job
 
 
 def test_the_rate_falls_to_the_last_part_and_conversations_need_no_expert() -> None:

@@ -9,10 +9,10 @@ from tests.methods.preference.test_preference_rounds import WALK
 from tests.methods.test_training import interrupting, resume, rows, train, weights
 
 from quintain.errors import ConfigError
+from quintain.learning.policies import Policies
 from quintain.methods.loops import rounds
 from quintain.methods.loops.trials import Trials
 from quintain.methods.preference import dits
-from quintain.training.policies import Policies
 from quintain.types import Pair, Sample, Task
 
 FIELDS: dict[str, Any] = {
@@ -24,7 +24,7 @@ FIELDS: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
 
 
 def state_of(policies: Policies) -> list[Any]:

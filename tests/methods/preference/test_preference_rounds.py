@@ -17,16 +17,16 @@ from quintain.data.samples import pair_samples
 from quintain.data.seats import separated
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError, DataError, UsageError
+from quintain.learning.policies import Policy
 from quintain.losses.preference import dpo
 from quintain.methods.preference import dmpo, eto, ipr, m_dpo, mpo, nat, owl, pgpo
 from quintain.methods.preference.exploring import Experts, Later, contrasted
+from quintain.runs.collector import Collector
 from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
-from quintain.training.collector import Collector
-from quintain.training.demonstrations import load_data
-from quintain.training.policies import Policy
 from quintain.types import Action, Group, Pair, StepResult, Stop, Task, Trajectory
+from quintain.warm_start.demonstrations import load_data
 
 Make = Callable[..., Trajectory]
 WALK, COIN = f"{__file__}:Walk", f"{__file__}:Coin"
@@ -75,7 +75,7 @@ class Keyed(Walk):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
 
 
 FIELDS: dict[str, dict[str, Any]] = {

@@ -20,8 +20,8 @@ from quintain.rollout.splices import can_be_carried_out, states_in, tried
 from quintain.rollout.tree import upper_bound
 from quintain.store.run import Run
 from quintain.testing.pupil import Pupil, RolloutCollector, new_pupil, tasks_from
-from quintain.training.start import expert_action
 from quintain.types import Action, Group, StepResult, Task
+from quintain.warm_start.start import expert_action
 
 GARDEN = f"{__file__}:Garden"
 
@@ -32,7 +32,7 @@ BLOCKS = "plan?blocks=3&irreversible=true"
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
 
 
 FIELDS: dict[str, dict[str, Any]] = {

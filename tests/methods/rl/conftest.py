@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from quintain.config import build
+from quintain.learning.saved import START
 from quintain.methods.find import find_method
 from quintain.methods.loops import train_by
 from quintain.methods.method import Method
+from quintain.runs.context import TrainingContext
 from quintain.store.run import Run
-from quintain.training.context import TrainingContext
-from quintain.training.saved import START
 
 WORLD = str(Path(__file__).with_name("corridor.py"))
 SMALL: dict[str, Any] = {
@@ -99,7 +99,7 @@ def runner_in() -> Callable[[Path], Runner]:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A short warm-up and a small corpus."""
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 2)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 2)
 
 
 @pytest.fixture

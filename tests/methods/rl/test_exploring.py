@@ -12,8 +12,8 @@ from quintain.methods.method import Collector
 from quintain.methods.rl import greedy
 from quintain.methods.rl.parts.exploring import Exploring
 from quintain.text.chat import Chat
-from quintain.training.start import new_tokenizer
 from quintain.types import Action, Completion, Split, Task
+from quintain.warm_start.start import new_tokenizer
 from quintain.worlds.bandit.game import Bandit
 
 LEGAL = ("pull red", "pull blue", "pull gold")

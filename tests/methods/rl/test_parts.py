@@ -14,6 +14,7 @@ from quintain.credit.outcome import outcome_return
 from quintain.data.pack import PassSize, micro_batches
 from quintain.data.samples import samples_from
 from quintain.errors import ConfigError, UsageError
+from quintain.learning.updating import prepare
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import estimate
 from quintain.methods.method import Assign, Branches, Estimates, Folds, Needs, Update, grouped
@@ -24,9 +25,8 @@ from quintain.methods.rl.parts.reward_terms import TERMS, needs_states, terms
 from quintain.rewards.exploration import Visits
 from quintain.rewards.terms import apply
 from quintain.rollout.collect import Limits
+from quintain.runs.context import TrainingContext, opened
 from quintain.store.run import Run
-from quintain.training.context import TrainingContext, opened
-from quintain.training.updating import prepare
 from quintain.types import Action, Completion, Credit, Group, Loss, Score, Stop, Task, Trajectory, Turn
 
 Rows = Callable[[Path], list[dict[str, Any]]]

@@ -14,10 +14,10 @@ from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
 from quintain.environments.protocol import Environment, Expert, Snapshot, advance, begin
+from quintain.learning.job import Job
 from quintain.rollout.collect import Rollout
-from quintain.training.job import Job
-from quintain.training.start import harness, make_start
 from quintain.types import Group, Trajectory
+from quintain.warm_start.start import harness, make_start
 
 FAR = 80
 """What no expert needs."""

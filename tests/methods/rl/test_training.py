@@ -11,9 +11,9 @@ from tests.engines.chat_model import KEY, ChatModel
 
 from quintain.credit.whiten import whiten
 from quintain.errors import ConfigError
+from quintain.learning.saved import START
 from quintain.methods.rl import pag
 from quintain.store.run import Run
-from quintain.training.saved import START
 from quintain.types import Credit
 
 GROUPS = {"tasks": 2, "group_size": 3}

@@ -19,17 +19,17 @@ from quintain.data.pack import micro_batches
 from quintain.data.samples import samples_from
 from quintain.environments.boundary import tasks_of
 from quintain.errors import UsageError
+from quintain.learning.job import GroupJob
+from quintain.learning.learner import Learner, StepReport
+from quintain.learning.policies import Policies
+from quintain.learning.updating import learn
 from quintain.losses.policy import clipped, reinforce
 from quintain.methods.method import Collector, Estimates, OnPolicy, Update
 from quintain.methods.rl.parts.contexts import Contexts, Keep
 from quintain.methods.rl.parts.kl import price_kl
 from quintain.rollout.collect import Rollout
+from quintain.runs.context import TrainingContext, opened
 from quintain.store.run import Run
-from quintain.training.context import TrainingContext, opened
-from quintain.training.job import GroupJob
-from quintain.training.learner import Learner, StepReport
-from quintain.training.policies import Policies
-from quintain.training.updating import learn
 from quintain.types import (
     Action,
     Batch,

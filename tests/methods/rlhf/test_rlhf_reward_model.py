@@ -10,12 +10,12 @@ from tests.methods.rlhf.conftest import SMALL
 
 import quintain
 from quintain.errors import ConfigError, DataError, UsageError
+from quintain.learning.job import Job, PolicySpec
+from quintain.learning.policies import build_policies
 from quintain.models.heads import FILE, ValueHead
 from quintain.models.load import load
+from quintain.runs.context import make_engine
 from quintain.store.run import Run
-from quintain.training.context import make_engine
-from quintain.training.job import Job, PolicySpec
-from quintain.training.policies import build_policies
 
 
 def rows(run: Path) -> list[dict[str, Any]]:

@@ -75,7 +75,7 @@ def test_feedback_asks_for_what_bob_failed_in_a_share_of_the_episodes() -> None:
 def test_proposal_first_imitates_what_solved_the_task_that_was_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
     torch.set_num_threads(1)
     found = find_method("exif")
     config: Any = found.config_class(
@@ -106,7 +106,7 @@ def test_an_agent_outside_is_refused() -> None:
 def test_rounds_learn_what_was_reached_and_send_alice_to_what_was_not(
     has_feedback: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
     torch.set_num_threads(1)
     seen: list[Sequence[Trajectory]] = []
     made = exif.Explorer.in_hindsight

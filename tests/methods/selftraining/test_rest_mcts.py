@@ -109,7 +109,7 @@ def test_it_is_told_the_same_by_the_groups_of_a_journal() -> None:
 def test_each_task_of_a_round_has_a_tree_that_grows(
     has_values: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
     torch.set_num_threads(1)
     found = find_method("rest_mcts")
     config: Any = found.config_class(

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from quintain.errors import ConfigError
+from quintain.learning.thresholds import Thresholds
 from quintain.methods.find import find_method
 from quintain.methods.loops import train_by
 from quintain.methods.selftraining import self_rewarding
 from quintain.methods.selftraining.self_rewarding import agreement, measured, preferred, read_score, score_of
+from quintain.runs.monitors.alarms import alarms
 from quintain.store.run import Run
-from quintain.training.monitors.alarms import alarms
-from quintain.training.thresholds import Thresholds
 from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn
 
 
@@ -135,7 +135,7 @@ def test_an_answer_alone_cannot_be_compared() -> None:
 def test_each_round_learns_from_its_own_judgements_and_begins_at_equality(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
     torch.set_num_threads(1)
     found = find_method("self_rewarding")
     config: Any = found.config_class(

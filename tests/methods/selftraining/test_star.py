@@ -26,7 +26,7 @@ SMALL: dict[str, Any] = {"tasks": 8, "first_updates": 2, "batch_size": 4, "max_t
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
 
 
 def test_steps_grow_by_a_fifth() -> None:

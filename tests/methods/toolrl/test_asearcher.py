@@ -60,7 +60,7 @@ def trained(
 def test_workers_delayed_at_random_never_break_the_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
     torch.set_num_threads(1)
     ages: list[int] = []
 
@@ -70,7 +70,7 @@ def test_workers_delayed_at_random_never_break_the_bound(
             ages.append(age)
         return found
 
-    monkeypatch.setattr("quintain.training.ahead.judged", watched)
+    monkeypatch.setattr("quintain.runs.prefetch.judged", watched)
     rows, played, _ = trained(tmp_path, "async", max_staleness=4, steps=8, monitors="stop_failures=1")
     assert len(rows) == 9 and {"asearcher/differing", "asearcher/versions"} <= rows[-1].keys()
     assert len(ages) >= 40 and 0 < max(ages) <= 4
@@ -105,7 +105,7 @@ def test_an_episode_searches_for_more_than_a_hundred_turns_in_training_and_evalu
 def test_with_no_staleness_it_learns_what_lockstep_learns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
     torch.set_num_threads(1)
     found = [
         trained(tmp_path, kind, rollout=kind, max_staleness=0, steps=2)[2] for kind in ("lockstep", "async")

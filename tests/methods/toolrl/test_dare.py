@@ -21,8 +21,8 @@ from quintain.methods.toolrl.dare import Pairs
 from quintain.models.embedder import Embedder
 from quintain.retrieval.passages import Passage
 from quintain.retrieval.retriever import Indexed
+from quintain.runs.summary import summary
 from quintain.store.run import Run
-from quintain.training.summary import summary
 from quintain.worlds.guess.game import Guess
 from quintain.worlds.shelf.game import Shelf
 

@@ -91,7 +91,7 @@ def test_a_look_costs_what_is_said() -> None:
 
 
 def test_a_short_run_on_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
     torch.set_num_threads(1)
     settings: dict[str, Any] = {
         "environment": "research?depth=1&kinds=1&asked=1&known=0.5", "model": "micro", "demonstrations": 8, "steps": 2,

@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from tests.learning.test_learner import nll, qwen, streams
 from tests.store.conftest import trajectory
-from tests.training.test_learner import nll, qwen, streams
 
 from quintain.data.pack import pack
+from quintain.learning.learner import Learner, Optimization
 from quintain.models.fingerprint import fingerprint
 from quintain.store.run import Run
 from quintain.store.schema import VERSION
-from quintain.training.learner import Learner, Optimization
 from quintain.types import Branch, Failure, Signals, Trajectory, Use
 
 STEPS = 3

@@ -9,10 +9,10 @@ import torch
 
 from quintain.data import stages
 from quintain.data.pipeline import Chosen, as_example, example_samples
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.selftraining.rest import improve_steps
 from quintain.testing.episodes import Lived, recorded
-from quintain.training.update import Update
 from quintain.types import Action, Failure, Group, Score, scored
 from quintain_evidence.formulas.formula import Formula, Rng
 from quintain_evidence.labs.exact import exact_gradient

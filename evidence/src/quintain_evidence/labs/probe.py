@@ -29,8 +29,8 @@ from quintain.models.load import load
 from quintain.rollout.collect import Rollout
 from quintain.rollout.request import Limits, Options
 from quintain.rollout.views import Prefix
-from quintain.training.start import build_agent
 from quintain.types import Group, Split, Task, Trajectory, derive_seed
+from quintain.warm_start.start import build_agent
 
 Measure = Callable[[Trajectory], float]
 

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from quintain.data.pipeline import Chosen, as_example
+from quintain.learning.update import Update
+from quintain.learning.updating import minibatches
 from quintain.methods.loops.rounds import Built, Data, Material, samples_of, step_batches
 from quintain.methods.method import Collector, Rounds
-from quintain.training.update import Update
-from quintain.training.updating import minibatches
 from quintain.types import Group, Sample, Task, Trajectory, derive_seed
 from quintain_evidence.labs.tabular import TablePolicy, packed
 

@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from quintain.errors import DataError
+from quintain.learning.job import Job
+from quintain.learning.saved import START
 from quintain.models.cpu.native import cache_folder
+from quintain.rollout.progress import Display
 from quintain.store.run import Run
-from quintain.training.job import Job
-from quintain.training.progress import Display
-from quintain.training.saved import START
 from quintain_evidence.start import imitated
 from quintain_evidence.trials import MAKES_START, digest
 

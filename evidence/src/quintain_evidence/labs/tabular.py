@@ -24,9 +24,9 @@ from quintain.credit.layout import Critic
 from quintain.data.pack import micro_batches
 from quintain.data.samples import samples_from
 from quintain.errors import UsageError
+from quintain.learning.update import Update
+from quintain.learning.updating import minibatches
 from quintain.methods.method import Estimates, OnPolicy
-from quintain.training.update import Update
-from quintain.training.updating import minibatches
 from quintain.types import (
     NOTHING,
     Action,

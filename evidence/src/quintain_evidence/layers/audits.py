@@ -9,8 +9,8 @@ from quintain.environments.catalog import find
 from quintain.methods.find import find_method
 from quintain.methods.method import Change, OnPolicy, Replay, Rounds, same_groups
 from quintain.rollout.collect import Limits, Rollout
-from quintain.training.start import harness, make_start, teacher
 from quintain.types import Group, Trajectory, derive_seed
+from quintain.warm_start.start import harness, make_start, teacher
 from quintain_evidence.layers.league import BASELINE, METHOD, Entry
 from quintain_evidence.layers.objective import audit_world, compare_rewards
 from quintain_evidence.layers.verdict import Check

@@ -6,9 +6,9 @@ import torch
 from tests.methods.imitation.test_paprika import group
 
 from quintain.data.samples import pair_samples
+from quintain.learning.update import Update
 from quintain.losses.preference import dpo, rpo
 from quintain.methods.imitation.paprika import Config, best_against_worse, method
-from quintain.training.update import Update
 from quintain.types import Pair, scored
 from quintain_evidence.labs.rounds import train_rounds
 from quintain_evidence.labs.tables import fitted_table, s3

@@ -17,7 +17,7 @@ from quintain_evidence.formulas.steps import acted
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
 
 
 def test_what_an_invalid_action_led_to_puts_nothing_right() -> None:

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 
 from quintain.data.pipeline import Chosen, example_samples
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Material
 from quintain.methods.selftraining.agent_evol import Config, evolving, method, read_thresholds
-from quintain.training.update import Update
 from quintain.types import Example, Score, scored
 from quintain_evidence.labs.rounds import adam, imitate, train_rounds
 from quintain_evidence.labs.tables import fitted_table, new_table, s3

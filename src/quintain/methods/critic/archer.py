@@ -27,6 +27,7 @@ from quintain.credit.layout import credit_of, repeat_over_tokens
 from quintain.credit.turn_td import state_targets, way_advantages
 from quintain.data.turn_values import last_turn_samples
 from quintain.errors import ConfigError
+from quintain.learning.job import MAIN, OnPolicyJob
 from quintain.losses.policy import reinforce
 from quintain.losses.value import value
 from quintain.methods.critic.turn_critics import (
@@ -51,7 +52,6 @@ from quintain.methods.method import (
     Ways,
     grouped,
 )
-from quintain.training.job import MAIN, OnPolicyJob
 from quintain.types import Credit, Group, Trajectory, scored
 
 MOST_WEIGHT = 100.0

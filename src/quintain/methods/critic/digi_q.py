@@ -24,6 +24,7 @@ from typing import Literal
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
 from quintain.credit.turn_td import best_ways
 from quintain.data.turn_values import last_turn_samples, turn_value_samples
+from quintain.learning.job import MAIN, OnPolicyJob, PolicySpec
 from quintain.losses.policy import reinforce
 from quintain.losses.value import cross_entropy, value
 from quintain.methods.critic.turn_critics import (
@@ -47,7 +48,6 @@ from quintain.methods.method import (
     Way,
     Ways,
 )
-from quintain.training.job import MAIN, OnPolicyJob, PolicySpec
 from quintain.types import Group, Trajectory, scored
 
 BEHAVIOR = "behavior"

@@ -32,6 +32,7 @@ from quintain.credit.layout import credit_of, repeat_over_tokens
 from quintain.credit.selection import top_share
 from quintain.credit.success import doubly_robust, judged, summed
 from quintain.errors import ConfigError
+from quintain.learning.job import MAIN, OnPolicyJob
 from quintain.losses.imitation import weighted_imitation
 from quintain.methods.critic.success_critics import CRITIC, chances_by, classifier, watched
 from quintain.methods.method import (
@@ -43,7 +44,6 @@ from quintain.methods.method import (
     ReplayBuffer,
     Update,
 )
-from quintain.training.job import MAIN, OnPolicyJob
 from quintain.types import Credit, Group, Trajectory, scored
 
 TASK_CRITIC, STEP_CRITIC = "task_critic", "step_critic"

@@ -28,6 +28,8 @@ from quintain.credit.gae import gae_turns
 from quintain.credit.layout import Critic, TokenArrays, credit_of, repeat_over_tokens
 from quintain.credit.turn_td import TurnValues
 from quintain.errors import ConfigError
+from quintain.learning.job import MAIN, Job, PolicySpec
+from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.own_q import own_q
@@ -41,8 +43,6 @@ from quintain.methods.method import (
     ReplayBuffer,
     WatchedCritic,
 )
-from quintain.training.job import MAIN, Job, PolicySpec
-from quintain.training.update import Update
 from quintain.types import Credit, Group, Trajectory, scored
 
 TARGET = "target"

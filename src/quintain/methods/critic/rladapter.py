@@ -29,9 +29,9 @@ from quintain.agents.catalog import check as parts_of
 from quintain.config.ranges import PositiveInt
 from quintain.data.pipeline import Pipeline, judged, weighed
 from quintain.errors import ConfigError
+from quintain.learning.job import MAIN, OnPolicyJob
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Needs, Rounds, Update, grouped
-from quintain.training.job import MAIN, OnPolicyJob
 from quintain.types import ALONE, Group, Trajectory, scored
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from quintain.credit.success import chances, labels
 from quintain.credit.turn_td import TurnValues
 from quintain.data.turn_values import turn_value_samples
+from quintain.learning.job import PolicySpec
 from quintain.losses.value import cross_entropy
 from quintain.methods.method import Consultation, CriticUpdate, Lesson, Update, WatchedCritic
-from quintain.training.job import PolicySpec
 from quintain.types import Group, Trajectory, scored
 
 CRITIC = PolicySpec(head="value", is_trained=True)

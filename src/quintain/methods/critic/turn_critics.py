@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 from quintain.credit.turn_td import TurnValues, by_way, combined, least, q_targets, state_targets
 from quintain.data.turn_values import turn_value_samples
+from quintain.learning.job import PolicySpec
 from quintain.methods.method import Consultation, Lesson, WatchedCritic, Way, Ways
-from quintain.training.job import PolicySpec
 from quintain.types import Group, Trajectory, scored
 
 CRITICS, TARGETS = ("critic_1", "critic_2"), ("target_1", "target_2")

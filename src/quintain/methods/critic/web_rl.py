@@ -33,6 +33,7 @@ from quintain.credit.success import chances, judged, mixed
 from quintain.curriculum.gates import open_first
 from quintain.data.samples import samples_from
 from quintain.errors import ConfigError
+from quintain.learning.job import MAIN, OnPolicyJob
 from quintain.losses.regression import kl_regression
 from quintain.methods.critic.success_critics import CRITIC, chances_by, classifier, watched
 from quintain.methods.method import (
@@ -46,7 +47,6 @@ from quintain.methods.method import (
     ReplayBuffer,
     Update,
 )
-from quintain.training.job import MAIN, OnPolicyJob
 from quintain.types import Group, Sample, Trajectory, as_text, derive_seed, scored
 
 VALUES = "critic"

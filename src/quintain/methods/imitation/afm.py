@@ -24,6 +24,7 @@ from quintain.data import stages
 from quintain.data.pipeline import Pipeline, judged, remade
 from quintain.environments.noisy import NoisyExpert, noisy
 from quintain.environments.protocol import Environment, Expert
+from quintain.learning.job import ClipHigherJob, ColdStart
 from quintain.losses.imitation import weighted_imitation
 from quintain.losses.policy import clipped
 from quintain.methods.imitation.supervised import chosen_of
@@ -44,7 +45,6 @@ from quintain.text.roles import (
     score_of,
     write_roles,
 )
-from quintain.training.job import ClipHigherJob, ColdStart
 from quintain.types import Action, Observation, Trajectory
 
 Check = Callable[[Environment, Action, Random], int | None]

@@ -28,10 +28,10 @@ from quintain.data.pipeline import (
 )
 from quintain.environments.noisy import noisy
 from quintain.errors import DataError
+from quintain.learning.job import ImitationJob
 from quintain.methods.imitation.supervised import chosen_of, supervised
 from quintain.methods.method import Collector, Offline
 from quintain.methods.rl.parts.contexts import ExpertLabels, agreement, ask_expert
-from quintain.training.job import ImitationJob
 from quintain.types import ANSWER, Trajectory, Turn, as_text
 
 CALLS = re.compile(r"<tool_call>|\[TOOL_CALLS\]|\bAction:|\{\s*\"(?:name|function)\"")

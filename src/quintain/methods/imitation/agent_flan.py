@@ -25,10 +25,10 @@ from quintain.data import stages
 from quintain.data.mixtures import drawn_shares, odds
 from quintain.data.pipeline import Chosen, Pipeline, judged
 from quintain.errors import DataError
+from quintain.learning.job import ImitationJob
 from quintain.methods.imitation.supervised import chosen_of, numbers_of, supervised
 from quintain.methods.method import Collector, Offline
 from quintain.methods.rl.parts.contexts import ExpertLabels, ask_expert
-from quintain.training.job import ImitationJob
 from quintain.types import Example, Trajectory, Turn
 
 NEGATIVE = "negative"

@@ -24,9 +24,9 @@ from quintain.environments.catalog import find
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import begin
 from quintain.errors import ConfigError
+from quintain.learning.job import ImitationJob
 from quintain.methods.imitation.supervised import chosen_of, supervised
 from quintain.methods.method import Collector, Offline
-from quintain.training.job import ImitationJob
 from quintain.types import Example, Trajectory, as_text
 
 WIDTH = 4

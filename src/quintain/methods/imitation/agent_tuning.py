@@ -20,9 +20,9 @@ from quintain.data import stages
 from quintain.data.mixtures import Count, drawn_shares, odds
 from quintain.data.pipeline import Chosen, Pipeline, Stage, judged
 from quintain.errors import ConfigError, DataError
+from quintain.learning.job import ImitationJob
 from quintain.methods.imitation.supervised import chosen_of, numbers_of, supervised
 from quintain.methods.method import Collector, Offline
-from quintain.training.job import ImitationJob
 from quintain.types import Example, Score, Trajectory
 
 AGENT, GENERAL = "agent", "general"

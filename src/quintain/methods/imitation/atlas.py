@@ -23,11 +23,11 @@ from quintain.engines.judge import Judge
 from quintain.environments.nothing import NO_ENVIRONMENT, NONE
 from quintain.environments.protocol import Environment, Progressing
 from quintain.errors import ConfigError, UsageError
+from quintain.learning.job import ImitationJob
 from quintain.methods.imitation.supervised import chosen_of, supervised
 from quintain.methods.method import Collector, Needs, Offline
 from quintain.methods.rl.parts.contexts import ExpertLabels
 from quintain.rollout.verdicts import Verdicts
-from quintain.training.job import ImitationJob
 from quintain.types import Action, Example, Trajectory
 
 StepJudge = Callable[[Trajectory], Sequence[float]]

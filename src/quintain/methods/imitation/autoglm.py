@@ -33,6 +33,7 @@ from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
 from quintain.environments.protocol import Factory
 from quintain.errors import ConfigError, DataError
+from quintain.learning.job import ColdStart, GroupJob
 from quintain.losses.compose import combine
 from quintain.losses.imitation import imitation
 from quintain.losses.kl import kl_penalty
@@ -40,7 +41,6 @@ from quintain.losses.policy import clipped
 from quintain.methods.imitation.supervised import chosen_of
 from quintain.methods.method import Collector, Folds, Needs, OnPolicy, OptimizerSteps, Rehearsal, Update
 from quintain.methods.selftraining.androidgen import first_shown
-from quintain.training.job import ColdStart, GroupJob
 from quintain.types import Group, Task, Trajectory, as_text, scored
 
 SURE, UNSURE = 1 / 0.95, 1 / 0.5

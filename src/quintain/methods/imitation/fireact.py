@@ -20,9 +20,9 @@ from quintain.environments.boundary import ask
 from quintain.environments.catalog import find
 from quintain.environments.noisy import Methodical, NoisyExpert, noisy, single_method
 from quintain.errors import ConfigError, DataError, suggestion
+from quintain.learning.job import ImitationJob
 from quintain.methods.imitation.supervised import chosen_of, supervised
 from quintain.methods.method import Collector, Needs, Offline
-from quintain.training.job import ImitationJob
 from quintain.types import Example, Trajectory
 
 EXPERT = "expert"

@@ -29,10 +29,10 @@ from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, advance, begin, tool_action
 from quintain.environments.splitting import is_eval
 from quintain.errors import ConfigError, DataError
+from quintain.learning.job import ImitationJob
 from quintain.methods.imitation.supervised import chosen_of, supervised
 from quintain.methods.method import Collector, Needs, Offline
 from quintain.retrieval.dense import Dense, Embedder
-from quintain.training.job import ImitationJob
 from quintain.types import Action, Task, ToolSpec, as_text
 
 RESULT = re.compile(r"(?:Gives|Returns|Finds) (?:the |a |an )?(\w+)", re.IGNORECASE)

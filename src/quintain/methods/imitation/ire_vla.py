@@ -22,6 +22,7 @@ from quintain.credit.whiten import whiten
 from quintain.data.pipeline import Pipeline
 from quintain.data.stages import solved
 from quintain.errors import ConfigError
+from quintain.learning.job import EpisodesJob
 from quintain.losses.compose import combine
 from quintain.losses.imitation import imitation
 from quintain.losses.policy import clipped
@@ -36,7 +37,6 @@ from quintain.methods.method import (
     Update,
     grouped,
 )
-from quintain.training.job import EpisodesJob
 from quintain.types import Credit, Group, Trajectory
 
 

@@ -21,10 +21,10 @@ from itertools import permutations
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pipeline import Pipeline
 from quintain.data.stages import num_turns, solved, valid_turns
+from quintain.learning.job import GroupJob
 from quintain.losses.imitation import imitation
 from quintain.losses.preference import dpo
 from quintain.methods.method import Improve, Needs, Rounds, Update, grouped
-from quintain.training.job import GroupJob
 from quintain.types import Group, Pair, Trajectory, Turn, scored
 
 

@@ -28,12 +28,12 @@ from quintain.data.stages import shortest, threshold
 from quintain.engines.chat_client import is_endpoint
 from quintain.engines.judge import Judge
 from quintain.errors import ConfigError, DataError, UsageError
+from quintain.learning.job import OnPolicyJob
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collect, Collector, Needs, Rounds, Update, grouped
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.failures import check_failures
 from quintain.rollout.proposals import Proposer
-from quintain.training.job import OnPolicyJob
 from quintain.types import Failure, Group, Score, Trajectory, derive_seed, scored
 
 RUBRIC = "Was the task done, as its words ask for? 10: yes, all of it. 0: no, or it is not to be seen."

@@ -15,9 +15,9 @@ from quintain.config.ranges import Share
 from quintain.data.pipeline import Chosen, Pipeline, Stage
 from quintain.data.stages import solved
 from quintain.errors import ConfigError
+from quintain.learning.job import ImitationJob
 from quintain.methods.imitation.supervised import chosen_of, supervised
 from quintain.methods.method import Collector, Offline
-from quintain.training.job import ImitationJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

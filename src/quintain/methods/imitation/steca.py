@@ -35,10 +35,10 @@ from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
 from quintain.environments.protocol import Environment
 from quintain.errors import DataError
+from quintain.learning.job import ExploringJob
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Needs, OptimizerSteps, Rounds, Update
 from quintain.rollout.splices import executable
-from quintain.training.job import ExploringJob
 from quintain.types import Example, Group, Trajectory
 
 LEAST_GAIN = 0.01

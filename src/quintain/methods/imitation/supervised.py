@@ -7,9 +7,9 @@ from typing import Any
 
 from quintain.data.pipeline import Chosen, Pipeline, as_example, refuse_empty
 from quintain.errors import ConfigError
+from quintain.learning.job import Job
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Needs, Offline, Update
-from quintain.training.job import Job
 from quintain.types import NOTHING, Pair, Trajectory
 
 Data = Callable[[Collector], Chosen | list[Trajectory] | list[Pair]]

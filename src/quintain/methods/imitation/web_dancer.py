@@ -20,13 +20,13 @@ from quintain.credit.group import group_relative
 from quintain.data import stages
 from quintain.data.pipeline import Pipeline, judged
 from quintain.environments.noisy import noisy
+from quintain.learning.job import ClipHigherJob, ColdStart
 from quintain.losses.policy import clipped
 from quintain.methods.imitation.fireact import within
 from quintain.methods.imitation.supervised import chosen_of
 from quintain.methods.method import Needs, OnPolicy, Update, differing, differs
 from quintain.rewards.conduct import success
 from quintain.rewards.terms import Term, apply_all
-from quintain.training.job import ClipHigherJob, ColdStart
 from quintain.types import Group, Trajectory, as_text
 
 

@@ -21,7 +21,7 @@ from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.errors import ConfigError
 from quintain.methods.imitation import sft
 from quintain.methods.method import Collector, Offline
-from quintain.training.demonstrations import tell_records, teller
+from quintain.warm_start.demonstrations import tell_records, teller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

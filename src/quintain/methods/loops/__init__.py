@@ -1,9 +1,9 @@
 """The loops that methods are values in, one for each kind of `Method`; `train_by` picks the one that fits."""
 
 from quintain.errors import UsageError
+from quintain.learning.job import Job
 from quintain.methods.method import Contrastive, Method, Offline, OnPolicy, Replay, Rounds
 from quintain.store.run import Run
-from quintain.training.job import Job
 
 
 def train_by(method: Method, job: Job, run: Run) -> None:

@@ -23,19 +23,19 @@ from quintain.data.messages import to_record
 from quintain.environments.boundary import ask
 from quintain.errors import ConfigError, DataError
 from quintain.eval.reward_model import agreement, by_dispute, ensemble_rewards, refuse_constant
+from quintain.learning.job import Job
+from quintain.learning.labelling import FILE, Session
+from quintain.learning.policies import Policies
+from quintain.learning.updating import learn_in_epochs
 from quintain.methods.method import Compared
 from quintain.models.families import longest_stream
 from quintain.rollout.views import seats_of
+from quintain.runs.context import TrainingContext
 from quintain.text.chat import Chat
-from quintain.training.context import TrainingContext
-from quintain.training.demonstrations import teller
-from quintain.training.job import Job
-from quintain.training.labelling import FILE, Session
-from quintain.training.policies import Policies
-from quintain.training.updating import learn_in_epochs
 from quintain.types import Comparison, Group, Sample, Score, Trajectory, as_text, derive_seed
 from quintain.types.plain import mean_of
 from quintain.types.terminal import write_command
+from quintain.warm_start.demonstrations import teller
 
 SYNTHETIC, ASK = "synthetic", "ask"
 TERM = "learned"

@@ -23,11 +23,11 @@ from quintain.engines.protocol import Request
 from quintain.environments.boundary import ask, check_instructions, check_tools
 from quintain.environments.protocol import Environment, Legal
 from quintain.errors import EngineFault, UsageError
+from quintain.learning.job import MAIN
 from quintain.methods.method import Way
 from quintain.models.families import longest_stream
 from quintain.rollout.samplers import sample_all
-from quintain.training.context import TrainingContext
-from quintain.training.job import MAIN
+from quintain.runs.context import TrainingContext
 from quintain.types import ALONE, Action, Completion, ToolSpec, Trajectory, Turn, as_text, derive_seed
 
 

@@ -22,20 +22,20 @@ from quintain.environments.protocol import Corpus, Environment, Ranker, Shelved
 from quintain.errors import ConfigError, MissingExtra
 from quintain.eval.ranking import Ranked, ranking_metrics
 from quintain.eval.statistics import wilson
+from quintain.learning.checkpoint import load_state, save_state
+from quintain.learning.job import Job
+from quintain.learning.optimizers import make_optimizer, scale_at
+from quintain.learning.saved import START
 from quintain.losses.contrastive import info_nce
 from quintain.methods.method import Contrastive
 from quintain.models.embedder import EMBEDDER, Embedder, features
 from quintain.models.fingerprint import fingerprint
 from quintain.retrieval.bm25 import BM25
 from quintain.retrieval.dense import Dense
+from quintain.rollout.progress import Display
+from quintain.runs.context import short_name
+from quintain.runs.interrupt import Interruption
 from quintain.store.run import Run
-from quintain.training.checkpoint import load_state, save_state
-from quintain.training.context import short_name
-from quintain.training.interrupt import Interruption
-from quintain.training.job import Job
-from quintain.training.optimizers import make_optimizer, scale_at
-from quintain.training.progress import Display
-from quintain.training.saved import START
 from quintain.types import Action, derive_seed
 
 

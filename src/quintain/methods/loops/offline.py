@@ -13,16 +13,16 @@ from quintain.data.pairs import Pairs
 from quintain.data.pipeline import Chosen, as_example, example_samples, num_trained
 from quintain.data.samples import pair_samples
 from quintain.errors import DataError
+from quintain.learning.job import Job
+from quintain.learning.optimizers import scale_at
+from quintain.learning.policies import Policies
+from quintain.learning.signals import Imitated
+from quintain.learning.update import Update
+from quintain.learning.updating import epoch_batch, estimated_kl, learn_from, prepare
 from quintain.methods.loops.requirements import begun
 from quintain.methods.method import Data, Offline
 from quintain.models.families import longest_stream
 from quintain.store.run import Run
-from quintain.training.job import Job
-from quintain.training.optimizers import scale_at
-from quintain.training.policies import Policies
-from quintain.training.signals import Imitated
-from quintain.training.update import Update
-from quintain.training.updating import epoch_batch, estimated_kl, learn_from, prepare
 from quintain.types import Comparison, Example, Pair, Sample, Trajectory
 
 

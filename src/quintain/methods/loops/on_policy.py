@@ -11,6 +11,10 @@ from quintain.data.samples import imitation_samples
 from quintain.data.seats import separated
 from quintain.errors import DataError
 from quintain.eval.reward_model import refuse_constant
+from quintain.learning.job import Job, OnPolicyJob
+from quintain.learning.policies import Policies, scored
+from quintain.learning.signals import SignalRecorder
+from quintain.learning.updating import Corpus, learn, learn_all
 from quintain.methods.loops.comparing import ComparedReward
 from quintain.methods.loops.recall import remember, tell
 from quintain.methods.loops.rehearsal import Rehearsed
@@ -21,12 +25,8 @@ from quintain.methods.loops.requirements import (
 )
 from quintain.methods.loops.statistics import measure_rewards, measure_task_kinds
 from quintain.methods.method import Branches, Collector, Estimates, Folds, Needs, OnPolicy
+from quintain.runs.context import TrainingContext
 from quintain.store.run import Run
-from quintain.training.context import TrainingContext
-from quintain.training.job import Job, OnPolicyJob
-from quintain.training.policies import Policies, scored
-from quintain.training.signals import SignalRecorder
-from quintain.training.updating import Corpus, learn, learn_all
 from quintain.types import Credit, Group
 
 

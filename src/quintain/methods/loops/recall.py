@@ -5,8 +5,8 @@ from math import isfinite
 from typing import Any
 
 from quintain.methods.method import Folds, State
+from quintain.runs.collector import recorded_groups
 from quintain.store.run import Run
-from quintain.training.collector import recorded_groups
 from quintain.types import Group
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from quintain.data.pipeline import as_example, example_samples
 from quintain.data.seats import separated
 from quintain.errors import DataError
+from quintain.learning.signals import Imitated
+from quintain.learning.updating import epoch_batch, learn_from
 from quintain.methods.loops.retention import Retention
 from quintain.methods.method import Rehearsal
-from quintain.training.context import TrainingContext
-from quintain.training.signals import Imitated
-from quintain.training.updating import epoch_batch, learn_from
+from quintain.runs.context import TrainingContext
 from quintain.types import Example, Group, Use
 from quintain.types.plain import mean_of
 

@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 from quintain.credit.turn_td import critic_metrics
 from quintain.data.seats import separated
 from quintain.errors import DataError, InvariantError
+from quintain.learning.job import MAIN, Job
+from quintain.learning.learner import StepReport
+from quintain.learning.policies import Policies, scored
+from quintain.learning.updating import learn, learn_in_epochs
 from quintain.methods.loops.consultation import Consulted
 from quintain.methods.loops.recall import recall, tell
 from quintain.methods.loops.requirements import begun, refuse_without_turn_rewards
 from quintain.methods.method import CriticUpdate, Lesson, Replay, ReplayBuffer, WatchedCritic
 from quintain.rollout.staleness import newest_versions
+from quintain.runs.context import TrainingContext
 from quintain.store.run import Run
-from quintain.training.context import TrainingContext
-from quintain.training.demonstrations import same_tokens, tokenizer_of
-from quintain.training.job import MAIN, Job
-from quintain.training.learner import StepReport
-from quintain.training.policies import Policies, scored
-from quintain.training.updating import learn, learn_in_epochs
 from quintain.types import Group, Trajectory, Use, derive_seed
+from quintain.warm_start.demonstrations import same_tokens, tokenizer_of
 
 LOG = "log"
 """Phase of the journal under which the episodes of another run stand."""

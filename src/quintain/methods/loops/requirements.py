@@ -8,14 +8,14 @@ from quintain.environments.boundary import call_within, spec_of
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Expert, Legal, Privileged, Proposes, Snapshot, StateKey
 from quintain.errors import ConfigError
+from quintain.learning.job import MAIN, ColdStart, Job
 from quintain.methods.method import Estimates, Needs, OnPolicy
 from quintain.rollout.collect import Limits
+from quintain.runs.context import TrainingContext, opened
 from quintain.store.run import Run
-from quintain.training.context import TrainingContext, opened
-from quintain.training.expert_episodes import recorded_expert
-from quintain.training.job import MAIN, ColdStart, Job
-from quintain.training.start import demonstrate
 from quintain.types import Group
+from quintain.warm_start.expert_episodes import recorded_expert
+from quintain.warm_start.start import demonstrate
 
 NUM_REHEARSED = 8
 """Episodes that turn rewards are looked for in."""

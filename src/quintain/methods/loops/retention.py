@@ -11,11 +11,11 @@ from pathlib import Path
 
 from quintain.config.trust import ENVIRONMENT, admit
 from quintain.errors import ConfigError
+from quintain.learning.job import Job
+from quintain.runs.context import TrainingContext
 from quintain.store.run import Run
-from quintain.training.context import TrainingContext
-from quintain.training.demonstrations import find_source
-from quintain.training.job import Job
 from quintain.types import Task
+from quintain.warm_start.demonstrations import find_source
 
 EVENT = "known"
 """The event of a run that says how much of what was demonstrated it began with."""

@@ -12,19 +12,19 @@ from quintain.data.pairs import Pairs
 from quintain.data.pipeline import Chosen, as_example, example_samples
 from quintain.data.samples import pair_samples
 from quintain.data.seats import separated
+from quintain.learning.job import MAIN, Job
+from quintain.learning.learner import StepReport
+from quintain.learning.optimizers import scale_at
+from quintain.learning.signals import Imitated
+from quintain.learning.updating import epoch_batch, learn_from, learn_in_epochs, mean_report
 from quintain.methods.loops.recall import recall, remember, tell
 from quintain.methods.loops.requirements import begun
 from quintain.methods.loops.statistics import measure_task_kinds
 from quintain.methods.loops.trials import Trials
 from quintain.methods.method import Choose, Improve, OptimizerSteps, Rounds
+from quintain.runs.context import TrainingContext
+from quintain.runs.empty_rounds import repeated
 from quintain.store.run import Run
-from quintain.training.context import TrainingContext
-from quintain.training.emptied import repeated
-from quintain.training.job import MAIN, Job
-from quintain.training.learner import StepReport
-from quintain.training.optimizers import scale_at
-from quintain.training.signals import Imitated
-from quintain.training.updating import epoch_batch, learn_from, learn_in_epochs, mean_report
 from quintain.types import Example, Group, Pair, Sample, Trajectory
 
 Built = Chosen | Sequence[Pair]

@@ -26,13 +26,13 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt,
 from quintain.data.pairs import siblings
 from quintain.engines.judge import Judge
 from quintain.errors import ConfigError, UsageError
+from quintain.learning.job import RoundsJob
 from quintain.losses.preference import logged
 from quintain.methods.method import Folds, Needs, Rounds, Update
 from quintain.methods.preference.searching import Critic, Search
 from quintain.methods.preference.updating import dpo_or_rpo
 from quintain.methods.selftraining.rest_mcts import TextValue
 from quintain.rollout.verdicts import Verdicts
-from quintain.training.job import RoundsJob
 from quintain.types import Trajectory, as_text
 
 RUBRIC = (

@@ -31,13 +31,13 @@ from quintain.data.pipeline import Chosen, Pipeline, Stage, chosen, name_of, wei
 from quintain.data.stages import outcome
 from quintain.environments.catalog import find
 from quintain.errors import DataError, EnvironmentFault
+from quintain.learning.job import OnPolicyJob
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Needs, Rounds, Update
 from quintain.methods.rl.parts.measures import Decode
 from quintain.methods.selftraining import rest_mcts
 from quintain.methods.selftraining.rest_mcts import trees_of
 from quintain.rollout.splices import states_in, way_back
-from quintain.training.job import OnPolicyJob
 from quintain.types import Action, Example, Group, Observation, Trajectory, Turn
 
 Verdict = Literal["good", "bad", "uncertain"]

@@ -26,11 +26,11 @@ from statistics import fmean
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.data.pairs import siblings
 from quintain.errors import ConfigError
+from quintain.learning.job import RoundsJob
 from quintain.methods.method import Collector, Influence, Needs, Rounds
 from quintain.methods.preference.searching import Search
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.methods.rl.parts.measures import Decode
-from quintain.training.job import RoundsJob
 from quintain.types import Group, Pair
 
 UNREACHED = 1_000_000

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.data.pairs import Pairs
 from quintain.errors import DataError
+from quintain.learning.job import Job
 from quintain.losses.compose import combine
 from quintain.losses.preference import chosen_nll, dmpo
 from quintain.methods.method import Collector, Needs, Offline, Update
 from quintain.methods.preference.exploring import Experts, contrasted
-from quintain.training.job import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,9 +18,9 @@ from typing import Literal
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.data.pairs import Pairs, best_and_worst, checked
 from quintain.errors import ConfigError, DataError
+from quintain.learning.job import Job
 from quintain.losses.preference import chosen_nll, dpo, hinge, ipo, kto, orpo, simpo, with_likelihood
 from quintain.methods.method import Collector, Needs, Offline, Update
-from quintain.training.job import Job
 from quintain.types import Example, Loss, Trajectory
 
 WITHOUT_REFERENCE = ("simpo", "orpo")

@@ -29,11 +29,11 @@ from quintain.config.ranges import NonNegativeInt, PositiveInt
 from quintain.data.pipeline import Chosen, Pipeline, Stage, name_of, weigh_turns
 from quintain.environments.protocol import Environment
 from quintain.errors import ConfigError, EnvironmentFault
+from quintain.learning.job import ExploringJob
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Needs, OptimizerSteps, Rounds, Update
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.splices import Tried, led_on, tried
-from quintain.training.job import ExploringJob
 from quintain.types import Action, Example, Group, Observation, Trajectory, Turn, as_content, as_text, scored
 
 HARNESS = "foresight"

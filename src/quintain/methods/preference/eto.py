@@ -15,10 +15,10 @@ where the code keeps the pair and trains one side. The preferred side is imitate
 from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from quintain.learning.job import RoundsJob
 from quintain.methods.method import Folds, Needs, Rounds
 from quintain.methods.preference.exploring import Experts, Later, contrasted
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
-from quintain.training.job import RoundsJob
 from quintain.types import Loss
 
 

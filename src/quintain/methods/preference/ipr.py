@@ -23,13 +23,13 @@ from typing import Literal
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import Deviation, Estimate, joined, step_pairs
+from quintain.learning.job import RoundsJob
 from quintain.losses.preference import dpo, rpo
 from quintain.methods.method import Collector, Needs, Rounds
 from quintain.methods.preference.exploring import Experts, contrasted
 from quintain.methods.preference.updating import update_on_pairs
 from quintain.rollout.replay import Walk
 from quintain.rollout.views import Prefix
-from quintain.training.job import RoundsJob
 from quintain.types import Group, Loss, Score, Trajectory
 
 

@@ -18,10 +18,10 @@ from typing import Literal
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import Pairs, won_and_lost
+from quintain.learning.job import GroupJob
 from quintain.losses.preference import kto
 from quintain.methods.method import Needs, Rounds, Update, grouped
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
-from quintain.training.job import GroupJob
 from quintain.types import Group
 
 

@@ -24,10 +24,10 @@ from quintain.agents.catalog import check as parts_of
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import Estimate, extremes
 from quintain.errors import ConfigError
+from quintain.learning.job import MAIN, RoundsJob
 from quintain.losses.preference import dpo
 from quintain.methods.method import Collector, Needs, Rounds
 from quintain.methods.preference.updating import update_on_pairs
-from quintain.training.job import MAIN, RoundsJob
 from quintain.types import Group, Score, Trajectory
 
 ACTOR, PLANNER = "agent", "agent/plan"

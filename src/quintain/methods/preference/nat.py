@@ -24,9 +24,9 @@ from quintain.data.pipeline import Chosen, Pipeline, Stage
 from quintain.data.records import Record
 from quintain.data.stages import ended
 from quintain.errors import ConfigError, DataError
+from quintain.learning.job import ImitationJob
 from quintain.methods.imitation.supervised import chosen_of, supervised
 from quintain.methods.method import Collector, Offline
-from quintain.training.job import ImitationJob
 from quintain.types import Example, Score, Trajectory
 
 MISTAKES = 0.3

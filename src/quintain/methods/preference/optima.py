@@ -34,12 +34,12 @@ from quintain.credit.layout import outcome_of
 from quintain.data.pairs import Pairs, extremes, top_share
 from quintain.data.pipeline import Chosen, Pipeline, judged
 from quintain.errors import ConfigError
+from quintain.learning.job import RoundsJob
 from quintain.losses.imitation import imitation
 from quintain.losses.preference import dpo
 from quintain.methods.method import Collector, Needs, Rounds, Update
 from quintain.rewards.dialogue import dialogue_rewards, edit_distance
 from quintain.rewards.efficiency import Count, num_tokens
-from quintain.training.job import RoundsJob
 from quintain.types import Batch, Example, Group, LossReport, Outputs, Trajectory
 
 Surprise = Callable[[Collector, Sequence[Trajectory]], list[float]]

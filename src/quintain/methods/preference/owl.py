@@ -29,11 +29,11 @@ from quintain.agents.catalog import check as parts_of
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import best_and_worst
 from quintain.errors import ConfigError
+from quintain.learning.job import MAIN, PolicySpec, RoundsJob
 from quintain.losses.preference import dpo
 from quintain.methods.method import Needs, Rounds, grouped
 from quintain.methods.preference.mpo import ACTOR, PLANNER, check_roles
 from quintain.methods.preference.updating import update_on_pairs
-from quintain.training.job import MAIN, PolicySpec, RoundsJob
 from quintain.types import Group, Turn, scored
 
 WORKER = "worker"

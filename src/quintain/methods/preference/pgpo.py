@@ -26,11 +26,11 @@ from quintain.agents.plan import Plan, are_calls, edit, verbs, whole_plan
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import step_pairs
 from quintain.errors import ConfigError
+from quintain.learning.job import RoundsJob
 from quintain.losses.preference import dpo, rpo
 from quintain.methods.method import Collector, Needs, Rounds
 from quintain.methods.preference.ipr import Steps, parts_at
 from quintain.methods.preference.updating import update_on_pairs
-from quintain.training.job import RoundsJob
 from quintain.types import Group, Trajectory
 
 

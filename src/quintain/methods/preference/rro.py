@@ -23,11 +23,11 @@ from statistics import fmean
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import Pairs, extremes
 from quintain.data.stages import outcome
+from quintain.learning.job import RoundsJob
 from quintain.methods.method import Collector, Needs, Rounds
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.views import Prefix
-from quintain.training.job import RoundsJob
 from quintain.types import Group, Trajectory
 
 

@@ -31,13 +31,13 @@ from quintain.agents.deliberation import describe_action
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.data.pairs import Pairs, checked
+from quintain.learning.job import RoundsJob
 from quintain.losses.policy import clipped
 from quintain.methods.method import Collector, Folds, Needs, OnPolicy, Rounds, Update
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.methods.rl.parts.contexts import Contexts, single
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rewards.terms import Term, apply_all
-from quintain.training.job import RoundsJob
 from quintain.types import Group, Pair, Trajectory, as_content, as_text, scored
 
 WORD = re.compile(r"\w+|[^\w\s]")

@@ -15,13 +15,13 @@ from functools import partial
 
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
+from quintain.learning.job import ClipHigherJob
 from quintain.losses.policy import clipped
 from quintain.methods.method import Needs, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rewards.conduct import environment_reward, new_state_bonus
 from quintain.rewards.search import over_turn_budget
 from quintain.rewards.terms import apply_all
-from quintain.training.job import ClipHigherJob
 from quintain.types import Group
 
 

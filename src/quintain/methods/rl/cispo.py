@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat
 from quintain.credit.group import group_relative
+from quintain.learning.job import GroupJob, check_ratios
 from quintain.losses.policy import cispo
 from quintain.methods.method import OnPolicy, Update, grouped, hold
-from quintain.training.job import GroupJob, check_ratios
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

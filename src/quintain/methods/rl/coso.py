@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
+from quintain.learning.job import ClipHigherJob
 from quintain.losses.causal import ActionModel, causal_weights
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clipped
 from quintain.methods.method import Folds, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.measures import measure_entropy_of_actions
-from quintain.training.job import ClipHigherJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

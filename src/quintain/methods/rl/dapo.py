@@ -17,12 +17,12 @@ from annotated_types import Ge
 
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
+from quintain.learning.job import ClipHigherJob
 from quintain.losses.policy import clipped
 from quintain.methods.method import OnPolicy, Update, differing, hold
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.efficiency import overlong_penalty
 from quintain.rewards.terms import apply_all
-from quintain.training.job import ClipHigherJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

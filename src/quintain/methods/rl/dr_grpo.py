@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat
 from quintain.credit.group import group_relative
+from quintain.learning.job import GroupJob
+from quintain.learning.update import Denominator
 from quintain.losses.policy import clipped
 from quintain.methods.method import OnPolicy, Update, grouped, hold
-from quintain.training.job import GroupJob
-from quintain.training.update import Denominator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from quintain.config.ranges import Share
 from quintain.credit.segments import segment_weights
 from quintain.errors import ConfigError
+from quintain.learning.job import EpisodesJob
 from quintain.losses.imitation import weighted_imitation
 from quintain.methods.method import Needs, OnPolicy, Update, grouped
-from quintain.training.job import EpisodesJob
 from quintain.types import Group, Trajectory
 
 

@@ -15,13 +15,13 @@ from functools import partial
 from quintain.config.ranges import NonNegativeFloat, Share
 from quintain.credit.anchor import state_anchored
 from quintain.credit.group import Std
+from quintain.learning.job import GroupJob
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clipped
 from quintain.methods.method import Needs, OnPolicy, Update, grouped
 from quintain.rewards.conduct import environment_reward, invalid_action_penalty
 from quintain.rewards.terms import apply_all
-from quintain.training.job import GroupJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

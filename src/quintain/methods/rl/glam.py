@@ -19,6 +19,7 @@ from functools import partial
 from quintain.config.ranges import PositiveFloat, PositiveInt, Share
 from quintain.credit.gae import gae_turns
 from quintain.credit.whiten import whiten
+from quintain.learning.job import EpisodesJob
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clipped
@@ -26,7 +27,6 @@ from quintain.losses.value import value
 from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.terms import apply_all
-from quintain.training.job import EpisodesJob
 from quintain.types import Credit, Group
 
 

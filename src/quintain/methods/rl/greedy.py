@@ -21,6 +21,7 @@ from quintain.agents.protocol import Agent
 from quintain.config.ranges import NonNegativeFloat, Share
 from quintain.credit.discounted import discounted_return
 from quintain.credit.whiten import whiten
+from quintain.learning.job import EpisodesJob
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clipped
@@ -30,7 +31,6 @@ from quintain.methods.rl.parts.measures import probe_greediness
 from quintain.rewards.conduct import environment_reward, format_penalty, invalid_action_penalty
 from quintain.rewards.exploration import untried_bonus
 from quintain.rewards.terms import apply_all
-from quintain.training.job import EpisodesJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

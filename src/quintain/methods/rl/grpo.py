@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat
 from quintain.credit.group import Std, group_relative
+from quintain.learning.job import GroupJob
 from quintain.losses.policy import clipped
 from quintain.methods.method import OnPolicy, Update, grouped, hold
-from quintain.training.job import GroupJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

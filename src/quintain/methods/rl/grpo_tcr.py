@@ -21,12 +21,12 @@ from quintain.config.ranges import Share
 from quintain.credit.group import group_relative
 from quintain.data.filters import solved_between
 from quintain.errors import ConfigError
+from quintain.learning.job import ClipHigherJob
 from quintain.losses.policy import clipped
 from quintain.methods.method import OnPolicy, Update, grouped
 from quintain.rewards.efficiency import overlong_penalty
 from quintain.rewards.search import turn_shaped_success
 from quintain.rewards.terms import apply_all
-from quintain.training.job import ClipHigherJob
 from quintain.types import Group
 
 

@@ -17,9 +17,9 @@ from typing import Literal
 
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat
 from quintain.credit.group import group_relative
+from quintain.learning.job import GroupJob, check_ratios
 from quintain.losses.policy import gspo
 from quintain.methods.method import OnPolicy, Update, grouped, hold
-from quintain.training.job import GroupJob, check_ratios
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import PositiveFloat
 from quintain.credit.normaliser import Over, normalise_over
+from quintain.learning.job import GroupJob
 from quintain.losses.policy import clipped
 from quintain.methods.method import OnPolicy, Update, grouped
-from quintain.training.job import GroupJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,9 @@ from typing import Literal
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat
 from quintain.credit.baseline import drop_small
 from quintain.credit.group import leave_one_out
+from quintain.learning.job import GroupJob
 from quintain.losses.policy import clipped, whole_ratio
 from quintain.methods.method import OnPolicy, Update, grouped
-from quintain.training.job import GroupJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,11 +17,11 @@ from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
 from quintain.credit.discounted import returns_to_go
 from quintain.credit.group import group_relative
 from quintain.credit.layout import turn_rewards
+from quintain.learning.job import GroupJob
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clipped
 from quintain.methods.method import Needs, OnPolicy, Update, grouped
-from quintain.training.job import GroupJob
 from quintain.types import Group, Score, Trajectory
 
 

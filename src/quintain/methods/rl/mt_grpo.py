@@ -15,11 +15,11 @@ from functools import partial
 
 from quintain.config.ranges import NonNegativeFloat
 from quintain.credit.turn_group import turn_group_relative
+from quintain.learning.job import GroupJob
 from quintain.losses.policy import clipped
 from quintain.methods.method import Needs, OnPolicy, Update, grouped
 from quintain.rewards.conduct import environment_reward, executed
 from quintain.rewards.terms import apply_all
-from quintain.training.job import GroupJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

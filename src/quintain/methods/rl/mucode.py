@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from quintain.config.ranges import NonNegativeInt
 from quintain.credit.outcome import outcome_return
 from quintain.credit.verifier import Verifier
+from quintain.learning.job import GroupJob
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Folds, Needs, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.relabelling import is_right_answer, relabelled
-from quintain.training.job import GroupJob
 from quintain.types import Group
 
 

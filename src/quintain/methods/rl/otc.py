@@ -15,12 +15,12 @@ from typing import Literal
 
 from quintain.config.ranges import PositiveFloat
 from quintain.credit.group import group_relative
+from quintain.learning.job import ClipHigherJob
 from quintain.losses.policy import clipped
 from quintain.methods.method import Folds, Needs, OnPolicy, Update, grouped
 from quintain.rewards.conduct import success
 from quintain.rewards.efficiency import FewestCalls, num_calls, num_turns, productivity
 from quintain.rewards.terms import apply_all
-from quintain.training.job import ClipHigherJob
 from quintain.types import Group
 
 

@@ -16,12 +16,12 @@ from itertools import pairwise
 from quintain.config.ranges import Share
 from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whiten
+from quintain.learning.job import EpisodesJob
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
 from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.measures import Decode
-from quintain.training.job import EpisodesJob
 from quintain.types import ANSWER, Credit, Group, Trajectory, Turn
 
 VERDICT = "verdict"

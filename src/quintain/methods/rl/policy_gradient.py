@@ -16,6 +16,8 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt,
 from quintain.credit.decomposition import Contributions, Earlier
 from quintain.credit.group import Std
 from quintain.errors import ConfigError, suggestion
+from quintain.learning.job import OnPolicyJob
+from quintain.learning.update import Aggregation, Denominator
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.importance import truncated_importance
@@ -42,8 +44,6 @@ from quintain.methods.rl.parts.reward_terms import (
     terms,
 )
 from quintain.rewards.exploration import Visits
-from quintain.training.job import OnPolicyJob
-from quintain.training.update import Aggregation, Denominator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, Share
 from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whiten
+from quintain.learning.job import EpisodesJob
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
 from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
-from quintain.training.job import EpisodesJob
 from quintain.types import Credit, Group
 
 

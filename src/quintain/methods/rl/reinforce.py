@@ -14,9 +14,9 @@ from quintain.config.ranges import Share
 from quintain.credit.baseline import subtract_others
 from quintain.credit.discounted import discounted_return
 from quintain.errors import ConfigError
+from quintain.learning.job import EpisodesJob
 from quintain.losses.policy import reinforce
 from quintain.methods.method import Estimates, OnPolicy, Update, grouped
-from quintain.training.job import EpisodesJob
 from quintain.types import Credit, Group
 
 

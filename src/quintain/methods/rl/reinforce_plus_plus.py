@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
 from quintain.credit.whiten import reinforce_plus_plus, reinforce_plus_plus_baseline
 from quintain.errors import ConfigError
+from quintain.learning.job import OnPolicyJob
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clipped
 from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.kl import price_kl
-from quintain.training.job import OnPolicyJob
 from quintain.types import Credit, Group
 
 

@@ -17,6 +17,7 @@ from functools import partial
 from quintain.config.ranges import NonNegativeFloat, Share
 from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whiten
+from quintain.learning.job import EpisodesJob
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
@@ -25,7 +26,6 @@ from quintain.methods.rl.parts.kl import price_kl
 from quintain.rewards.conduct import success
 from quintain.rewards.search import search_bonus
 from quintain.rewards.terms import apply_all
-from quintain.training.job import EpisodesJob
 from quintain.types import Credit, Group
 
 

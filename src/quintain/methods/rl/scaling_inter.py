@@ -16,9 +16,9 @@ from quintain.config.ranges import PositiveInt
 from quintain.credit.group import group_relative
 from quintain.data.filters import without_truncated
 from quintain.errors import ConfigError
+from quintain.learning.job import ClipHigherJob
 from quintain.losses.policy import clipped
 from quintain.methods.method import OnPolicy, Update, grouped, same_groups
-from quintain.training.job import ClipHigherJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

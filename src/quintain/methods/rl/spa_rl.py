@@ -21,12 +21,12 @@ from quintain.credit.decomposition import Contributions, Earlier
 from quintain.credit.gae import gae_tokens
 from quintain.credit.progress import progress_rewards
 from quintain.credit.whiten import whiten
+from quintain.learning.job import EpisodesJob
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
 from quintain.methods.method import Estimates, Folds, Needs, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.measures import Decode
-from quintain.training.job import EpisodesJob
 from quintain.types import Credit, Group
 
 

@@ -20,6 +20,7 @@ from quintain.config.ranges import NonNegativeFloat, PositiveShare, Share
 from quintain.credit.bilevel import gae_bilevel
 from quintain.credit.whiten import whiten
 from quintain.data.filters import most_uncertain
+from quintain.learning.job import GroupJob
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clipped
@@ -28,7 +29,6 @@ from quintain.methods.method import Estimates, Folds, Needs, OnPolicy, Update, g
 from quintain.methods.rl.parts.measures import CollapseSigns
 from quintain.rewards.conduct import environment_reward, format_penalty
 from quintain.rewards.terms import apply_all
-from quintain.training.job import GroupJob
 from quintain.types import Credit, Group
 
 

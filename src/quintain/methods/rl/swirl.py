@@ -17,11 +17,11 @@ from functools import partial
 
 from quintain.config.ranges import PositiveInt
 from quintain.credit.group import group_relative
+from quintain.learning.job import GroupJob
 from quintain.losses.policy import reinforce
 from quintain.methods.method import Needs, OnPolicy, Update
 from quintain.methods.rl.parts.contexts import Contexts, Keep, agreement
 from quintain.rewards.terms import Term, apply_all
-from quintain.training.job import GroupJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,12 +18,12 @@ from functools import partial
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.errors import ConfigError
+from quintain.learning.job import GroupJob
 from quintain.losses.policy import clipped
 from quintain.methods.method import Needs, OnPolicy, Update, grouped, no_preparation
 from quintain.methods.rl.parts.contexts import Contexts, ExpertLabels, ask_expert, calls_of
 from quintain.rewards.terms import Term, apply_all
 from quintain.rewards.tool_match import match_score
-from quintain.training.job import GroupJob
 from quintain.types import Action
 
 

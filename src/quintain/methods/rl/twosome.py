@@ -20,12 +20,12 @@ from quintain.agents.catalog import score_length
 from quintain.config.ranges import PositiveFloat, PositiveInt, Share
 from quintain.credit.gae import gae_turns
 from quintain.credit.whiten import whiten
+from quintain.learning.job import EpisodesJob
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
 from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
-from quintain.training.job import EpisodesJob
 from quintain.types import Credit, Group, Task, Turn
 
 

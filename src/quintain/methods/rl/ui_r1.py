@@ -21,6 +21,7 @@ from quintain.credit.group import group_relative
 from quintain.credit.layout import outcome_of
 from quintain.curriculum.streams import Fixed
 from quintain.environments.protocol import Environment, Pointed
+from quintain.learning.job import GroupJob
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clipped
@@ -28,7 +29,6 @@ from quintain.methods.method import Collector, Needs, OnPolicy, Update
 from quintain.methods.rl.parts.contexts import ExpertLabels, ask_expert
 from quintain.rewards.pointing import Box, Target, as_call, pointing_score
 from quintain.rewards.terms import Term, apply_all
-from quintain.training.job import GroupJob
 from quintain.types import Action, Group, Task
 
 

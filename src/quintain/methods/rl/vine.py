@@ -15,10 +15,10 @@ from statistics import fmean
 from quintain.config.ranges import PositiveInt
 from quintain.credit.layout import outcome_of
 from quintain.credit.step_value import return_from, step_value
+from quintain.learning.job import GroupJob
 from quintain.losses.policy import clipped
 from quintain.methods.method import Branch, Branches, Collector, Needs, OnPolicy, Update, grouped
 from quintain.rollout.replay import every_turn
-from quintain.training.job import GroupJob
 from quintain.types import Group, derive_seed, scored
 
 

@@ -23,10 +23,10 @@ from math import floor, log1p
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.data.comparisons import Labeller
 from quintain.errors import ConfigError
+from quintain.learning.job import PolicySpec
 from quintain.losses.reward_model import bradley_terry
 from quintain.methods.method import Compared, Needs, OnPolicy, Update
 from quintain.methods.rl import ppo
-from quintain.training.job import PolicySpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from quintain.credit.whiten import whiten
 from quintain.engines.chat_client import is_endpoint
 from quintain.engines.judge import Judge
 from quintain.errors import ConfigError, UsageError
+from quintain.learning.job import MAIN, OnPolicyJob, PolicySpec
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
 from quintain.methods.method import (
@@ -34,7 +35,6 @@ from quintain.methods.method import (
 )
 from quintain.methods.rl.parts.kl import KLController
 from quintain.rollout.verdicts import Verdicts
-from quintain.training.job import MAIN, OnPolicyJob, PolicySpec
 from quintain.types import NOTHING, Credit, Failure, Group, Trajectory, scored
 
 CRITIC, REWARD_MODEL = "critic", "reward_model"

@@ -28,13 +28,13 @@ from quintain.data.comparisons import Comparisons, Labeller, labelled, preferred
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.errors import ConfigError, DataError
 from quintain.eval.reward_model import agreement, calibration_error, length_correlation, refuse_constant
+from quintain.learning.job import Job
 from quintain.losses.reward_model import bradley_terry, classification
 from quintain.methods.method import Collector, Data, Needs, Offline, Update
-from quintain.training.job import Job
 from quintain.types import Comparison, Score, Trajectory
 
 if TYPE_CHECKING:
-    from quintain.training.policies import Policies
+    from quintain.learning.policies import Policies
 
 NUM_SHOWN = 32
 """Episodes of the expert whose mean score is 0."""

@@ -28,11 +28,11 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt,
 from quintain.credit.group import group_relative
 from quintain.curriculum.levels import Chooser, Proposer, level_of, levels_in, take
 from quintain.errors import ConfigError
+from quintain.learning.job import GroupJob
 from quintain.losses.policy import clipped_each
 from quintain.methods.imitation import pae
 from quintain.methods.method import Collector, Estimates, Folds, Needs, OnPolicy, Update
 from quintain.rewards.efficiency import num_calls
-from quintain.training.job import GroupJob
 from quintain.types import Credit, Group, Score, Stop, Task, Trajectory, scored
 
 

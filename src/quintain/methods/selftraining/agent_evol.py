@@ -19,9 +19,9 @@ from quintain.config.ranges import NonNegativeInt, PositiveInt
 from quintain.credit.layout import outcome_of
 from quintain.data.pipeline import Pipeline, Stage, judged, weighed
 from quintain.errors import ConfigError
+from quintain.learning.job import OnPolicyJob
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Needs, Rounds, Update, grouped
-from quintain.training.job import OnPolicyJob
 from quintain.types import Example, Trajectory
 
 

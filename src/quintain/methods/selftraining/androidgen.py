@@ -26,12 +26,12 @@ from quintain.data.pipeline import Pipeline, Stage, as_example, remade
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Factory, begin
 from quintain.errors import ConfigError
+from quintain.learning.job import OnPolicyJob
 from quintain.losses.imitation import imitation
 from quintain.methods.imitation.atlas import ask_progress
 from quintain.methods.method import Collector, Folds, Rounds, Update
 from quintain.methods.rl.parts.contexts import ExpertLabels
 from quintain.methods.selftraining.star import stripped
-from quintain.training.job import OnPolicyJob
 from quintain.types import Example, Group, Task, Trajectory, as_text
 
 StepCritic = Callable[[Trajectory], Sequence[float | None]]

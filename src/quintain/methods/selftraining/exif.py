@@ -30,11 +30,11 @@ from quintain.config.ranges import NonNegativeInt, PositiveInt, Share
 from quintain.data import stages
 from quintain.data.pipeline import Pipeline, Stage, judged
 from quintain.errors import ConfigError
+from quintain.learning.job import OnPolicyJob
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Folds, Rounds, Update
 from quintain.methods.rl.parts.measures import Decode
 from quintain.methods.selftraining.star import stripped
-from quintain.training.job import OnPolicyJob
 from quintain.types import Group, Task, Trajectory, scored
 
 PERSONA = "Explore: {}."

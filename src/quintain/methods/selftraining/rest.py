@@ -16,9 +16,9 @@ from quintain.config.ranges import PositiveInt, Share
 from quintain.data import stages
 from quintain.data.pipeline import Pipeline, Stage
 from quintain.errors import ConfigError
+from quintain.learning.job import OnPolicyJob
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Improve, Rounds, Update, grouped, no_demonstrations
-from quintain.training.job import OnPolicyJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

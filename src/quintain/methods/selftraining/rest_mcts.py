@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 
 from quintain.config.ranges import PositiveFloat, PositiveInt, Share
 from quintain.data.pipeline import Pipeline, chosen
+from quintain.learning.job import OnPolicyJob
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Folds, Needs, Rounds, Update
 from quintain.methods.selftraining.rft import accepted
 from quintain.rollout.tree import Seen, Tree, Value, process_values
-from quintain.training.job import OnPolicyJob
 from quintain.types import Group, Stop, Task, Trajectory, as_text
 
 WORD = re.compile(r"\w+|[^\w\s]")

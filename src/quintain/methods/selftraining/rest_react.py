@@ -20,11 +20,11 @@ from quintain.config.ranges import PositiveInt
 from quintain.data.pipeline import Pipeline, Stage
 from quintain.data.stages import recorded_perplexity
 from quintain.errors import ConfigError, DataError, UsageError
+from quintain.learning.job import OnPolicyJob
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Needs, Rounds, Update
 from quintain.methods.rl.parts.contexts import single
 from quintain.rollout.replay import every_turn
-from quintain.training.job import OnPolicyJob
 from quintain.types import Example, Group, Trajectory, scored
 
 Ranker = Callable[[Trajectory], float]

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from quintain.config.ranges import PositiveInt
 from quintain.data.filters import successful
 from quintain.data.pipeline import Pipeline, chosen
+from quintain.learning.job import OnPolicyJob
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Rounds, Update, grouped
-from quintain.training.job import OnPolicyJob
 from quintain.types import Group, Trajectory, scored
 
 

@@ -21,12 +21,12 @@ from itertools import product
 from quintain.agents.deliberation import describe_action
 from quintain.config.ranges import PositiveFloat, PositiveInt
 from quintain.errors import ConfigError
+from quintain.learning.job import OnPolicyJob
 from quintain.losses.preference import dpo
 from quintain.methods.method import Collector, Needs, Rounds, Update
 from quintain.methods.rl.parts.contexts import single
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.replay import every_turn
-from quintain.training.job import OnPolicyJob
 from quintain.types import ANSWER, Group, Pair, Trajectory, scored
 
 SCORE = re.compile(

@@ -21,10 +21,10 @@ from quintain.config.ranges import PositiveFloat, PositiveInt
 from quintain.data.pipeline import Pipeline, Stage, judged, remade
 from quintain.data.stages import solved
 from quintain.errors import ConfigError, InvariantError
+from quintain.learning.job import OnPolicyJob
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Needs, OptimizerSteps, Rounds, Update
 from quintain.methods.rl.parts.measures import Decode
-from quintain.training.job import OnPolicyJob
 from quintain.types import Example, Group, Turn
 
 HINT = "Hint: the answer is"

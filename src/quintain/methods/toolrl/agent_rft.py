@@ -21,12 +21,12 @@ from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.credit.layout import outcome_of
 from quintain.errors import ConfigError, UsageError
+from quintain.learning.job import GroupJob
 from quintain.losses.policy import clipped
 from quintain.methods.method import Collector, Needs, OnPolicy, Update, differs
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.efficiency import efficiency, num_calls, num_tokens
 from quintain.rewards.terms import Term, apply_all
-from quintain.training.job import GroupJob
 from quintain.types import Failure, Group, Task, scored
 
 LARGEST = 0.05

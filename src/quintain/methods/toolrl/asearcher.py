@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Literal
 from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.errors import InvariantError
+from quintain.learning.job import GroupJob
 from quintain.losses.importance import Beyond, truncated_importance
 from quintain.losses.policy import clipped
 from quintain.methods.method import OnPolicy, Update, differs, grouped
 from quintain.rewards.terms import Term, apply_all
 from quintain.rollout.staleness import newest_versions, oldest_versions
-from quintain.training.job import GroupJob
 from quintain.types import Batch, Group, Loss, Trajectory
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from quintain.data.files import read_objects
 from quintain.environments.protocol import Corpus, Environment
 from quintain.environments.splitting import is_eval
 from quintain.errors import ConfigError, DataError
+from quintain.learning.job import Job
 from quintain.methods.method import Contrastive
-from quintain.training.job import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,12 +18,12 @@ from functools import partial
 
 from quintain.config.ranges import NonNegativeFloat
 from quintain.credit.group import group_relative
+from quintain.learning.job import ClipHigherJob
 from quintain.losses.policy import clipped
 from quintain.methods.method import OnPolicy, Update, grouped
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.terms import Term, apply_all
-from quintain.training.job import ClipHigherJob
 from quintain.types import Group, Trajectory
 
 NEEDED = frozenset({"reading", "browsing"})

@@ -28,12 +28,12 @@ from quintain.data import stages
 from quintain.data.pipeline import Pipeline, judged
 from quintain.environments.protocol import Environment, Expert, Snapshot, advance, environment_name
 from quintain.errors import ConfigError, EnvironmentFault, UsageError
+from quintain.learning.job import ColdStart
 from quintain.methods.imitation.supervised import chosen_of
 from quintain.methods.method import OnPolicy
 from quintain.methods.rl import ppo
 from quintain.rewards.conduct import verdict
 from quintain.rewards.terms import apply_all
-from quintain.training.job import ColdStart
 from quintain.types import (
     NOTHING,
     Action,

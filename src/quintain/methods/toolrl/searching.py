@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from quintain.credit.group import group_relative
+from quintain.learning.job import GroupJob
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.methods.method import Change, Needs, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.kl import KLController
 from quintain.rewards.efficiency import num_calls
 from quintain.rewards.retrieval import is_well_formed, search_rate
-from quintain.training.job import GroupJob
 from quintain.types import Group, scored
 
 

@@ -18,12 +18,12 @@ from functools import partial
 from quintain.agents.capped import NONE_LEFT
 from quintain.config.ranges import NonNegativeFloat
 from quintain.credit.group import group_relative
+from quintain.learning.job import GroupJob
 from quintain.losses.policy import clipped
 from quintain.methods.method import Needs, OnPolicy, Update, grouped
 from quintain.rewards.conduct import broken_calls, is_broken, verdict
 from quintain.rewards.efficiency import num_calls
 from quintain.rewards.terms import apply_all
-from quintain.training.job import GroupJob
 from quintain.types import Group, as_text, scored
 
 

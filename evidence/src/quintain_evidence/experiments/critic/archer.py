@@ -28,8 +28,8 @@ from quintain.credit.layout import turn_rewards
 from quintain.credit.turn_td import Numbers, by_way, q_targets, state_targets, way_advantages
 from quintain.credit_lab.permute import permute_outcomes
 from quintain.data.turn_values import last_turn_samples
+from quintain.learning.update import Update
 from quintain.methods.critic import archer
-from quintain.training.update import Update
 from quintain.types import Action, Completion, Group, Sample, Trajectory, Turn, derive_seed, scored
 from quintain_evidence.labs.exact import exact_gradient
 from quintain_evidence.labs.tables import fitted_table, s3

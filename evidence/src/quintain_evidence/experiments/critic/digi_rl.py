@@ -23,9 +23,9 @@ from quintain.credit.layout import credit_of, repeat_over_tokens
 from quintain.credit.success import chances, labels
 from quintain.credit_lab.permute import permute
 from quintain.data.samples import samples_from
+from quintain.learning.update import Update
 from quintain.losses.value import cross_entropy
 from quintain.methods.critic.digi_rl import Config, hard_filter
-from quintain.training.update import Update
 from quintain.types import Credit, Task, Trajectory, derive_seed, scored
 from quintain_evidence.experiments.selftraining.rest import weak_table
 from quintain_evidence.labs.exact import END, World

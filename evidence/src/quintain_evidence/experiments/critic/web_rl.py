@@ -30,16 +30,16 @@ from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.noisy import NoisyExpert, noisy
 from quintain.environments.protocol import Environment
+from quintain.learning.policies import Policies, build_policies
+from quintain.learning.updating import learn_in_epochs
 from quintain.methods.critic.web_rl import VALUES, Config, evolved, method
 from quintain.methods.loops.consultation import Consulted
 from quintain.methods.method import CriticUpdate, Lesson
 from quintain.models.save import save
 from quintain.rollout.openings import openings
 from quintain.testing.pupil import Pupil
-from quintain.training.policies import Policies, build_policies
-from quintain.training.start import build_agent, make_start
-from quintain.training.updating import learn_in_epochs
 from quintain.types import Action, Group, Observation, Task, Trajectory, as_text, derive_seed
+from quintain.warm_start.start import build_agent, make_start
 
 SPEC = "sums?digits={}&revisions=0&slips=0"
 MIXED = "mix:" + ",".join(SPEC.format(digits) for digits in (1, 2, 3, 4))

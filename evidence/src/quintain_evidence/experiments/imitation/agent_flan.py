@@ -18,8 +18,8 @@ from quintain.data.pipeline import as_example, example_samples
 from quintain.environments.protocol import Environment, begin
 from quintain.methods.imitation import agent_flan
 from quintain.testing.pupil import Pupil, new_pupil, tasks_from
-from quintain.training.start import expert_action
 from quintain.types import Action, Observation, Trajectory, derive_seed
+from quintain.warm_start.start import expert_action
 from quintain.worlds.calc.game import REFUSAL, Calc
 
 UNSEEN = "multiply"

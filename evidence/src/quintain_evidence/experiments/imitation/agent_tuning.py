@@ -19,8 +19,8 @@ from quintain.credit_lab.permute import permute
 from quintain.data.pipeline import as_example, example_samples
 from quintain.methods.imitation import agent_tuning
 from quintain.testing.pupil import Pupil, new_pupil, tasks_from
-from quintain.training.start import expert_action
 from quintain.types import Example, Trajectory, derive_seed
+from quintain.warm_start.start import expert_action
 
 GENERAL, NULL = "sums?digits=1&slips=0", "sums?digits=3&slips=0"
 AGENTS = ("collab?slots=1&values=3", "guess?high=8&max_turns=4")

@@ -21,8 +21,8 @@ from quintain.data.pipeline import Stage, as_example, example_samples, weigh_tur
 from quintain.environments.noisy import padded
 from quintain.methods.imitation import atlas
 from quintain.testing.pupil import Pupil, new_pupil, tasks_from
-from quintain.training.start import expert_action
 from quintain.types import Example, Trajectory, derive_seed
+from quintain.warm_start.start import expert_action
 
 NUM_STYLES = 8
 LOOK = "look"

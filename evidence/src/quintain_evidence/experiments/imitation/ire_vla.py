@@ -17,15 +17,15 @@ from quintain.data.pipeline import Pipeline, as_example, example_samples
 from quintain.data.samples import samples_from
 from quintain.data.stages import solved
 from quintain.errors import DataError
+from quintain.learning.learner import Learner, Optimization
+from quintain.learning.updating import resting
 from quintain.losses.imitation import imitation
 from quintain.losses.policy import clipped
 from quintain.methods.loops.rehearsal import rehearsal_batch
 from quintain.models.families import trunk
 from quintain.testing.pupil import MICRO_TOKENS, Pupil, new_pupil, tasks_from
-from quintain.training.learner import Learner, Optimization
-from quintain.training.start import expert_action
-from quintain.training.updating import resting
 from quintain.types import Example, derive_seed
+from quintain.warm_start.start import expert_action
 
 
 def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, float]]:

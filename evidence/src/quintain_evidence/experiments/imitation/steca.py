@@ -24,8 +24,8 @@ from quintain.methods.imitation import steca
 from quintain.methods.method import Collector
 from quintain.rollout.samplers import Demonstrator
 from quintain.testing.pupil import Pupil, RolloutCollector, new_pupil, tasks_from
-from quintain.training.start import expert_action
 from quintain.types import Action, Example, Observation, Trajectory, derive_seed, scored
+from quintain.warm_start.start import expert_action
 
 FORCED = 1
 """Turn in which the mistake is forced: on the page that lists things."""

@@ -35,8 +35,8 @@ from quintain.methods.preference.e2cl import (
 )
 from quintain.rollout.splices import tried
 from quintain.testing.pupil import Pupil, RolloutCollector, new_pupil, tasks_from
-from quintain.training.start import expert_action
 from quintain.types import Action, Trajectory, derive_seed, scored
+from quintain.warm_start.start import expert_action
 
 SECOND = Action(text="look")
 """Stands for the second try until the policy says one."""

@@ -24,8 +24,8 @@ from quintain.errors import DataError
 from quintain.methods.preference.nat import label_of
 from quintain.rollout.collect import Rollout
 from quintain.testing.pupil import Pupil, new_pupil, tasks_from
-from quintain.training.start import build_agent
 from quintain.types import Trajectory, derive_seed, scored
+from quintain.warm_start.start import build_agent
 
 CHUNK, MOST = 200, 2000
 """Tasks that are shown at once, and the most."""

@@ -26,12 +26,12 @@ from quintain.credit_lab.gradient import GradientLab
 from quintain.data.pack import imitation_samples, micro_batches
 from quintain.data.samples import whole_prompt
 from quintain.errors import DataError
+from quintain.learning.job import Job
+from quintain.learning.learner import Forward
+from quintain.learning.update import Update
 from quintain.losses.causal import ActionModel, action_name, causal_weights
 from quintain.losses.entropy import entropy_bonus
 from quintain.methods.rl.parts.measures import acts_from
-from quintain.training.job import Job
-from quintain.training.learner import Forward
-from quintain.training.update import Update
 from quintain.types import Group, Turn, scored
 from quintain_evidence.experiments.rl.frozen import Frozen, frozen
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from quintain.credit_lab.gradient import GradientLab
+from quintain.learning.job import Job
 from quintain.models.load import load
 from quintain.text.chat import Chat
-from quintain.training.job import Job
 from quintain.types import Group, derive_seed
 from quintain_evidence.labs.probe import Probe, opened
 from quintain_evidence.labs.starts import cached_start

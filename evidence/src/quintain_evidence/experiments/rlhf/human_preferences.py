@@ -26,14 +26,14 @@ import torch
 from quintain.credit_lab.permute import permute
 from quintain.data.comparisons import Labeller
 from quintain.eval.reward_model import by_dispute
+from quintain.learning.policies import build_policies
 from quintain.methods.loops.comparing import Members, Segment, draw_segments
 from quintain.methods.method import Compared, OnPolicy
 from quintain.methods.rlhf import human_preferences
 from quintain.models.save import save
 from quintain.models.tiny import build_tiny
+from quintain.runs.context import make_engine
 from quintain.text.tokenizer import train_tokenizer
-from quintain.training.context import make_engine
-from quintain.training.policies import build_policies
 from quintain.types import Comparison, Group, Task, Trajectory, derive_seed, scored
 from quintain_evidence.labs.exact import World, exact_gradient
 from quintain_evidence.labs.tabular import TablePolicy, cosine_with_exact

@@ -25,11 +25,11 @@ from torch import Tensor
 from quintain.data.comparisons import Labeller, comparison_samples, labelled
 from quintain.data.pack import pack
 from quintain.data.samples import imitation_samples
+from quintain.learning.updating import Corpus, minibatches
 from quintain.losses.compose import combine
 from quintain.losses.reward_model import bradley_terry
 from quintain.losses.value import value
 from quintain.methods.rlhf import instruct_gpt
-from quintain.training.updating import Corpus, minibatches
 from quintain.types import Group, Outputs, Task, derive_seed, scored
 from quintain_evidence.labs.exact import END, World
 from quintain_evidence.labs.tabular import (

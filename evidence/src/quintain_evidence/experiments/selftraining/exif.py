@@ -28,8 +28,8 @@ from quintain.methods.selftraining.exif import skill_of
 from quintain.rollout.hindsight import hindsight
 from quintain.rollout.views import Looks
 from quintain.testing.pupil import Pupil, new_pupil, tasks_from
-from quintain.training.start import build_agent
 from quintain.types import Action, Observation, Trajectory, derive_seed
+from quintain.warm_start.start import build_agent
 from quintain.worlds.shop.game import LETTERS, Shop
 
 

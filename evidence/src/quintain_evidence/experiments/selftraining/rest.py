@@ -19,10 +19,10 @@ import torch
 from numpy.typing import NDArray
 
 from quintain.data.pipeline import Chosen, Pipeline, Stage
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Rounds
 from quintain.methods.selftraining.rest import Config, above, method
-from quintain.training.update import Update
 from quintain.types import Example, Group, Score, Task, Trajectory, derive_seed, scored
 from quintain_evidence.labs.levels import (
     approach,

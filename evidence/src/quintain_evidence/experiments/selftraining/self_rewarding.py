@@ -19,10 +19,10 @@ from quintain.data.pipeline import as_example, example_samples
 from quintain.data.samples import pair_samples
 from quintain.environments.noisy import NoisyExpert, noisy
 from quintain.environments.protocol import Environment
+from quintain.learning.update import Update
 from quintain.losses.preference import dpo
 from quintain.methods.selftraining import self_rewarding
 from quintain.testing.pupil import Pupil, new_pupil, tasks_from
-from quintain.training.update import Update
 from quintain.types import (
     Action,
     Batch,

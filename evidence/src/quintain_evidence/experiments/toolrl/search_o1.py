@@ -21,8 +21,8 @@ from quintain.environments.noisy import noisy
 from quintain.rollout.collect import Rollout
 from quintain.testing.pupil import tasks_from
 from quintain.text.tokenizer import train_tokenizer
-from quintain.training.start import build_agent
 from quintain.types import Trajectory, as_text, derive_seed, scored
+from quintain.warm_start.start import build_agent
 
 LONG = "hopqa?hops=2&least_hops=2&closed=0&early=0&paragraphs=article&noise=12"
 BARE = "hopqa?hops=2&least_hops=2&closed=0&early=0"

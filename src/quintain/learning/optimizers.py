@@ -1,0 +1,51 @@
+"""Optimizers by name, and how the learning rate goes over the steps of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import cos, pi
+from typing import get_args
+
+import torch
+from torch import nn
+
+from quintain.errors import ConfigError, suggestion
+from quintain.learning.job import OptimizerName, Schedule
+
+
+def make_optimizer(
+    name: OptimizerName,
+    parameters: Sequence[nn.Parameter],
+    *,
+    rate: float,
+    betas: tuple[float, float],
+    weight_decay: float,
+) -> torch.optim.Optimizer:
+    """Return the optimizer `name` of `parameters`.
+
+    adamw keeps two numbers a weight (1711.05101), adafactor the sums of rows and columns (1804.04235), and sgd, whose
+    momentum is ``betas[0]``, one.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    if name == "adamw":
+        return torch.optim.AdamW(parameters, lr=rate, betas=betas, weight_decay=weight_decay, fused=True)
+    if name == "sgd":
+        return torch.optim.SGD(parameters, lr=rate, momentum=betas[0], weight_decay=weight_decay)
+    if name == "adafactor":
+        return torch.optim.Adafactor(parameters, lr=rate, weight_decay=weight_decay)
+    raise ConfigError(f"optimizer: got {name!r}; {suggestion(name, get_args(OptimizerName))}")
+
+
+def scale_at(step: int, last: int, *, schedule: Schedule, by_method: float, warmup: int = 0) -> float:
+    """Return the factor on the learning rate at `step`, from 1 to `last`.
+
+    constant stays at 1, linear falls to 0 after the last step, cosine the same way along half a wave; the first
+    `warmup` steps rise to it. method leaves everything to the method, which says `by_method`.
+    """
+    if schedule == "method":
+        return by_method
+    rise = min(1.0, step / warmup) if warmup else 1.0
+    gone = min(max((step - 1 - warmup) / max(last - warmup, 1), 0.0), 1.0)
+    return rise * {"constant": 1.0, "linear": 1 - gone, "cosine": (1 + cos(pi * gone)) / 2}[schedule]

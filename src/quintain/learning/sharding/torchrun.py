@@ -1,0 +1,267 @@
+"""Ranks that torchrun has started, on one machine or several; the first of them is the driver, too.
+
+``torchrun --nnodes 2 --nproc-per-node 2 --rdzv-backend c10d --rdzv-endpoint HOST:29500 -m -- quintain.cli train …``,
+on two machines, starts four processes with one command. They meet where torchrun says, compare what they run, and then
+the first trains as if it were alone, while the others hold their shards and do what it asks.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import signal
+import socket
+import threading
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import cache
+from itertools import repeat
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import PrefixStore, Store  # pyright: ignore[reportPrivateImportUsage]
+from torch.distributed.rendezvous import rendezvous
+
+from quintain.distributed.version import own_version
+from quintain.errors import EngineFault, QuintainError, UsageError, named_error
+from quintain.learning.sharding.host import MARK, Host, Row
+from quintain.learning.sharding.ranks import ANSWER
+from quintain.models.device import find_device
+
+MEETING = 600.0
+"""Seconds that processes may take to come, from the first to the last."""
+FOREVER = timedelta(days=365)
+"""For how long one that follows waits for what it is asked."""
+END = "end"
+"""What the others are asked to do last."""
+
+
+class Launched:
+    """This process among `count` that torchrun has started: number `rank`, which knows the others by `store`."""
+
+    def __init__(self, rank: int, count: int, store: Store) -> None:
+        self.rank, self.count = rank, count
+        self.folder = Path()
+        """where weights go to and fro; see `open`"""
+        self._store = PrefixStore("quintain", store)
+        self._host = Host()
+        self._line: Any = None
+        """what frames go over"""
+        self._is_lost = False
+
+    def meet(self, config: Mapping[str, Any], device: str, *, seconds: float = MEETING) -> None:
+        """Meet the others, if all have one version and `config`; each computes on `device`.
+
+        Raises:
+            UsageError: they have not. EngineFault: one does not come.
+        """
+        if self._is_lost:
+            raise UsageError(
+                "torchrun: got a second training in one process; start each by a torchrun of its own"
+            )
+        own = {"quintain": own_version(), "torch": torch.__version__, **config}
+        try:
+            self._store.set(
+                f"rank/{self.rank}", json.dumps({"host": socket.gethostname(), "runs": own}, default=str)
+            )
+            if not self.rank:
+                rows = [self._read(f"rank/{number}", seconds) for number in range(self.count)]
+                self._store.set("verdict", json.dumps(_difference(rows)))
+            wrong: str = self._read("verdict", 2 * seconds)
+        except dist.DistError as error:
+            raise EngineFault(
+                f"torchrun: rank {self.rank} of {self.count} got {_first_line(error)} while it waited {seconds:g} s "
+                "for the others; start them on all machines"
+            ) from error
+        if wrong and self.rank:
+            raise SystemExit(UsageError.exit_code)  # the first process says why
+        if wrong:
+            raise UsageError(wrong)
+        kind = find_device(device).type
+        answer = self._host.answer(
+            "join", [self.rank, self.count, self._store, kind, torch.get_num_threads(), ANSWER]
+        )
+        if "fault" in answer:
+            raise EngineFault(
+                f"torchrun: rank {self.rank} of {self.count} got {answer['fault']}; free ports, or network"
+            )
+        self._line = dist.new_group(backend="gloo", timeout=FOREVER)
+
+    def open(self, folder: Path) -> Launched:
+        """Return these ranks, if all of them see `folder`, which is made.
+
+        Raises:
+            UsageError: they do not.
+        """
+        self.folder = folder.resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        mark = secrets.token_hex(16)
+        (folder / MARK).write_text(mark)
+        self.ask("see", str(self.folder), mark)
+        return self
+
+    def ask(self, do: str, *arguments: object, each: Sequence[Sequence[object]] | None = None) -> list[Any]:
+        """See `RankGroup.ask`."""
+        if self._is_lost:
+            raise EngineFault(f"ranks of the learner, asked to {do}: they were ended; resume the run")
+        own = repeat(()) if each is None else each
+        parts = [[*arguments, *more] for _, more in zip(range(self.count), own, strict=each is not None)]
+        try:
+            for number in range(1, self.count):
+                self._say(number, {"do": do, "with": parts[number]})
+            answers = [self._host.answer(do, parts[0])]
+            if "fault" not in answers[0]:
+                answers += [self._hear(number) for number in range(1, self.count)]
+        except RuntimeError as error:
+            self._lose(do, {"fault": f"lost another: {_first_line(error)}"})
+        if "fault" in answers[0]:
+            self._lose(do, answers[0])
+        return [answer.get("value") for answer in answers]
+
+    def close(self) -> None:
+        """Let the others end; may be repeated."""
+        if self._line is not None and not self._is_lost:
+            with suppress(RuntimeError):
+                for number in range(1, self.count):
+                    self._say(number, {"do": END})
+                dist.destroy_process_group()
+        self._is_lost = True
+        if self.folder != Path():
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def follow(self) -> None:
+        """Do what the first process asks, until it lets this one end. What tells it to stop comes from there, too.
+
+        Raises:
+            EngineFault: it is gone. QuintainError: what cannot be done here.
+        """
+        if threading.current_thread() is threading.main_thread():
+            # torchrun tells all; the first process saves, and needs the others for it.
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
+        try:
+            while (frame := self._hear(0))["do"] != END:
+                answer = self._host.answer(frame["do"], frame["with"])
+                if "fault" in answer:
+                    self._store.set(f"fault/{self.rank}", json.dumps(answer))
+                    kind: type[QuintainError] = named_error(answer.get("class")) or EngineFault
+                    raise kind(f"rank {self.rank} of {self.count}, asked to {frame['do']}: {answer['fault']}")
+                self._say(0, answer)
+        except RuntimeError as error:
+            raise EngineFault(
+                f"rank {self.rank} of {self.count}: the first process is gone ({_first_line(error)}); it says why"
+            ) from error
+        self._is_lost = True
+        dist.destroy_process_group()
+
+    def _say(self, number: int, row: Row) -> None:
+        data = torch.frombuffer(bytearray(json.dumps(row).encode()), dtype=torch.uint8)
+        for part in (torch.tensor([len(data)]), data):
+            dist.send(part, number, group=self._line)
+
+    def _hear(self, number: int) -> Row:
+        def received(empty: Tensor) -> Tensor:
+            dist.recv(empty, number, group=self._line)
+            return empty
+
+        length = int(received(torch.zeros(1, dtype=torch.int64)))
+        return json.loads(received(torch.empty(length, dtype=torch.uint8)).numpy().tobytes())
+
+    def _read(self, key: str, seconds: float) -> Any:
+        self._store.wait([key], timedelta(seconds=seconds))
+        return json.loads(self._store.get(key))
+
+    def _lose(self, do: str, own: Row) -> NoReturn:
+        """Raise the error that says why ranks cannot go on: of the one that told it, else what was seen here."""
+        self._is_lost = True
+        number, found = 0, own
+        with suppress(dist.DistError):
+            for other in range(1, self.count):
+                if self._store.check([f"fault/{other}"]):
+                    number, found = other, json.loads(self._store.get(f"fault/{other}"))
+                    break
+        raise (named_error(found.get("class")) or EngineFault)(
+            f"ranks of the learner, asked to {do}: rank {number} of {self.count} said: {found['fault']}; torchrun ends "
+            "all, and the run can be resumed from its last checkpoint"
+        )
+
+
+@cache
+def launched() -> Launched | None:
+    """Return this process among those that torchrun has started; None where something else did.
+
+    Raises:
+        EngineFault: they cannot meet.
+    """
+    if not dist.is_torchelastic_launched():
+        return None
+    try:
+        store, rank, count = next(iter(rendezvous("env://", timeout=timedelta(seconds=MEETING))))
+    except (dist.DistError, ValueError) as error:
+        raise EngineFault(
+            f"torchrun: got {_first_line(error)} where its processes meet; give an address that all machines reach "
+            "and a port that is free (--rdzv-endpoint HOST:PORT)"
+        ) from error
+    return Launched(rank, count, store)
+
+
+def launched_ranks(asked: int) -> int:
+    """Return in how many ranks is learned: those that torchrun has started, else those that were `asked` for.
+
+    Raises:
+        UsageError: both are there, and differ.
+    """
+    found = launched()
+    if found is None:
+        return asked
+    if asked not in (0, found.count):
+        raise UsageError(
+            f"learner_ranks: got {asked} with {found.count} processes of torchrun; leave it out, or give "
+            "torchrun as many"
+        )
+    return found.count
+
+
+@contextmanager
+def driving(config: Mapping[str, Any], device: str) -> Generator[bool]:
+    """Yield whether this process drives; as one of torchrun's others it has then done its part.
+
+    Raises:
+        UsageError: the others have another version or `config`. EngineFault: one does not come, or is lost.
+    """
+    found = launched()
+    if found is None:
+        yield True
+        return
+    found.meet(config, device)
+    if found.rank:
+        found.follow()
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        found.close()
+
+
+def _difference(rows: Sequence[Row]) -> str:
+    """Return what the first process with another version or configuration has, and what the driver has; "" for none."""
+    (first, *others) = rows
+    for number, row in enumerate(others, 1):
+        for key in {**first["runs"], **row["runs"]}:
+            one, other = (each["runs"].get(key) for each in (first, row))
+            if one != other:
+                return (
+                    f"torchrun: got {key} {other!r} in rank {number} ({row['host']}) for {one!r} in the first "
+                    f"({first['host']}); give all machines the same packages, command and files"
+                )
+    return ""
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__} ({str(error).strip().partition(chr(10))[0]:.200})"

@@ -1,0 +1,74 @@
+"""Where a run is evaluated: in its own environment, or in another that it never trains on.
+
+The other asks whether what was learned holds where things differ: larger screens, other rooms, a new shop. The policy
+acts there as it learned to; where it could not, the run is refused before anything is sampled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from quintain.agents.protocol import Agent
+from quintain.environments.boundary import ask, check_tools
+from quintain.environments.catalog import find
+from quintain.environments.protocol import Factory
+from quintain.errors import ConfigError, UsageError
+from quintain.learning.job import MAIN, Job
+from quintain.rollout.collect import Rollout
+from quintain.runs.resources import Placing
+from quintain.warm_start.start import harness, new_model
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+def make_evaluator(
+    job: Job, rollout: Rollout, tokenizer: PreTrainedTokenizerBase, placing: Placing
+) -> Rollout:
+    """Return what plays the evaluations of `job`: `rollout` itself, or another in `eval_environment`."""
+    if not job.eval_environment:
+        return rollout
+    limits = replace(rollout.limits, has_state_keys=False)
+    agent = checked_evaluation(job, tokenizer)
+    make_environment = find(job.eval_environment)
+    source = placing.source({MAIN: agent}, job.eval_environment, limits, seats={})
+    return Rollout(agent, make_environment, rollout.engine, limits=limits, source=source)
+
+
+def checked_evaluation(job: Job, tokenizer: PreTrainedTokenizerBase) -> Agent:
+    """Return the harness of the evaluations of `job`, which has an `eval_environment`.
+
+    Raises:
+        ConfigError: a policy that learns in `environment` cannot act in `eval_environment`: another harness, or a new
+            model and no tool that it learns to call.
+    """
+    learned = harness(job, tokenizer, find(job.environment))
+    where = f"eval_environment: got {job.eval_environment} for a run in {job.environment}"
+    try:
+        agent = harness(job, tokenizer, find(job.eval_environment))
+    except UsageError as error:
+        raise ConfigError(f"{where}; {error}") from error
+    forms = [type(innermost(each)).__name__ for each in (learned, agent)]
+    if forms[0] != forms[1]:
+        raise ConfigError(
+            f"{where}, which is acted in by {forms[1]}, not by {forms[0]}; name one that both have, as agent=react"
+        )
+    known, needed = (_tools(find(each)) for each in (job.environment, job.eval_environment))
+    if needed and not known & needed and new_model(job.model) is not None:
+        raise ConfigError(
+            f"{where}, whose tools ({', '.join(sorted(needed))}) a new model never calls there; name one that shares "
+            "tools with it, or a model that was trained before"
+        )
+    return agent
+
+
+def innermost(agent: Agent) -> Agent:
+    """Return the harness within all that it is wrapped in."""
+    while (inner := getattr(agent, "agent", None)) is not None:
+        agent = inner
+    return agent
+
+
+def _tools(make: Factory) -> set[str]:
+    return {tool.name for tool in ask(make, check_tools)}

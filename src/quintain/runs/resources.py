@@ -1,0 +1,226 @@
+"""Where the engines of a job sample and its episodes are played: in this process and beside it, or on a cluster."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from quintain.agents.protocol import Agent
+from quintain.distributed.cluster import Cluster
+from quintain.distributed.connection import check_address
+from quintain.distributed.placement import Placement, PolicyRanks, load_placement
+from quintain.distributed.worker import Harness
+from quintain.engines.build import build_engine
+from quintain.engines.protocol import Engine
+from quintain.engines.settings import SERVERS, EngineSettings, read_engine
+from quintain.errors import ConfigError, UsageError
+from quintain.learning.job import MAIN, Job, PolicySettings, PolicySpec
+from quintain.learning.policies import acts, plan_policies
+from quintain.learning.sharding.actors import RankActors
+from quintain.learning.sharding.ranks import RankGroup, Ranks
+from quintain.learning.sharding.torchrun import launched
+from quintain.models.device import find_device
+from quintain.rollout.request import Limits
+from quintain.rollout.source import Home, Kind
+from quintain.runs.memory import learner_bytes
+from quintain.serve.agent_source import find_source
+
+if TYPE_CHECKING:
+    from quintain.learning.policies import Policy
+
+
+TENSORS = re.compile(r"(?:--tensor-parallel-size|-tp|--pipeline-parallel-size|-pp|--tp-size)[= ](\d+)")
+"""Arguments of a server that name how many cards it takes, by which it is multiplied."""
+SHARED, LEAST_SHARE = 0.9, 0.1
+"""Share of a card that a server and a learner on it may take together; and what a server must be left with."""
+
+
+def make_engine(name: str, policy: Policy, taken: Collection[int] = ()) -> Engine:
+    """Return what samples from `policy` here; of the cards of this machine those `taken` are the learners'."""
+    settings = engine_settings(policy.settings, has_adapter=policy.adapter is not None)
+    settings = place_servers(settings, taken, cards(), keeps=learner_bytes(policy))
+    model = policy.start if settings.adapters else policy.model
+    return build_engine(settings, model, policy.tokenizer, policy=name)
+
+
+def engine_settings(settings: PolicySettings, *, has_adapter: bool = False) -> EngineSettings:
+    """Return how a policy with `settings` is served.
+
+    What the text that names its engine leaves open follows from the policy: servers compute in its precision, and those
+    that are started here take its LoRA layers as adapters where it `has_adapter`.
+
+    Raises:
+        UsageError: the text that names its engine cannot be read.
+    """
+    given = read_engine(settings.engine)
+    usual: dict[str, Any] = {}
+    if given["kind"] in SERVERS:
+        usual["dtype"] = "bfloat16" if settings.precision == "bf16" else "float32"
+        usual["lora_rank"] = settings.lora_rank
+        by_files = given.get("weights", "files") == "files"
+        usual["adapters"] = has_adapter and by_files and "urls" not in given
+    return EngineSettings(max_length=settings.max_context, precision=settings.precision, **{**usual, **given})
+
+
+def place_servers(
+    settings: EngineSettings, taken: Collection[int], memory: Sequence[int], *, keeps: int = 0
+) -> EngineSettings:
+    """Return `settings` with the cards of each server that is started, and its share of them.
+
+    Args:
+        settings: of an engine; those of others than such servers, and what they say already, stay.
+        taken: numbers of the cards that learners compute on.
+        memory: bytes of each card of this machine; none where there is no card.
+        keeps: bytes of its card that the learner takes, which a server on it must leave.
+
+    Raises:
+        UsageError: there are not as many cards as the servers need.
+    """
+    if settings.kind not in SERVERS or settings.urls or not memory or settings.devices:
+        return settings
+    each = math.prod(int(number) for number in TENSORS.findall(settings.arguments)) or 1
+    free = [card for card in range(len(memory)) if card not in taken]
+    needed = settings.replicas * each
+    if len(free) >= needed:
+        chosen = [",".join(map(str, free[n * each : (n + 1) * each])) for n in range(settings.replicas)]
+        return replace(settings, devices=tuple(chosen))
+    if free or settings.replicas * each > 1:
+        raise UsageError(
+            f"engine: got {settings.replicas} × {settings.kind} of {each} {'card' if each == 1 else 'cards'}, and "
+            f"{len(free)} of the {len(memory)} cards here are free beside the learner's; give replicas="
+            f"{max(1, len(free) // each)}, or say which they are to share: {settings.kind}?devices=0,1,…&memory=0.4"
+        )
+    card = min(taken)
+    share = settings.memory or SHARED - keeps / memory[card]
+    if share < LEAST_SHARE:
+        raise UsageError(
+            f"engine: got {settings.kind} on card {card} of {memory[card] / 2**30:.0f} GiB, of which the learner takes "
+            f"about {keeps / 2**30:.0f} GiB; train LoRA layers, in bf16, with fewer micro_tokens, or name another "
+            f"card: {settings.kind}?devices=1"
+        )
+    return replace(settings, devices=(str(card),), memory=share)
+
+
+def cards() -> list[int]:
+    """Return the bytes of each card of this machine that torch sees."""
+    if not torch.cuda.is_available():
+        return []
+    return [
+        int(torch.cuda.get_device_properties(card).total_memory) for card in range(torch.cuda.device_count())
+    ]
+
+
+def learner_cards(job: Job, specs: Mapping[str, PolicySpec]) -> set[int]:
+    """Return the numbers of the cards that the policies of `job` compute on in this process and in its ranks."""
+    devices = [find_device(settings.device) for _, settings in plan_policies(job, specs).values()]
+    found = {device.index or 0 for device in devices if device.type == "cuda"}
+    return found | (set(range(job.learner_ranks)) if found else set())
+
+
+def checked_placement(job: Job, specs: Mapping[str, PolicySpec]) -> Placement:
+    """Return the placement of `job`, whose method asks for the policies `specs`.
+
+    Raises:
+        ConfigError: it names a policy that the run has not, or the main one. UsageError: there is no such file.
+    """
+    placement = load_placement(job.placement)
+    others = [name for name in plan_policies(job, specs) if name != MAIN]
+    if unknown := [name for name in placement.policies if name not in others]:
+        raise ConfigError(
+            f"policies of a placement: got {unknown[0]!r}; the policies beside the main one are "
+            f"{', '.join(others) or 'none'}"
+        )
+    return placement
+
+
+class Placing:
+    """Engines and sources of episodes of `job`, whose method asks for the policies `specs`."""
+
+    def __init__(self, job: Job, specs: Mapping[str, PolicySpec]) -> None:
+        """Connect to the cluster of the job, where it names one.
+
+        Raises:
+            MissingExtra: Ray is not installed. EngineFault: the cluster cannot be reached.
+            UsageError: it is none, or the placement does not fit.
+        """
+        self.job, self._specs = job, specs
+        self.cluster: Cluster | None = None
+        self._ranks: dict[str, RankGroup] = {}
+        """those of a policy that has its own, by name, and those of the learner, by none"""
+        if job.cluster:
+            check_address(job.cluster)
+            plan = plan_policies(job, specs)
+            self.cluster = Cluster(
+                job.cluster,
+                checked_placement(job, specs),
+                num_policies=sum(acts(job, name, spec) for name, (spec, _) in plan.items()),
+                num_ranks=0 if launched() else job.learner_ranks,
+            )
+
+    def engine(self, name: str, policy: Policy) -> Engine:
+        """Return what samples from `policy`."""
+        if self.cluster is None:
+            return make_engine(name, policy, learner_cards(self.job, self._specs))
+        return self.cluster.engine(
+            engine_settings(policy.settings), policy.model, policy.tokenizer, policy=name
+        )
+
+    def ranks(self, name: str, folder: Path) -> RankGroup | None:
+        """Return the ranks that compute for the policy `name`, with `folder` between them and us; None: this process.
+
+        Raises:
+            EngineFault: they do not start. UsageError: their machines do not see the folder.
+        """
+        wants = None if self.cluster is None else self.cluster.placement.policies.get(name)
+        if wants is None and not self.job.learner_ranks:
+            return None
+        key = "" if wants is None else name
+        if key not in self._ranks:
+            self._ranks[key] = self._start(wants, folder / (key or "learner"))
+        return self._ranks[key]
+
+    def _start(self, wants: PolicyRanks | None, folder: Path) -> RankGroup:
+        """Start the ranks of a policy that `wants` some of its own; None: those of the learner."""
+        job, found = self.job, launched() if wants is None else None
+        if found is not None:
+            return found.open(folder)
+        if self.cluster is None:
+            return Ranks(job.learner_ranks, device=find_device(job.device).type)
+        placement = self.cluster.placement
+        count, each = (job.learner_ranks, placement.learner) if wants is None else (wants.ranks, wants)
+        return RankActors(self.cluster.connection, count, each, folder, start_timeout=placement.start_timeout)
+
+    def source(
+        self,
+        agents: Mapping[str, Agent],
+        environment: str,
+        limits: Limits,
+        *,
+        seats: Mapping[str, str],
+        usual: Kind = "lockstep",
+    ) -> Kind | Home:
+        """Return what plays the episodes of `agents` in `environment`: here, the `usual` source."""
+        if self.cluster is None:
+            return find_source(agents[MAIN], usual)
+        job = self.job
+        harness = Harness(spec=job.agent, temperature=job.temperature, max_tokens=job.max_turn_tokens)
+        return self.cluster.home(
+            environment,
+            dict.fromkeys(agents, harness),
+            seats=seats,
+            limits=limits,
+            max_staleness=job.max_staleness,
+        )
+
+    def close(self) -> None:
+        """End the ranks, and leave the cluster; what computes in them can then not be used any more."""
+        for ranks in self._ranks.values():
+            ranks.close()
+        if self.cluster is not None:
+            self.cluster.close()

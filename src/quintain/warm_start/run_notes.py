@@ -1,0 +1,148 @@
+"""What is said of a run before its first step, where that is when something can still be changed.
+
+Notes are lines for people: nobody teaches the task, the model was taught elsewhere, imitation is more work than the
+training after it, rewards leave their range. What cannot come to anything is refused with what to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from quintain.agents.catalog import check as check_agent
+from quintain.agents.catalog import is_outside
+from quintain.environments.boundary import has_expert
+from quintain.environments.nothing import NO_ENVIRONMENT
+from quintain.environments.protocol import Factory
+from quintain.environments.specs import place_files
+from quintain.errors import ConfigError
+from quintain.learning.job import MICRO_TOKENS, USUAL_DEMONSTRATIONS, GroupJob, Job
+from quintain.store.creation import is_run, read_settings
+from quintain.store.names import split_step
+from quintain.types import Score, Stop, Trajectory
+from quintain.warm_start.forecast import episodes_of_step
+
+PAGE, AGENT_PAGE = "docs/own-environment.md", "docs/your-agent.md"
+MANY = 8192
+"""Episodes of a step from which their number is said."""
+MANY_TOKENS = 1 << 21
+"""Tokens of a batch from which their number is said."""
+TOLERANCE = 1e-6
+"""Of rewards, in which rounding is no fault."""
+
+
+def before_teaching(job: Job, make_environment: Factory) -> Iterator[str]:
+    """Yield what is to be known before demonstrations are made for `job`."""
+    taught = taught_in(job.model)
+    if taught and job.environment != NO_ENVIRONMENT and name_of(taught) != name_of(job.environment):
+        yield (
+            f"{job.model} was taught in {taught}, and this run is in {job.environment}: what it knows of actions there "
+            "may not help here; compare with a new model (--model tiny)"
+        )
+    if (episodes := episodes_of_step(job) or 0) > MANY:
+        yield (
+            f"a step plays {episodes:,} episodes, of up to {episodes * job.max_turn_tokens:,} sampled tokens for each "
+            "of their turns; fewer --tasks or a smaller --group-size, if that was not meant"
+        )
+    if job.tokens_per_pass > MANY_TOKENS:
+        yield (
+            f"up to {job.tokens_per_pass:,} tokens go through the model at once, so that memory may hold a whole step; "
+            f"lower micro_tokens (usual: {MICRO_TOKENS:,}), if that was not meant"
+        )
+    is_shown = not isinstance(job.demonstrations, str) and job.demonstrations != 0
+    if not is_shown or job.environment == NO_ENVIRONMENT:
+        return
+    if is_outside(job.agent):
+        yield outside_note(job, has_expert=has_expert(make_environment))
+        return
+    if has_expert(make_environment):
+        return
+    if job.demonstrations is None:
+        yield (
+            f"{job.environment} has no expert_action(): the best episodes of random play are imitated, then the best "
+            f"of the policy's own; an expert would teach more, and sooner ({PAGE})"
+        )
+    else:
+        yield (
+            f"{job.environment} has no expert_action(): its {job.demonstrations} demonstrations are random valid "
+            "actions, which teach how an action is written and nothing of the task; write expert_action(), or give "
+            f"--demonstrations FILE ({PAGE})"
+        )
+
+
+def outside_note(job: Job, *, has_expert: bool) -> str:
+    """Return what the warm start of an agent outside imitates, and what could be imitated instead."""
+    count = USUAL_DEMONSTRATIONS if job.demonstrations is None else job.demonstrations
+    if "expert" in check_agent(job.agent)[-1].options:
+        return (
+            f"{count} episodes are imitated that the agent plays with its expert=; an agent outside is not let play "
+            "until it solves enough of the tasks, so more of them is for you to say: --demonstrations N"
+        )
+    shown = "of the environment's expert" if has_expert else "of random valid actions"
+    return (
+        f"{count} episodes {shown} are imitated, through the harness that fits {job.environment} and not as the agent "
+        f"writes its requests; give the agent expert= and it plays them itself ({AGENT_PAGE}), or --demonstrations 0"
+    )
+
+
+def before_imitation(job: Job, lengths: Sequence[int]) -> Iterator[str]:
+    """Yield what is to be known before streams of `lengths` tokens are imitated as the warm start of `job`."""
+    if not lengths or not isinstance(job, GroupJob):
+        return
+    tokens = sum(lengths)
+    imitated = job.imitation_epochs * tokens
+    trained = job.steps * job.tasks * job.group_size * job.num_epochs * tokens / len(lengths)
+    if imitated > trained:
+        yield (
+            f"the warm start goes {job.imitation_epochs} times through {tokens:,} tokens, {imitated / trained:.1f} "
+            f"times what {job.steps} steps will train on; fewer --imitation-epochs or --demonstrations, or more --steps"
+        )
+
+
+def after_first_evaluation(
+    job: Job, trajectories: Sequence[Trajectory], return_range: tuple[float, float], longest: int
+) -> Iterator[str]:
+    """Yield what is to be known of `job` once held-out tasks were played, before anything is trained.
+
+    Args:
+        job: what is about to be trained.
+        trajectories: episodes of the held-out tasks.
+        return_range: smallest and largest total reward that the environment names.
+        longest: tokens of the longest stream that the policy can take.
+
+    Raises:
+        ConfigError: no episode had room for a single turn.
+    """
+    if trajectories and all(t.stop is Stop.MAX_TOKENS and not t.turns for t in trajectories):
+        raise ConfigError(
+            f"environment {job.eval_environment or job.environment}: got {len(trajectories)} tasks, none of whose "
+            f"first prompts fits into the {longest:,} tokens of the model beside an answer of {job.max_turn_tokens}; "
+            "shorten what reset() and the instructions say, take a model with more room, or lower --max-turn-tokens"
+        )
+    cut = sum(t.stop is Stop.MAX_TOKENS for t in trajectories)
+    if cut > len(trajectories) / 2:
+        yield (
+            f"{cut} of {len(trajectories)} held-out episodes ended because their stream was full ({longest:,} tokens): "
+            "shorten observations, keep a window of them (--agent window+tools), or take a model with more room"
+        )
+    low, high = return_range
+    returns = [t.outcome.value for t in trajectories if isinstance(t.outcome, Score)]
+    if returns and not low - TOLERANCE <= min(returns) <= max(returns) <= high + TOLERANCE:
+        yield (
+            f"returns from {min(returns):g} to {max(returns):g} leave the range {low:g} to {high:g} that the "
+            f"environment names; set its return_range, by which rewards are judged ({PAGE})"
+        )
+
+
+def taught_in(model: str) -> str:
+    """Return the environment in which the run was made whose folder `model` lies in; empty where it lies in none."""
+    place = Path(split_step(model)[0])
+    for folder in (place, place.parent):
+        if is_run(folder):
+            return str(read_settings(folder)["config"].get("environment", ""))
+    return ""
+
+
+def name_of(environment: str) -> str:
+    """Return the name of `environment` without its options; a file by its whole path, as runs keep it."""
+    return place_files(environment).partition("?")[0]

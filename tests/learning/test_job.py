@@ -1,0 +1,66 @@
+"""Values that no run can have are refused before anything is made."""
+
+from typing import Any
+
+import pytest
+
+from quintain.errors import ConfigError, UsageError
+from quintain.learning.job import Job
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("steps", 0, "steps: got 0; give an integer of 1 or more such as 100"),
+        (
+            "demonstrations",
+            -1,
+            "demonstrations: got -1; give an integer of 0 or more or text or none",
+        ),
+        ("eval_every", 0, "eval_every: got 0; give an integer of 1 or more such as 25"),
+        ("eval_episodes", 0, "eval_episodes: got 0; give an integer of 1 or more such as 128"),
+        ("max_env_steps", 0, "max_env_steps: got 0; give an integer of 1 or more or none"),
+        (
+            "max_sampled_tokens",
+            -5,
+            "max_sampled_tokens: got -5; give an integer of 1 or more or none",
+        ),
+        ("imitation_rate", 0.0, "imitation_rate: got 0.0; give a number above 0 or none"),
+        ("learning_rate", -1.0, "learning_rate: got -1.0; give a number above 0 such as 0.0003"),
+        (
+            "temperature",
+            float("nan"),
+            "temperature: got nan; give a finite number above 0 such as 1.0",
+        ),
+        ("mistakes", 1.5, "mistakes: got 1.5; give a share from 0 to 1 such as 0.0"),
+        (
+            "context_ranks",
+            2,
+            "context_ranks: got 2 with learner_ranks 0; give a multiple of it as learner_ranks, or 1",
+        ),
+        ("max_broken", -0.1, "max_broken: got -0.1; give a share from 0 to 1 such as 0.01"),
+    ],
+)
+def test_a_value_that_makes_no_sense(field: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Job(**{field: value}).check()
+    assert str(caught.value) == message
+
+
+def test_the_defaults_and_no_demonstrations_are_fine() -> None:
+    Job().check()
+    Job(demonstrations=0).check()
+
+
+def test_nobody_errs_without_demonstrations() -> None:
+    Job(mistakes=0.3).check()
+    with pytest.raises(
+        ConfigError, match=r"mistakes: got 0.3 without demonstrations.*; raise demonstrations"
+    ):
+        Job(mistakes=0.3, demonstrations=0).check()
+
+
+def test_an_agent_that_does_not_exist() -> None:
+    with pytest.raises(UsageError, match=r"agent: got 'reakt', in which .*; did you mean 'react'\?"):
+        Job(agent="reakt").check()
+    Job(agent="react?max_tokens=8").check()
