@@ -21,13 +21,12 @@ from torch.utils.checkpoint import checkpoint
 from quintain.errors import InvariantError, UsageError, name_shortage
 from quintain.learning import gap
 from quintain.learning.checkpoint import SHARDS, load_numbers, load_shards, load_state, save_state
+from quintain.learning.distributions import distributions
 from quintain.learning.job import MICRO_TOKENS, OptimizerName
 from quintain.learning.layout import layout
 from quintain.learning.optimizers import make_optimizer
 from quintain.models.checkpointing import checkpoint_layers, contexts, training_mode
 from quintain.models.context import Context
-from quintain.models.cpu import fused
-from quintain.models.cpu.native import fits
 from quintain.models.families import head, unsupported
 from quintain.models.packed import hidden_states
 from quintain.models.precision import Precision, computing
@@ -459,15 +458,6 @@ def moved(batch: Batch, device: torch.device) -> Batch:
 
     extra = replace(batch.extra, **cast(Any, tensors(batch.extra)))
     return replace(batch, extra=extra, **cast(Any, tensors(batch)))
-
-
-def distributions(logits: Tensor, chosen: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """Return the log-prob of `chosen` [M] and the entropy, [M] each, of softmax(`logits` [M, V] / temperature)."""
-    if fits(logits):
-        return fused.logprobs(logits, chosen, temperature)
-    distribution = torch.log_softmax(logits.float() / temperature, dim=-1)
-    logprobs = distribution.gather(1, chosen[:, None]).squeeze(1)
-    return logprobs, -(distribution.exp() * distribution).sum(dim=-1)
 
 
 def _padded_predictions(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
