@@ -13,6 +13,7 @@ from transformers import GemmaConfig, GemmaForCausalLM, PreTrainedModel, Qwen3Co
 
 import quintain
 from quintain.data.pack import pack
+from quintain.engines.decoder import FastDecoder
 from quintain.engines.local import Local
 from quintain.engines.protocol import Request, Sampling
 from quintain.errors import InvariantError, MemoryShortage
@@ -116,7 +117,10 @@ def test_a_base_in_16_bits_agrees_before_and_after_updates() -> None:
     model = adapted()
     learner = Learner(model, Optimization(precision="bf16", learning_rate=1e-3))
     for _ in range(3):
-        report = learner.step([pack(sampled(model, "bf16"))], clipped(), is_on_policy=True)
+        samples = sampled(model, "bf16")
+        logprobs = torch.cat([torch.from_numpy(each.logprobs[each.turn_id >= 0]) for each in samples])
+        assert float(logprobs.std()) > 0.5, "a model that says the same of every token shows nothing"
+        report = learner.step([pack(samples)], clipped(), is_on_policy=True)
         print(f"gap {report.metrics['gap/mean']:.1e}, at most {report.metrics['gap/max']:.1e}")
         assert report.metrics["gap/mean"] < 0.05
 
@@ -196,6 +200,58 @@ def test_an_update_takes_what_is_reckoned(tokens: int, has_lora: bool, checkpoin
     reckoned = update(shape, use)
     print(f"measured {found / GIB:.2f} GiB, {reckoned}")
     assert 0.75 * found < reckoned.total < 1.35 * found
+
+
+@pytest.mark.parametrize("has_lora", [False, True])
+def test_a_large_vocabulary_takes_what_is_reckoned(has_lora: bool) -> None:
+    """Logits are computed in pieces, and none of a piece stays while the next is computed."""
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated()
+    dims = {**WIDE, "vocab_size": 151_936, "num_hidden_layers": 2, "tie_word_embeddings": True}
+    model = model_on(DEVICE, shape=dims, dtype=torch.bfloat16 if has_lora else torch.float32)
+    shape = shape_of(model)
+    if has_lora:
+        add_lora(model, rank=16, alpha=32.0)
+    learner = Learner(model, Optimization(precision="bf16", gradient_checkpointing=True, learning_rate=1e-9))
+    learner_peak = peak_of(learner, [stream(1024, 151_936, seed) for seed in range(16)]) - before
+    reckoned = update(
+        shape,
+        Use(device="cuda", precision="bf16", is_frozen=has_lora, lora_rank=16 * has_lora, checkpoints=True),
+    )
+    print(f"measured {learner_peak / GIB:.2f} GiB, {reckoned}")
+    assert 0.75 * learner_peak < reckoned.total < 1.35 * learner_peak
+
+
+@pytest.mark.parametrize("has_lora", [False, True])
+def test_recorded_steps_say_what_others_say_and_are_faster(has_lora: bool) -> None:
+    dims = {**WIDE, "num_hidden_layers": 28}
+    model = model_on(DEVICE, shape=dims, dtype=torch.bfloat16)
+    if has_lora:
+        add_lora(model, rank=16, alpha=32.0)
+    prompts = [stream(size, 32_768, size).token_ids.tolist() for size in (3, 700, 64, 251)]
+    logits: list[Tensor] = []
+    seconds: list[float] = []
+    for is_recorded in (False, True):
+        decoder = FastDecoder(model, max_length=4096, precision="bf16")
+        if not is_recorded:
+            decoder.records_steps = False
+        decoder.forward(range(4), prompts)
+        found = [decoder.forward([0, 1, 2, 3], [[step] for step in range(4)]) for _ in range(8)]
+        found.append(decoder.forward([1, 3], [[5], [6]]))
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        for _ in range(20):
+            last = decoder.forward([0, 2, 3], [[7], [8], [9]])
+        torch.cuda.synchronize()
+        seconds.append((time.perf_counter() - started) / 20)
+        logits.append(torch.cat([*found[-1:], last]).float())
+    apart = (logits[0].log_softmax(-1) - logits[1].log_softmax(-1)).abs().mean()
+    print(
+        f"{seconds[0] * 1e3:.1f} ms a step, recorded {seconds[1] * 1e3:.1f} ms; apart by {float(apart):.1e} nats"
+    )
+    assert float(logits[0].std()) > 0.5
+    assert float(apart) < 0.2
+    assert seconds[1] < 0.7 * seconds[0]
 
 
 def test_a_measured_pass_fits() -> None:

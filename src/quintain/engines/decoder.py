@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from quintain.engines.decode_graph import DecodeGraphs, bucket
 from quintain.engines.protocol import portions
 from quintain.models.families import backbone, head, head_sizes
 from quintain.models.lora_linear import adapter_parts, add_parts, effective_weight, lies_in_16_bits
@@ -185,7 +186,8 @@ class GenericDecoder:
 class FastDecoder:
     """The Llama family with a static cache of [slots, key/value heads, length, dimension] per layer.
 
-    In bf16 a device keeps keys and values in 16 bits. Weights that the model keeps in 16 bits are read where they are;
+    In bf16 a device keeps keys and values in 16 bits, and steps of a token a stream are recorded and replayed
+    (`records_steps`). Weights that the model keeps in 16 bits are read where they are;
     others are joined in copies, of which a layer's old ones go before its new ones are made.
     """
 
@@ -199,6 +201,8 @@ class FastDecoder:
         self._values: list[Tensor] = []
         self._capacity = 0
         self._layers: list[_FusedLayer] = []
+        self._graphs: DecodeGraphs | None = None
+        self.records_steps = model.device.type == "cuda" and precision == "bf16"
         self.refresh()
 
     @property
@@ -218,7 +222,7 @@ class FastDecoder:
 
     def drop(self) -> None:
         """Let go of the cache, for whoever needs the memory while nothing is sampled; it is made anew when asked."""
-        self.lengths, self._capacity = [], 0
+        self.lengths, self._capacity, self._graphs = [], 0, None
         self._keys = [torch.empty(0, device=self.model.device) for _ in self._layers]
         self._values = [torch.empty(0, device=self.model.device) for _ in self._layers]
 
@@ -226,7 +230,7 @@ class FastDecoder:
     def refresh(self) -> None:
         """See `Decoder.refresh`."""
         base = backbone(self.model)
-        self.lengths = [0] * len(self.lengths)
+        self.lengths, self._graphs = [0] * len(self.lengths), None
         self._base = base
         module: Any = head(self.model)
         self._head: Callable[[Tensor], Tensor] = module
@@ -271,6 +275,8 @@ class FastDecoder:
                     for at, part in zip(firsts, parts, strict=True)
                 ]
             )
+        if self._records(slots, new_ids):
+            return self._replay(slots, [ids[0] for ids in new_ids])
         hidden, rows = self._extend(slots, new_ids)
         return self._head(
             rms_norm(hidden if rows.is_decode else hidden.index_select(0, rows.last), self._base.norm)
@@ -318,6 +324,54 @@ class FastDecoder:
             hidden = layer.finish(hidden, rows.attend(query, keys, values))
         return hidden, rows
 
+    def _records(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> bool:
+        """Return whether a step of `new_ids` may be a recorded one, which writes behind the end of every stream."""
+        if not self.records_steps or any(len(ids) != 1 for ids in new_ids):
+            return False
+        longest = max(self.lengths, default=0) + 1
+        self._reserve(max(slots) + 1, min(longest, self.max_length))
+        return longest <= self._capacity
+
+    def _replay(self, slots: Sequence[int], tokens: Sequence[int]) -> Tensor:
+        """Append one of `tokens` to each stream in `slots` and return the logits [R, V] after them.
+
+        Streams that are not in `slots` get a token, too, at a place that their next one takes.
+        """
+        if self._graphs is None:
+            self._graphs = DecodeGraphs(self._step, self._keys[0].shape[0], self.model.device)
+        positions = [*self.lengths, *[0] * (self._keys[0].shape[0] - len(self.lengths))]
+        ids = [0] * len(positions)
+        for slot, token in zip(slots, tokens, strict=True):
+            ids[slot] = token
+            self.lengths[slot] += 1
+        longest = max(self.lengths[slot] for slot in slots)
+        logits = self._graphs(ids, positions, bucket(longest, self._capacity))
+        return logits.index_select(0, torch.tensor(slots, device=logits.device))
+
+    def _step(self, tokens: Tensor, positions: Tensor, length: int) -> Tensor:
+        """Return the logits [S, V] after `tokens` [S], one for each slot, of which at most `length` keys are seen."""
+        hidden = self._base.embed_tokens(tokens)
+        cos, sin = self._cos.index_select(0, positions), self._sin.index_select(0, positions)
+        slots = torch.arange(len(tokens), device=tokens.device)
+        places = torch.arange(length, device=tokens.device)
+        groups, dtype = self.num_heads // self.num_kv, self._keys[0].dtype
+        unseen = torch.zeros(len(tokens), length, dtype=dtype, device=tokens.device)
+        unseen.masked_fill_(places > positions[:, None], float("-inf"))
+        mask = unseen[:, None, None].expand(-1, 1, groups, -1).contiguous()
+        for layer, keys, values in zip(self._layers, self._keys, self._values, strict=True):
+            query, key, value = layer.project(hidden, self.num_heads, self.num_kv, self.dimension)
+            query, key = rotate(query, cos, sin), rotate(key, cos, sin)
+            keys[slots, :, positions] = key.to(dtype)
+            values[slots, :, positions] = value.view(-1, self.num_kv, self.dimension).to(dtype)
+            mixed = F.scaled_dot_product_attention(
+                query.to(dtype).view(-1, self.num_kv, groups, self.dimension),
+                keys[:, :, :length],
+                values[:, :, :length],
+                attn_mask=mask,
+            )
+            hidden = layer.finish(hidden, mixed.reshape(len(tokens), -1))
+        return self._head(rms_norm(hidden, self._base.norm))
+
     def _reserve(self, num_slots: int, length: int) -> None:
         """Grow the cache to `num_slots` slots of `length` tokens."""
         missing = num_slots - len(self.lengths)
@@ -338,7 +392,7 @@ class FastDecoder:
                 if old.numel():
                     new[: old.shape[0], :, : old.shape[2]] = old
                 caches[index] = new
-        self._capacity = capacity
+        self._capacity, self._graphs = capacity, None
         self._positions(capacity)
 
     def _positions(self, length: int) -> None:
