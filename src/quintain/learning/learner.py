@@ -28,6 +28,7 @@ from quintain.learning.optimizers import make_optimizer
 from quintain.models.checkpointing import checkpoint_layers, contexts, training_mode
 from quintain.models.context import Context
 from quintain.models.families import head, unsupported
+from quintain.models.memory import MOST_LOGITS
 from quintain.models.packed import hidden_states
 from quintain.models.precision import Precision, computing
 from quintain.types import NOTHING, Batch, BatchExtra, Loss, Outputs
@@ -35,8 +36,6 @@ from quintain.types import NOTHING, Batch, BatchExtra, Loss, Outputs
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-MOST_LOGITS = 1 << 26
-"""Logits that are there at once; of more, each piece is computed again for its gradient."""
 MAX_SKIPPED = 3
 """Steps in a row that may be skipped because something was not finite."""
 

@@ -37,8 +37,8 @@ stream, of the feed-forward's inside, of the queries and of the keys. kernels: t
 fp32 weights; half: modules on weights in bf16. In fp32 modules keep twice what they do in half."""
 COPIED: dict[Path, float] = {"kernels": 8 / 3, "autocast": 2.0, "half": 0.0}
 """Bytes that are kept beside each trained weight of a layer until the backward pass: joined, or rounded."""
-PIECE = 1 << 26
-"""Logits that the learner has at once; see `learning.learner`."""
+MOST_LOGITS = 1 << 26
+"""Logits that the learner has at once; of more, each piece is computed again for its gradient."""
 MOST_TOKENS = 8192
 """Tokens of new prompts that a device reads at once; the processor reads few."""
 MOST_FITTED = 1 << 20
@@ -211,13 +211,17 @@ def update(shape: Shape, use: Use, tokens: int | None = None) -> Phase:
     path = path_of(use, shape)
     copies = 0 if use.lora_rank else round(COPIED[path] * shape.in_layers)
     if use.checkpoints:  # one layer at a time keeps what it computes
-        kept = num * (residual * shape.layers + 2 * by_layer)
+        kept, again = num * residual * shape.layers, 2 * num * by_layer
         copies //= shape.layers
     else:
-        kept = num * (by_layer * (shape.layers + 1))
-    logits = min(num * shape.vocabulary, PIECE) * (8 if path == "kernels" else 16)
+        kept, again = num * by_layer * shape.layers, num * by_layer
+    logits = min(num * shape.vocabulary, MOST_LOGITS) * (8 if path == "kernels" else 16)
     if not shape.is_known:
         logits = num * shape.vocabulary * 12
+    if (
+        use.device != "cpu"
+    ):  # a layer is computed again when the logits are gone; what was measured is two thirds
+        again = max(again * 2 // 3 if use.checkpoints else again, logits) - logits
     each = (
         use.ranks if use.device != "cpu" else 1
     )  # of a card there is one for each rank, of main memory one for all
@@ -230,7 +234,7 @@ def update(shape: Shape, use: Use, tokens: int | None = None) -> Phase:
             "shards": sharded,
             "gradients": 4 * count // each,
             "optimizer": OPTIMIZER.get(use.optimizer, 8) * count // each,
-            f"{num:,} tokens": kept * at_once,
+            f"{num:,} tokens": (kept + again) * at_once,
             "logits": logits * at_once,
             "copies": copies,
         },
