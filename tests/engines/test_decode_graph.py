@@ -1,5 +1,7 @@
 """Steps over all slots of a cache, as they are recorded on a card: what each stream says, and what stays."""
 
+from typing import Any
+
 import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -7,7 +9,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from quintain.engines.decode_graph import DecodeGraphs, bucket
 from quintain.engines.decoder import FastDecoder
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "vocab_size": 97, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 512,
 }  # fmt: skip

@@ -37,7 +37,8 @@ class _Distributions(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, by_logprob: Tensor | None, by_entropy: Tensor | None) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        by_logprob, by_entropy = grads
         logits, chosen, entropy = ctx.saved_tensors
         logs = _log_softmax(logits, ctx.temperature)
         found = logs.exp()  # d log p(a) / d z = [a] - p, and d H / d z = -p (log p + H)
