@@ -5,6 +5,7 @@ the host alone. Against a build in which its defence is switched off it must lan
 attempt does harm where it lands; it reads what was planted for it, or asks whether it might.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,11 @@ TITLES = {
     "A8": "chat templates",
     "A12": "names and configuration",
 }
+
+MISFIT = re.compile(
+    r"<module .*> has no attribute|takes .* positional argument|unexpected keyword|missing .* required positional"
+)
+"""What Python says where something is replaced that is not there, or by what is called otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +76,8 @@ def refused(
         except by as error:
             return Found(False, str(error))
         except Exception as error:
+            if MISFIT.search(str(error)):
+                raise  # the attack, or the build that it weakens, knows another version of the house
             return Found(True, f"it broke us: {type(error).__name__}: {error}"[:200])
 
     return attempt
