@@ -16,6 +16,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.timeout(1800)  # 111 templates, one after the other
 def test_templates_are_followed_or_refused_for_a_known_reason() -> None:
     assert len(load_templates()) == 111
     refused = {name: said for name, is_followed, said in verdicts() if not is_followed}
