@@ -13,6 +13,8 @@ from shutil import which
 
 import pytest
 
+from quintain.methods import table
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "quintain"
 EVIDENCE = ROOT / "evidence" / "src" / "quintain_evidence"
@@ -446,6 +448,20 @@ def test_the_command_line_starts_light(arguments: list[str], allowed: list[str])
     start = f"from quintain.cli.main import main; raise SystemExit(main({arguments}))"
     loaded = loaded_by(f"try:\n    {start}\nexcept SystemExit as stop:\n    assert not stop.code")
     assert set(loaded) <= set(allowed)
+
+
+def test_no_method_is_made_of_another_methods_file() -> None:
+    """What methods share stands in a room, or in a file of methods that is none; a preset may stand on a method."""
+    methods = set(table.MODULES.values())
+    presets = {"quintain.methods.quickstart", "quintain.methods.quickstart_real"}
+    assert presets < methods
+    asked = {
+        module: {name if name in methods else name.rpartition(".")[0] for name in imports_of(module, path)}
+        for path in MODULES
+        if (module := name_of(path)).startswith("quintain.methods.") and module not in presets
+    }
+    assert len(asked) > len(methods)
+    assert {module: names & methods for module, names in asked.items() if names & methods - {module}} == {}
 
 
 def test_what_grpo_is_can_be_read_in_few_files() -> None:

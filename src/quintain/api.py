@@ -57,11 +57,11 @@ from quintain.models.load import LoadedModel, check_folder, find_folder, load_to
 from quintain.rollout.collect import Limits, Rollout
 from quintain.rollout.measures import call_metrics
 from quintain.rollout.progress import Display
-from quintain.rollout.search import Searcher, is_search, refuse_unsearchable
 from quintain.runs.context import check_run
 from quintain.runs.memory import Plan as MemoryPlan
 from quintain.runs.memory import describe_where, plan_memory
 from quintain.runs.summary import EXTENDED, evaluations, planned_steps, summary
+from quintain.search.agent import Searcher, is_search, refuse_unsearchable
 from quintain.serve.agent_source import find_source
 from quintain.store.calls import CALLS, CallLog
 from quintain.store.creation import JOURNAL, check_free
@@ -633,7 +633,7 @@ def collect(
     its own only if this user does `trust_run`.
 
     The expert does something else in the share `mistakes` of its turns. ``search?nodes=1000&by=best`` is the teacher of
-    `quintain.rollout.search`.
+    `quintain.search.agent`.
     An endpoint is named by its URL and options: ``http://127.0.0.1:8000/v1?model=NAME``; see `engines.chat_client`.
     """
     if split not in ("train", "eval"):

@@ -7,13 +7,14 @@ it had not been there (`Hints.plain`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from quintain.agents.deliberation import Deliberation, with_words
 from quintain.agents.protocol import Agent, Brief, Deliberates, Prompt
+from quintain.data.pipeline import Stage, remade
 from quintain.errors import UsageError
-from quintain.types import Action, Completion, Observation
+from quintain.types import Action, Completion, Example, Observation, Turn
 
 
 @dataclass(slots=True)
@@ -80,3 +81,24 @@ class HintedSession(Deliberation):
         if prompt.token_ids != plain.token_ids:
             self._known[prompt.token_ids] = plain.token_ids, plain.starts_segment
         return prompt
+
+
+def strip_hints(hints: Hints) -> Stage:
+    """Return the stage that takes the hint out of prompts; log-probs, which were given with it, go too."""
+
+    def plain(turn: Turn) -> Turn:
+        if turn.prompt_ids not in hints.plain:
+            return turn
+        ids, starts_segment = hints.plain[turn.prompt_ids]
+        return replace(
+            turn,
+            prompt_ids=ids,
+            starts_segment=starts_segment,
+            completion=replace(turn.completion, logprobs=()),
+        )
+
+    def make(example: Example) -> Sequence[Example]:
+        turns = tuple(map(plain, example.trajectory.turns))
+        return [replace(example, trajectory=replace(example.trajectory, turns=turns))]
+
+    return remade("stripped", "is learned as if no hint had been there", make)

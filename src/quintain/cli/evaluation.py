@@ -246,7 +246,7 @@ def collect(argv: Sequence[str]) -> int:
         raise UsageError(f"--mistakes: got {arguments.mistakes}; give a share from 0 to 1")
     agent = arguments.agent
     from quintain.engines.chat_client import is_endpoint
-    from quintain.rollout.search import is_search
+    from quintain.search.agent import is_search
 
     if agent not in ("expert", "random") and not is_search(agent) and not is_endpoint(agent):
         agent = named_model(agent, arguments.runs)

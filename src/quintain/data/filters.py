@@ -33,6 +33,14 @@ def best_of_group(groups: Sequence[Group], count: int = 1) -> list[Group]:
     )
 
 
+def shortest_successes(group: Group, count: int) -> tuple[Trajectory, ...]:
+    """Return at most `count` successful trajectories of `group` whose answers differ, those of fewest turns."""
+    different = {
+        tuple(turn.completion.token_ids for turn in t.turns): t for g in successful([group]) for t in g.scored
+    }
+    return tuple(sorted(different.values(), key=lambda t: (len(t.turns), t.index))[:count])
+
+
 def distinct(groups: Sequence[Group]) -> list[Group]:
     """Keep the first of the trajectories whose tokens, prompts included, are the same."""
     seen: set[bytes] = set()

@@ -73,6 +73,16 @@ def shortest(share: float = 0.2, *, per_task: bool = True, name: str = "shortest
     )
 
 
+def within(longest: int, *, name: str = "within") -> Stage:
+    """Keep the episodes of at most `longest` tokens, what was read and what was said, whole."""
+
+    def is_short(example: Example) -> bool:
+        turns = example.trajectory.turns
+        return sum(len(turn.prompt_ids) + len(turn.completion.token_ids) for turn in turns) <= longest
+
+    return judged(name, f"is longer than {longest} tokens", is_short)
+
+
 def best(count: int = 1, *, name: str = "best") -> Stage:
     """Keep the best of every task; of equal outcomes the fewest sampled tokens, then the first."""
     if count < 1:

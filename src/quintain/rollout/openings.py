@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 
 from quintain.agents.protocol import Agent, equip
-from quintain.environments.protocol import Environment
+from quintain.environments.protocol import Environment, begin
 from quintain.rollout.views import Looks
-from quintain.types import Action, Completion, Score, Stop, Task, Trajectory, Turn, as_content
+from quintain.types import Action, Completion, Score, Stop, Task, Trajectory, Turn, as_content, as_text
 
 
 def openings(make: Callable[[], Environment], agent: Agent, tasks: Sequence[Task]) -> list[Trajectory]:
@@ -36,3 +36,9 @@ def opening(looks: Looks, environment: Environment, agent: Agent, task: Task) ->
     return Trajectory(
         task=task, turns=(turn,), outcome=outcome, stop=Stop.CUT, seed=0, group=task.id, index=0
     )
+
+
+def first_observation(make: Callable[[], Environment], task: Task) -> str:
+    """Return what an agent sees first in `task`, as text."""
+    with closing(make()) as environment:
+        return as_text(begin(environment, task))

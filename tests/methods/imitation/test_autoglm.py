@@ -10,6 +10,7 @@ from quintain.agents.grounded import GROUNDER, PLANNER
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError, DataError
 from quintain.methods.imitation import autoglm
+from quintain.rollout.openings import first_observation
 from quintain.types import Action, Group, Trajectory
 
 WORLD = "screen?interface=labels&goal=click&fields=0&items=0&buttons=2&width=48&height=24"
@@ -55,7 +56,7 @@ def test_tasks_come_as_they_are_until_something_was_played(trajectory: Make) -> 
     frontier = autoglm.Frontier(make, 0.05, 0.75, 2, memory=3)
     assert frontier.choose(pool, 2) == pool[:2]
     assert frontier.choose(pool[:2], 2) == pool[:2]
-    begins = [autoglm.first_shown(make, task) for task in pool]
+    begins = [first_observation(make, task) for task in pool]
     groups = [
         Group(
             task=task,

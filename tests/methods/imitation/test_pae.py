@@ -16,9 +16,9 @@ from quintain.methods.imitation.pae import (
     measured,
     method,
     paid,
-    proposed,
     shortest,
 )
+from quintain.methods.proposals import collect_proposals
 from quintain.testing.episodes import Lived, recorded
 from quintain.types import Example, Failure, Group, Score, Trajectory, scored
 
@@ -176,12 +176,12 @@ class Proposing:
 
 def test_only_proposals_that_are_tasks_are_tried() -> None:
     collector = Proposing(2)
-    proposed(4, 8, None)(cast(Any, collector), 7)
+    collect_proposals(4, 8, None)(cast(Any, collector), 7)
     assert collector.sampled == ["7:7/0?None:8", "7:7/2?None:8"]
     silent = cast(Any, Proposing(1))
     silent.proposed = lambda _, tasks, by: [None for _ in tasks]
     with pytest.raises(DataError, match="proposals of step 7: got 4, none of which"):
-        proposed(4, 8, None)(silent, 7)
+        collect_proposals(4, 8, None)(silent, 7)
 
 
 def test_who_proposes_and_judges_is_checked_before_anything_is_played() -> None:

@@ -1,6 +1,6 @@
 """Optima: dialogues are ranked whole, messages in a tree, and both seats learn."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from quintain.data.pairs import Pairs
 from quintain.errors import ConfigError
 from quintain.methods.preference import optima
 from quintain.store.run import Run
-from quintain.types import Group, Trajectory
+from quintain.types import Group, Task, Trajectory
 
 Make = Callable[..., Trajectory]
 FIELDS: dict[str, Any] = {
@@ -70,6 +70,19 @@ def talk(make: Make, *said: int | tuple[int, ...], index: int = 0) -> Trajectory
     return replace(make(turns, value=1.0, index=index), seed=index)
 
 
+def tree(
+    said: Sequence[Trajectory], expanded: Sequence[optima.Said], worth: Sequence[float]
+) -> optima.Family:
+    """The tree of dialogues that are worth so much."""
+    return optima.Family(
+        rate=lambda *_: [*worth],
+        chance=np.random.default_rng,
+        dialogues=[*said],
+        expanded=[*expanded],
+        worth=[*worth],
+    )
+
+
 def test_the_best_of_each_task_among_the_best_tasks() -> None:
     assert optima.selected([[1, 2], [3, 0], [0.1], []], 0.5, 0.5) == [None, 0, None, None]
     assert optima.selected([[1.0], [1.0], [0.6]], 0.5, 0.5) == [0, 0, None], "ties stay"
@@ -79,7 +92,7 @@ def test_the_best_of_each_task_among_the_best_tasks() -> None:
 
 def test_a_message_is_worth_what_came_of_it(trajectory: Make) -> None:
     said = [talk(trajectory, 1, 2, index=0), talk(trajectory, 1, 3, index=1), talk(trajectory, 4, 5, index=2)]
-    family = optima.Family(said, [(), ((1,),)], worth=[1.0, 0.0, 0.2])
+    family = tree(said, [(), ((1,),)], [1.0, 0.0, 0.2])
     root, after = family.children(0.1)
     assert [(len(t.turns), t.index, worth) for t, worth in root] == [(1, 0, 0.5), (1, 2, 0.2)]
     assert [(len(t.turns), t.index, worth) for t, worth in after] == [(2, 0, 1.0), (2, 1, 0.0)]
@@ -96,7 +109,7 @@ def test_ways_on_that_say_nearly_the_same_are_one(trajectory: Make) -> None:
         talk(trajectory, near, 1, index=1),
         talk(trajectory, far, 1, index=2),
     ]
-    (root,) = optima.Family(said, [()], worth=[1.0, 0.0, 0.3]).children(0.0)
+    (root,) = tree(said, [()], [1.0, 0.0, 0.3]).children(0.0)
     assert [(t.index, worth) for t, worth in root] == [(0, 0.5), (2, 0.3)]
 
 
@@ -107,23 +120,21 @@ def test_what_was_said_in_nearly_these_words_is_not_expanded(trajectory: Make) -
         talk(trajectory, twin, 2, index=1),
         talk(trajectory, other, 3, index=2),
     ]
-    family = optima.Family(said, [(), (one,)], worth=[5.0, 5.0, 0.0])
+    family = tree(said, [(), (one,)], [5.0, 5.0, 0.0])
     drawn = {family.draw(np.random.default_rng(seed)) for seed in range(8)}
-    assert {(place.dialogue.index, place.depth) for place in drawn} == {(2, 1)}
+    assert {(node.seen.place.index, node.depth) for node in drawn} == {(2, 1)}
     family.expanded.append((other,))
-    assert family.draw(np.random.default_rng(0)) == optima.Place(said[0], 0), (
-        "the beginning where nothing is left"
-    )
-    deeper = optima.Family([talk(trajectory, other, one, 3)], [(), (one,)], worth=[1.0])
+    assert family.draw(np.random.default_rng(0)) is family.root, "the beginning where nothing is left"
+    deeper = tree([talk(trajectory, other, one, 3)], [(), (one,)], [1.0])
     found = {deeper.draw(np.random.default_rng(seed)).depth for seed in range(12)}
     assert found == {1, 2}, "what was said at another depth is no twin"
 
 
 def test_worthier_messages_are_expanded_more_often(trajectory: Make) -> None:
     said = [talk(trajectory, k, 9, index=k) for k in range(12)]
-    family = optima.Family(said, [()], worth=[3.0, *[0.0] * 11])
+    family = tree(said, [()], [3.0, *[0.0] * 11])
     rng = np.random.default_rng(0)
-    drawn = [family.draw(rng).dialogue.index for _ in range(300)]
+    drawn = [family.draw(rng).seen.place.index for _ in range(300)]
     assert 150 < drawn.count(0) < 250 and set(drawn) == set(range(optima.CANDIDATES)), "e^3 of e^3 + 9 is .69"
 
 
@@ -132,7 +143,7 @@ def test_half_of_the_pairs_and_both_bounds_in_their_places(trajectory: Make) -> 
     made = optima.Dialogues(config, is_preferring=True)
 
     def family(*worth: float) -> optima.Family:
-        return optima.Family([talk(trajectory, k, index=k) for k in range(len(worth))], [()], worth=[*worth])
+        return tree([talk(trajectory, k, index=k) for k in range(len(worth))], [()], worth)
 
     made.families = [family(0.3, 0.0), family(0.9, 0.8), family(0.5, 0.25), family(1.0, 0.0)]
     kept = made.build([])
@@ -150,12 +161,12 @@ def test_a_share_of_nothing_is_refused() -> None:
 
 def test_the_rounds_alternate() -> None:
     class Still:
-        def tasks(self, *_: int) -> list[Any]:
-            return []
+        def tasks(self, *_: int) -> list[Task]:
+            return [Task(id="twocards/train/0", environment="twocards", seed=0)]
 
-        def sample(self, *_: Any, size: int) -> list[Group]:
+        def sample(self, *_: Any, size: int, **__: Any) -> list[Group]:
             self.size = size
-            return []
+            return [Group(task=task, trajectories=()) for task in _[1]]
 
         def logprobs(self, *_: Any, by: str) -> list[Any]:
             return []

@@ -19,7 +19,7 @@ from quintain.environments.catalog import find
 from quintain.errors import ConfigError, DataError, UsageError
 from quintain.learning.policies import Policy
 from quintain.losses.preference import dpo
-from quintain.methods.preference import dmpo, eto, ipr, m_dpo, mpo, nat, owl, pgpo
+from quintain.methods.preference import dmpo, eto, ipr, m_dpo, mpo, nat, owl, pgpo, step_values
 from quintain.methods.preference.exploring import Experts, Later, contrasted
 from quintain.runs.collector import Collector
 from quintain.store.run import Run
@@ -405,9 +405,10 @@ def test_weights_of_what_is_imitated_beside() -> None:
 
 def test_a_step_that_ends_the_episode_is_worth_its_outcome(trajectory: Make) -> None:
     one = of_task(trajectory, 2, 1.0)
-    assert ipr.estimate(one, None) == Estimate((1.0,))
-    assert ipr.parts_at(one, of_task(trajectory, 2, 0.0, index=1), 1)
-    assert not ipr.parts_at(one, one, 1) and not ipr.parts_at(one, of_task(trajectory, 1, 0.0, index=1), 1)
+    assert step_values.estimate(one, None) == Estimate((1.0,))
+    assert step_values.parts_at(one, of_task(trajectory, 2, 0.0, index=1), 1)
+    other = of_task(trajectory, 1, 0.0, index=1)
+    assert not step_values.parts_at(one, one, 1) and not step_values.parts_at(one, other, 1)
 
 
 def test_pairs_of_m_dpo_can_be_of_short_episodes_alone(trajectory: Make) -> None:

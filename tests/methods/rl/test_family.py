@@ -14,8 +14,9 @@ from quintain.errors import ConfigError
 from quintain.methods.find import find_method
 from quintain.methods.loops.statistics import measure_task_kinds
 from quintain.methods.method import Collector, OnPolicy, grouped
-from quintain.methods.rl import act_more, scaling_inter, twosome, vine
+from quintain.methods.rl import act_more, scaling_inter, twosome
 from quintain.methods.rl.loop import bounds
+from quintain.methods.rl.parts.continuations import continue_turns, state_values
 from quintain.methods.rl.parts.measures import (
     CollapseSigns,
     bias,
@@ -365,12 +366,12 @@ def test_values_of_states_are_those_of_continued_episodes() -> None:
         ),
     )
     groups = [group(original, replace(other, outcome=Score(value=0.0, is_success=False)))]
-    branch = vine.continue_turns(2)
+    branch = continue_turns(2)
     branches = branch(collector, 7, groups)
     assert list(branches) == [(0, 1), (0, 2)]
-    assert vine.state_values(groups, branches) == [[0.5, 1.0, 0.0], [0.5]]
+    assert state_values(groups, branches) == [[0.5, 1.0, 0.0], [0.5]]
     assert asked == [(7, 1, 2), (7, 2, 2)]
-    assert branch(collector, 7, []) == {} and vine.state_values([], {}) == []
+    assert branch(collector, 7, []) == {} and state_values([], {}) == []
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))

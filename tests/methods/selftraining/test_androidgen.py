@@ -16,10 +16,10 @@ from quintain.data.pipeline import Pipeline, as_example
 from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
 from quintain.environments.protocol import advance, begin
-from quintain.methods.imitation.atlas import ask_progress
 from quintain.methods.loops import rounds
-from quintain.methods.rl.parts.contexts import ExpertLabels
+from quintain.methods.rl.parts.contexts import ExpertLabels, ask_progress
 from quintain.methods.selftraining import androidgen
+from quintain.rollout.openings import first_observation
 from quintain.store.run import Run
 from quintain.testing.pupil import new_pupil, tasks_from
 from quintain.types import (
@@ -116,7 +116,7 @@ def test_tasks_are_played_with_what_was_solved_from_easy_to_hard() -> None:
     near = collector.tasks(2, 9)[7]
     solved = replace(near, id="web/train/7777")
     turn = Turn(
-        observation=as_content(androidgen.first_shown(find(WORLD), solved)), prompt_ids=(1,),
+        observation=as_content(first_observation(find(WORLD), solved)), prompt_ids=(1,),
         completion=Completion(token_ids=(2,), logprobs=(), stop="stop"), action=Action(text="click lamps"),
     )  # fmt: skip
     lived = Trajectory(

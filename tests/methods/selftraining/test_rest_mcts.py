@@ -14,7 +14,6 @@ from quintain.methods.loops import train_by
 from quintain.methods.loops.recall import remember
 from quintain.methods.method import Folds
 from quintain.methods.selftraining import rest_mcts
-from quintain.methods.selftraining.rest_mcts import TextValue, measured, path_of, targets_of, trees_of
 from quintain.store.run import Run
 from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn, as_content
 
@@ -43,32 +42,6 @@ def episode(task: str, ways: Sequence[int], *, stop: Stop = Stop.CUT, index: int
     )
 
 
-def test_the_states_of_an_episode_are_what_it_shows_after_each_turn() -> None:
-    cut, solved, late = (episode("a", (3, 4, 5), stop=s) for s in (Stop.CUT, Stop.TERMINATED, Stop.MAX_TURNS))
-    assert [seen.text for seen in path_of(cut, 1)] == ["34", "345"]
-    assert [(path_of(t)[-1].is_over, path_of(t)[-1].is_solved) for t in (cut, solved, late)] == [
-        (False, False),
-        (True, True),
-        (True, False),
-    ]
-    assert not any(seen.is_over for seen in path_of(solved)[:-1])
-
-
-def test_episodes_of_a_task_are_one_tree_wherever_they_branched() -> None:
-    groups = [
-        Group(task=t.task, trajectories=(t,))
-        for t in (episode("a", (3, 4)), episode("b", (3,)), episode("a", (3, 5), stop=Stop.TERMINATED))
-    ]
-    first, second = trees_of(groups)
-    assert {seen.text: value for seen, value in targets_of(first)} == {"3": 0.5, "34": 0.25, "35": 1.0}
-    assert targets_of(second) == [], "nothing is known where nothing was solved"
-    assert measured(groups, lambda _: 0.5) == {
-        "mcts/solved": 0.5,
-        "mcts/targets": 3.0,
-        "mcts/value_error": 0.25,
-    }
-
-
 def test_the_shortest_different_solutions_are_imitated() -> None:
     ways = [(3, 4, 5), (3, 5), (3, 5), (6, 7, 8, 9)]
     own = [episode("a", way, stop=Stop.TERMINATED, index=n) for n, way in enumerate(ways)]
@@ -78,30 +51,6 @@ def test_the_shortest_different_solutions_are_imitated() -> None:
     )
     assert isinstance(made, Chosen)
     assert [len(e.trajectory.turns) for e in made.examples] == [3, 2]
-
-
-def test_the_value_model_learns_what_texts_are_worth_and_stays_within_bounds() -> None:
-    model = TextValue(size=128)
-    assert model("a box on its target") == 0.0
-    model.learn([("near the box", 0.9), ("far from it", 0.1)] * 20)
-    assert model("near the box") == pytest.approx(0.9, abs=0.05)
-    assert model("far from it") < 0.2
-    model.learn([("off", 30.0)] * 50)
-    assert model("off") == 1.0
-    assert model.before("off") < 0.9, "what it said before it learned the last time"
-    model.learn([])
-    assert model.before("off") == 1.0
-    signs = TextValue(size=512)
-    signs.learn([("@-\n-.", 0.0), ("-@\n-.", 1.0)] * 20)
-    assert signs("@-\n-.") < 0.2 < 0.8 < signs("-@\n-."), "the place of a sign counts"
-
-
-def test_it_is_told_the_same_by_the_groups_of_a_journal() -> None:
-    first, second = TextValue(size=64), TextValue(size=64)
-    own = [episode("a", (3, 4)), episode("a", (3, 5), stop=Stop.TERMINATED)]
-    first.update([Group(task=own[0].task, trajectories=tuple(own))])
-    second.update([Group(task=t.task, trajectories=(t,)) for t in own])
-    assert first("35") == second("35") > first("34")
 
 
 @pytest.mark.parametrize("has_values", [True, False])

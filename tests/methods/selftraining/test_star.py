@@ -10,12 +10,12 @@ import torch
 from tests.methods.test_training import rows, train
 from transformers import AutoTokenizer
 
-from quintain.agents.hints import Hints
+from quintain.agents.hints import Hints, strip_hints
 from quintain.data.pipeline import Chosen, Pipeline, as_example
 from quintain.errors import ConfigError, InvariantError
 from quintain.methods.loops import rounds
 from quintain.methods.method import Collector
-from quintain.methods.selftraining.star import Config, method, right, stripped, unhinted, updates
+from quintain.methods.selftraining.star import Config, method, right, unhinted, updates
 from quintain.testing.episodes import Lived, recorded
 from quintain.text.parse import parse_react
 from quintain.types import Example, Group, Sample, Task, Trajectory, Turn
@@ -40,14 +40,14 @@ def test_what_speaks_of_the_hint_is_not_imitated_and_prompts_lose_it() -> None:
     told = saying(good, SAID.index("By the HINT it is 4"), index=1)
     failed = replace(good, outcome=replace(good.outcome, is_success=False), index=2)  # type: ignore[arg-type] # pyright: ignore
     hints = Hints(plain={(1,): ((7, 8), True)})
-    made = Pipeline(right(), unhinted(said), stripped(hints)).run(
+    made = Pipeline(right(), unhinted(said), strip_hints(hints)).run(
         [as_example(t) for t in (good, told, failed)]
     )
     (kept,) = made.examples
     assert [turn.prompt_ids for turn in kept.trajectory.turns] == [(7, 8), (7, 8)]
     assert all(turn.completion.logprobs == () for turn in kept.trajectory.turns)
     assert [p.num_out for p in made.funnel.passages] == [2, 1, 1]
-    untouched = stripped(Hints()).apply([as_example(good)])
+    untouched = strip_hints(Hints()).apply([as_example(good)])
     assert untouched[0].trajectory == good
 
 
@@ -145,7 +145,7 @@ def test_playing_apart_is_refused() -> None:
 
 def test_examples_are_of_tasks_that_failed_or_did_not() -> None:
     groups = recorded([Lived(task=0, value=1.0, is_success=True, num_turns=1)])
-    made = Pipeline(right(), unhinted(said), stripped(Hints()))(groups)
+    made = Pipeline(right(), unhinted(said), strip_hints(Hints()))(groups)
     assert [type(e) for e in made.examples] == [Example]
     with pytest.raises(InvariantError, match="begin the loop anew"):
         method(Config()).build(groups)

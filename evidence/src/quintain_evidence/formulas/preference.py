@@ -578,7 +578,7 @@ FORMULAS: tuple[Formula, ...] = (
     ended("kto", "kto", lambda m: m.kto(0.4, desirable=1.5, undesirable=0.7), one_by_one),
     replace(ended("dpo.logged", "logged", lambda m: m.logged(m.dpo(0.4)), from_logged),
             functions=("logged", "dpo")),
-    Formula("search.guided", "rollout.tree", ("GuidedTree",), draw_search, guided, guided_plainly),
+    Formula("search.guided", "search.tree", ("GuidedTree",), draw_search, guided, guided_plainly),
     ended("rpo.summed", "rpo", lambda m: m.rpo(0.1, alpha=0.5, is_summed=True), summed_likelihood),
     _contrasted(),
     _best_and_worst(),

@@ -427,7 +427,7 @@ def valued(module: ModuleType, case: Sequence[Walked]) -> list[float]:
     ]
     values = {seen.text: value for seen, value in module.process_values(paths)}
     known = sorted({ways[:n] for ways, _ in case for n in range(1, len(ways) + 1)})
-    tree = module.Tree(module.Seen(key="", text=""), worth, mixing=0.25)
+    tree = module.ValueTree(module.Seen(key="", text=""), worth, mixing=0.25)
     tree.grow(tree.root, paths)
     node = tree.select()
     return [
@@ -548,7 +548,7 @@ FORMULAS: tuple[Formula, ...] = (
         paired, preferred),
     Formula("rounds.self_rewarding", "methods.selftraining.self_rewarding",
         ("read_score", "score_of", "preferred", "agreement"), draw_judged, self_judged, self_judged_plainly),
-    Formula("rounds.process_values", "rollout.tree", ("process_values", "upper_bound", "back_up", "Tree"),
+    Formula("rounds.process_values", "search.tree", ("process_values", "upper_bound", "back_up", "ValueTree"),
         draw_tree, valued, valued_plainly),
     Formula("rounds.failures", "methods.selftraining.exif", ("failures_of", "skill_of", "is_try"), draw_tries,
         told_failures, failed_plainly),

@@ -21,12 +21,11 @@ from quintain.data import stages
 from quintain.data.pipeline import Chosen, Pipeline, Stage
 from quintain.engines.judge import Judge
 from quintain.environments.nothing import NO_ENVIRONMENT, NONE
-from quintain.environments.protocol import Environment, Progressing
 from quintain.errors import ConfigError, UsageError
 from quintain.learning.job import ImitationJob
 from quintain.methods.imitation.supervised import chosen_of, supervised
 from quintain.methods.method import Collector, Needs, Offline
-from quintain.methods.rl.parts.contexts import ExpertLabels
+from quintain.methods.rl.parts.contexts import ExpertLabels, ask_progress
 from quintain.rollout.verdicts import Verdicts
 from quintain.types import Action, Example, Trajectory
 
@@ -182,8 +181,3 @@ def scores_of(
 def first_word(action: Action) -> str:
     """Return the first word of an action, or the name of the first tool that it calls."""
     return action.tool_calls[0].name if action.tool_calls else action.text.partition(" ")[0]
-
-
-def ask_progress(environment: Environment) -> float | None:
-    """Return how far the task has come, None where the environment does not say."""
-    return environment.progress() if isinstance(environment, Progressing) else None

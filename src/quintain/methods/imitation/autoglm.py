@@ -40,7 +40,7 @@ from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clipped
 from quintain.methods.imitation.supervised import chosen_of
 from quintain.methods.method import Collector, Folds, Needs, OnPolicy, OptimizerSteps, Rehearsal, Update
-from quintain.methods.selftraining.androidgen import first_shown
+from quintain.rollout.openings import first_observation
 from quintain.types import Group, Task, Trajectory, as_text, scored
 
 SURE, UNSURE = 1 / 0.95, 1 / 0.5
@@ -177,7 +177,7 @@ class Frontier:
         if len(pool) <= count or not self._played:
             return list(pool[:count])
         played = list(self._played)
-        begins = [first_shown(self._make, task) for task in pool]
+        begins = [first_observation(self._make, task) for task in pool]
         return [
             pool[place]
             for place in in_order(begins, played, (self._low, self._high), self._neighbours)[:count]

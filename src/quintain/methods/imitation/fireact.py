@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import PositiveInt
 from quintain.data import stages
-from quintain.data.pipeline import Chosen, Pipeline, Stage, judged
+from quintain.data.pipeline import Chosen, Pipeline
 from quintain.environments.boundary import ask
 from quintain.environments.catalog import find
 from quintain.environments.noisy import Methodical, NoisyExpert, noisy, single_method
@@ -23,7 +23,7 @@ from quintain.errors import ConfigError, DataError, suggestion
 from quintain.learning.job import ImitationJob
 from quintain.methods.imitation.supervised import chosen_of, supervised
 from quintain.methods.method import Collector, Needs, Offline
-from quintain.types import Example, Trajectory
+from quintain.types import Trajectory
 
 EXPERT = "expert"
 """The way that is the environment's expert, who may know better than any single way."""
@@ -74,19 +74,7 @@ def check_ways(config: Config) -> None:
 
 def pipeline(longest: int) -> Pipeline:
     """Return right → short enough."""
-    return Pipeline(stages.solved(name="right"), within(longest))
-
-
-def within(longest: int) -> Stage:
-    """Return the stage that keeps episodes of at most `longest` tokens, whole."""
-    return judged(
-        "within", f"is longer than {longest} tokens", lambda example: num_tokens(example) <= longest
-    )
-
-
-def num_tokens(example: Example) -> int:
-    """Return the tokens of all turns, what was read and what was said."""
-    return sum(len(turn.prompt_ids) + len(turn.completion.token_ids) for turn in example.trajectory.turns)
+    return Pipeline(stages.solved(name="right"), stages.within(longest))
 
 
 def shown(config: Config, collector: Collector) -> list[Trajectory]:

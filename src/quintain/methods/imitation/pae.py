@@ -25,22 +25,20 @@ from random import Random
 from quintain.config.ranges import PositiveInt, Share
 from quintain.data.pipeline import Pipeline, Stage
 from quintain.data.stages import shortest, threshold
-from quintain.engines.chat_client import is_endpoint
 from quintain.engines.judge import Judge
-from quintain.errors import ConfigError, DataError, UsageError
+from quintain.errors import ConfigError, UsageError
 from quintain.learning.job import OnPolicyJob
 from quintain.losses.imitation import imitation
-from quintain.methods.method import Collect, Collector, Needs, Rounds, Update, grouped
+from quintain.methods.method import Needs, Rounds, Update, grouped
+from quintain.methods.proposals import check_proposer, collect_proposals, proposer_at
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.failures import check_failures
-from quintain.rollout.proposals import Proposer
 from quintain.types import Failure, Group, Score, Trajectory, derive_seed, scored
 
 RUBRIC = "Was the task done, as its words ask for? 10: yes, all of it. 0: no, or it is not to be seen."
 """What a judge is asked that is given no rubric."""
 ACCEPTED = 0.5
 """Score of a judge from which on it says 1."""
-WORLD = "world"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +77,7 @@ def method(config: Config) -> Rounds:
     evaluator = evaluator_of(config)
     proposer = proposer_at(config.proposer)
     return Rounds(
-        collect=proposed(config.tasks, config.group_size, proposer)
+        collect=collect_proposals(config.tasks, config.group_size, proposer)
         if config.proposer
         else grouped(config.tasks, config.group_size),
         build=Pipeline(accepted(), shortest(config.shortest)),
@@ -99,51 +97,6 @@ def evaluator_of(config: Config) -> Evaluator:
     """
     judge = Judge(config.judge, usual=RUBRIC) if config.judge else None
     return Evaluator(judge, mistakes=config.evaluator_mistakes, most_broken=config.max_broken)
-
-
-def proposer_at(proposer: str) -> Proposer | None:
-    """Return the model that names tasks; None where there is none.
-
-    Raises:
-        UsageError: it is no such spec.
-    """
-    return Proposer(proposer) if is_endpoint(proposer) else None
-
-
-def check_proposer(proposer: str, max_staleness: int) -> None:
-    """Raise a `ConfigError` where `proposer` is neither empty, nor `WORLD`, nor a model, or tasks are played ahead."""
-    if proposer not in ("", WORLD) and not is_endpoint(proposer):
-        raise ConfigError(
-            f"proposer: got {proposer!r}; give {WORLD}, http://127.0.0.1:8000/v1?model=NAME, or nothing"
-        )
-    if proposer and max_staleness:
-        raise ConfigError(
-            f"proposer: got {proposer!r} with max_staleness {max_staleness}, which plays tasks ahead that nobody "
-            "has proposed yet; leave it at 0"
-        )
-    try:
-        proposer_at(proposer)
-    except UsageError as error:
-        raise ConfigError(str(error)) from error
-
-
-def proposed(tasks: int, size: int, by: Proposer | None) -> Collect:
-    """Return the collection of `size` episodes of each of `tasks` proposals; what is no task is left out.
-
-    `by` is a model; without one the environment proposes.
-    """
-
-    def collect(collector: Collector, step: int) -> list[Group]:
-        asked = collector.proposed(step, collector.tasks(step, tasks), by)
-        known = [task for task in asked if task is not None]
-        if not known:
-            raise DataError(
-                f"proposals of step {step}: got {len(asked)}, none of which the environment reads as a task that is "
-                "not held out; take a stronger model as proposer, or proposer=world"
-            )
-        return collector.sample(step, known, size=size)
-
-    return collect
 
 
 def accepted() -> Stage:

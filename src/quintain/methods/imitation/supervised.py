@@ -2,17 +2,47 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from quintain.data.pipeline import Chosen, Pipeline, as_example, refuse_empty
+from quintain.config.ranges import Share
+from quintain.data.pipeline import Chosen, Pipeline, Stage, as_example, refuse_empty
+from quintain.data.stages import solved
 from quintain.errors import ConfigError
-from quintain.learning.job import Job
+from quintain.learning.job import ImitationJob, Job
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Needs, Offline, Update
 from quintain.types import NOTHING, Pair, Trajectory
 
 Data = Callable[[Collector], Chosen | list[Trajectory] | list[Pair]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemonstrationsJob(ImitationJob):
+    """A job that imitates what solved its task."""
+
+    environment: str = ""
+    """Where it acts: a name, as for all methods; none, or empty with conversations of a file, for the loss alone."""
+    examples: int | None = None
+    """How many of them are imitated, the first ones; none for all."""
+    failures: bool = False
+    """Whether episodes that failed are imitated, too."""
+    held_out: Share = 0.1
+    """Share of conversations that is not imitated; their loss is measured at every evaluation. Not of the expert's."""
+    eval_every: int = 50
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        ImitationJob.check(self)
+        if self.demonstrations == 0:
+            raise ConfigError("demonstrations: got 0, which leaves nothing to imitate; give 1 or more")
+        most = self.demonstrations if isinstance(self.demonstrations, int) else math.inf
+        if self.examples is not None and not 1 <= self.examples <= most:
+            raise ConfigError(
+                f"examples: got {self.examples} of {self.demonstrations} demonstrations; give 1 or more, or none"
+            )
 
 
 def supervised(
@@ -45,6 +75,37 @@ def chosen_of(
     made = pipeline.run([as_example(trajectory) for trajectory in trajectories])
     refuse_empty(made, what, cures)
     return made
+
+
+def imitate_demonstrations(
+    config: DemonstrationsJob, checks: Callable[[Collector], Stage] | None = None
+) -> Offline:
+    """Return the method that imitates what is left of the demonstrations of `config`, after `checks` if any."""
+
+    def data(collector: Collector) -> Chosen:
+        return choose_demonstrations(config, collector, *([] if checks is None else [checks(collector)]))
+
+    return supervised(
+        config,
+        data,
+        batch_size=config.batch_size,
+        held_out=config.held_out if isinstance(config.demonstrations, str) else 0.0,
+    )
+
+
+def choose_demonstrations(config: DemonstrationsJob, collector: Collector, *stages: Stage) -> Chosen:
+    """Return what is left of demonstrations that solved their task, unless `config` takes failures, after `stages`.
+
+    Raises:
+        DataError: nothing is left.
+    """
+    shown = collector.demonstrations()[: config.examples]
+    pipeline = Pipeline(*([] if config.failures else [solved()]), *stages)
+    if isinstance(config.demonstrations, str):
+        what, cure = f"conversations of {config.demonstrations}", "set failures"
+    else:
+        what, cure = "demonstrations", "raise demonstrations, or give the environment an expert_action"
+    return chosen_of(shown, pipeline, f"imitating {len(shown)} {what}", {"solved": cure})
 
 
 def numbers_of(option: str, told: Mapping[str, str], example: str) -> dict[str, float]:

@@ -22,7 +22,6 @@ from quintain.data.pipeline import Pipeline, judged
 from quintain.environments.noisy import noisy
 from quintain.learning.job import ClipHigherJob, ColdStart
 from quintain.losses.policy import clipped
-from quintain.methods.imitation.fireact import within
 from quintain.methods.imitation.supervised import chosen_of
 from quintain.methods.method import Needs, OnPolicy, Update, differing, differs
 from quintain.rewards.conduct import success
@@ -78,7 +77,7 @@ def pipeline(longest: int) -> Pipeline:
             "has a turn that could not be read or carried out",
             lambda example: all(t.is_valid and t.action.error is None for t in example.trajectory.turns),
         ),
-        within(longest),
+        stages.within(longest),
         stages.solved(name="correct"),
         judged(
             "quality", "does something twice to no end", lambda example: not num_repeats(example.trajectory)

@@ -12,20 +12,20 @@ rephrased instructions and the preference stage; tools and parameters in another
 environment, or conversations, written for it or with tools of their own.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from quintain.data.calls import right_calls
-from quintain.data.pipeline import Chosen
+from quintain.data.pipeline import Stage
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.errors import ConfigError
-from quintain.methods.imitation import sft
+from quintain.methods.imitation.supervised import DemonstrationsJob, imitate_demonstrations
 from quintain.methods.method import Collector, Offline
 from quintain.warm_start.demonstrations import tell_records, teller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(sft.Config):
+class Config(DemonstrationsJob):
     """Configuration of imitation of checked calls."""
 
     semantic: bool = True
@@ -35,7 +35,7 @@ class Config(sft.Config):
 def method(config: Config) -> Offline:
     """Return imitation of checked calls as `config` describes it."""
 
-    def checked(collector: Collector) -> Chosen:
+    def checks(collector: Collector) -> Stage:
         if collector.environment == NO_ENVIRONMENT and not isinstance(config.demonstrations, str):
             raise ConfigError(
                 "xlam: got no environment, whose tools the calls are checked against; name one with --environment, or "
@@ -46,7 +46,6 @@ def method(config: Config) -> Offline:
             if collector.environment == NO_ENVIRONMENT
             else teller(collector.environment)
         )
-        checks = right_calls(told, semantic=config.semantic)
-        return sft.imitated(config, collector, checks)
+        return right_calls(told, semantic=config.semantic)
 
-    return replace(sft.method(config), data=checked)
+    return imitate_demonstrations(config, checks)

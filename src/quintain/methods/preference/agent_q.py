@@ -1,7 +1,7 @@
 """L = -log σ(β [log π/π_logged (better) - log π/π_logged (worse)]), children of one node of a tree: Agent Q
 (arXiv 2408.07199).
 
-For each task of a round a tree is grown by guided MCTS (`quintain.rollout.tree.GuidedTree`). At a new state the policy
+For each task of a round a tree is grown by guided MCTS (`quintain.search.tree.GuidedTree`). At a new state the policy
 says `branches` ways on, a critic ranks them, and the best by Q + c·√(ln N(h) / (1 + N(h'))) is played to the end;
 whether that solved the task is told to all states on the way. Q = α·Q̃ + (1-α)·Q̂ mixes the mean outcome through a
 child with the critic's rank. Two visited children of a node whose Q differ by more than `margin` are a pair of turns.
@@ -31,8 +31,8 @@ from quintain.losses.preference import logged
 from quintain.methods.method import Folds, Needs, Rounds, Update
 from quintain.methods.preference.searching import Critic, Search
 from quintain.methods.preference.updating import dpo_or_rpo
-from quintain.methods.selftraining.rest_mcts import TextValue
 from quintain.rollout.verdicts import Verdicts
+from quintain.search.values import TextValue
 from quintain.types import Trajectory, as_text
 
 RUBRIC = (

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from math import sqrt
+from math import inf, sqrt
 from statistics import fmean
 from typing import Literal
 
@@ -35,9 +35,10 @@ from quintain.learning.job import OnPolicyJob
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Needs, Rounds, Update
 from quintain.methods.rl.parts.measures import Decode
-from quintain.methods.selftraining import rest_mcts
-from quintain.methods.selftraining.rest_mcts import trees_of
 from quintain.rollout.splices import states_in, way_back
+from quintain.search.episodes import Episodes, trees_of
+from quintain.search.tree import Seen, ValueTree
+from quintain.search.tree_search import Budget, TreeSearch
 from quintain.types import Action, Example, Group, Observation, Trajectory, Turn
 
 Verdict = Literal["good", "bad", "uncertain"]
@@ -130,20 +131,19 @@ class Revisions:
         """Return the episodes of a tree for each task of a round, and put right what failed in it."""
         config = self.config
         self.good = config.good[min(step, len(config.good)) - 1]
-        search = rest_mcts.Search(
-            rest_mcts.Config(
-                environment=config.environment,
-                tasks=config.tasks,
-                branches=config.branches,
-                rollout_turns=None,
-                expansions=config.expansions,
+        trees = [
+            ValueTree(
+                Seen(key=task.id, text="", place=task),
+                lambda _: 0.0,
                 exploration=config.exploration / sqrt(2),
                 mixing=1.0,
-                gate=2.0,
-            ),
-            lambda _: 0.0,
-        )
-        groups = search.collect(collector, step)
+                gate=inf,
+            )
+            for task in collector.tasks(step, config.tasks)
+        ]
+        ground = Episodes(player=collector, step=step, size=config.branches)
+        TreeSearch(trees=trees, ground=ground, budget=Budget(rounds=config.expansions)).run()
+        groups = trees_of(ground.groups)
         self.put_right(collector, step, groups)
         return groups
 

@@ -1,7 +1,7 @@
 """Train on the pairs of a search with the best Q + γ·I: I(z) = success after one update on z - success before: DITS
 (arXiv 2502.00955).
 
-For each task of a round a tree is grown by MCTS on outcomes (`quintain.rollout.tree.GuidedTree` without a critic); two
+For each task of a round a tree is grown by MCTS on outcomes (`quintain.search.tree.GuidedTree` without a critic); two
 visited children of a node whose mean outcomes differ by more than `margin` are a pair of turns. The pairs are shuffled
 and cut into blocks of `block`. For each block the policy takes one update on it, plays the validation tasks, and is put
 back; by how much more of them it solves is the influence of all pairs of the block. Influences are laid out from 0 to 1

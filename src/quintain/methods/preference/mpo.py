@@ -20,17 +20,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from quintain.agents.catalog import check as parts_of
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import Estimate, extremes
 from quintain.errors import ConfigError
 from quintain.learning.job import MAIN, RoundsJob
 from quintain.losses.preference import dpo
 from quintain.methods.method import Collector, Needs, Rounds
+from quintain.methods.preference.roles import ACTOR, PLANNER, check_roles
 from quintain.methods.preference.updating import update_on_pairs
 from quintain.types import Group, Score, Trajectory
-
-ACTOR, PLANNER = "agent", "agent/plan"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,22 +58,6 @@ class Config(RoundsJob):
                 f"plans: got {self.plans}, and a plan alone is not better than another; give 2 or more"
             )
         check_roles(self.agent, self.seats)
-
-
-def check_roles(agent: str, seats: Mapping[str, str]) -> None:
-    """Raise a `ConfigError` where nobody plans, or where planner and actor are the same policy."""
-    if not any(
-        part.name == "plan" and part.options.get("actor", "policy") == "policy" for part in parts_of(agent)
-    ):
-        raise ConfigError(
-            f"agent: got {agent!r}, in which nobody writes plans for a policy; give plan, or plan+react"
-        )
-    actor, planner = seats.get(ACTOR, MAIN), seats.get(PLANNER, seats.get(ACTOR, MAIN))
-    if planner != MAIN or actor == MAIN:
-        raise ConfigError(
-            f"seats: got {planner!r} for plans and {actor!r} for actions; let {MAIN!r} write plans ({PLANNER}) and "
-            f"another policy act ({ACTOR}), such as 'reference'"
-        )
 
 
 def method(config: Config) -> Rounds:

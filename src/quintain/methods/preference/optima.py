@@ -24,8 +24,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import fmean
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -40,6 +41,9 @@ from quintain.losses.preference import dpo
 from quintain.methods.method import Collector, Needs, Rounds, Update
 from quintain.rewards.dialogue import dialogue_rewards, edit_distance
 from quintain.rewards.efficiency import Count, num_tokens
+from quintain.search.episodes import Episodes, path_of
+from quintain.search.tree import Node, Path, Seen
+from quintain.search.tree_search import Budget, TreeSearch
 from quintain.types import Batch, Example, Group, LossReport, Outputs, Trajectory
 
 Surprise = Callable[[Collector, Sequence[Trajectory]], list[float]]
@@ -130,19 +134,39 @@ class Dialogues:
     families: list[Family] = field(default_factory=list["Family"])
     is_preferring: bool = False
     """whether messages are preferred in this round, not dialogues imitated"""
+    rng: np.random.Generator = field(default_factory=np.random.default_rng)
+    """draws the messages that are expanded"""
 
     def collect(self, collector: Collector, step: int) -> list[Group]:
         """Return dialogues of each task; where messages are preferred, the first of its tree."""
-        learn, tasks = self.config.learn, collector.tasks(step, self.config.tasks)
-        self.is_preferring = learn == "dpo" or (learn == "hybrid" and step % 2 == 0)
-        size = WAYS if self.is_preferring else self.config.group_size
-        groups = collector.sample(step, tasks, size=size)
-        self.families = [Family(list(group.scored), [()]) for group in groups]
-        self._rank(collector)
-        for number in range(1, self.config.group_size if self.is_preferring else 1):
-            self._expand(collector, step, number)
-            self._rank(collector)
-        return groups
+        config = self.config
+        self.is_preferring = config.learn == "dpo" or (config.learn == "hybrid" and step % 2 == 0)
+        tasks = collector.tasks(step, config.tasks)
+        self.families = [
+            Family(
+                root=Node(seen=Seen(key=task.id, text="", place=task)),
+                rate=self._rate,
+                chance=lambda: self.rng,
+            )
+            for task in tasks
+        ]
+        ground = Episodes(
+            player=collector,
+            step=step,
+            size=WAYS if self.is_preferring else config.group_size,
+            name="ways on",
+            phase="branch",
+            is_by_depth=False,
+        )
+        search = TreeSearch(
+            trees=self.families,
+            ground=ground,
+            budget=Budget(rounds=config.group_size if self.is_preferring else 1),
+            score=partial(self._score, collector),
+        )
+        for number in search.grow():
+            self.rng = np.random.default_rng(collector.seed("messages", step, number))
+        return ground.groups[: len(tasks)]
 
     def build(self, groups: Sequence[Group]) -> Chosen | Pairs:
         """Return the dialogues that are imitated, or the pairs of messages."""
@@ -172,70 +196,72 @@ class Dialogues:
         }
         return {name: fmean(values) for name, values in told.items() if values}
 
-    def _rank(self, collector: Collector) -> None:
-        """Say what the dialogues of each task are worth; those that are known keep the nats of their messages."""
-        fresh = [each for family in self.families for each in family.dialogues[len(family.losses) :]]
-        found = iter(self.surprise(collector, fresh))
+    def _score(self, collector: Collector, found: Sequence[Sequence[Path]]) -> list[list[float | None]]:
+        """Return the nats of the most surprising message of each new dialogue."""
+        nats = iter(self.surprise(collector, [path[0].place for paths in found for path in paths]))
+        return [[next(nats) for _ in paths] for paths in found]
+
+    def _rate(self, dialogues: Sequence[Trajectory], losses: Sequence[float]) -> list[float]:
+        """Return what each of a task's dialogues is worth, beside the others of it."""
         config = self.config
-        for family in self.families:
-            family.losses += [next(found) for _ in family.dialogues[len(family.losses) :]]
-            family.worth = dialogue_rewards(
-                [outcome_of(each) for each in family.dialogues],
-                [self.count(each) for each in family.dialogues],
-                family.losses,
-                token_weight=config.token_weight,
-                loss_weight=config.loss_weight,
-                least_loss=config.least_loss,
-            )
-
-    def _expand(self, collector: Collector, step: int, number: int) -> None:
-        """Continue a message of each task in further ways."""
-        rng = np.random.default_rng(collector.seed("messages", step, number))
-        places = [(family, family.draw(rng)) for family in self.families if family.dialogues]
-        walks = collector.walks([place.dialogue for _, place in places])
-        ways = collector.continue_from(
-            step,
-            [walk.prefix(place.depth) for walk, (_, place) in zip(walks, places, strict=True)],
-            size=WAYS,
-            seed=collector.seed("ways on", step, number),
-            again=number,
+        return dialogue_rewards(
+            list(map(outcome_of, dialogues)),
+            list(map(self.count, dialogues)),
+            losses,
+            token_weight=config.token_weight,
+            loss_weight=config.loss_weight,
+            least_loss=config.least_loss,
         )
-        for (family, place), group in zip(places, ways, strict=True):
-            family.expanded.append(said_in(place.dialogue)[: place.depth])
-            family.dialogues += group.scored
 
 
-class Place(NamedTuple):
-    """A message of a dialogue: ``Place(dialogue, 2)`` is what was said up to and with the second."""
-
-    dialogue: Trajectory
-    depth: int
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Family:
-    """The dialogues of one task, and the messages after which several ways were tried; () is the beginning."""
+    """The dialogues of one task as a tree of messages, and those after which several ways were tried."""
 
-    dialogues: list[Trajectory]
-    expanded: list[Said]
+    root: Node = field(default_factory=lambda: Node(seen=Seen(key="", text="")))
+    rate: Callable[[Sequence[Trajectory], Sequence[float]], list[float]]
+    chance: Callable[[], np.random.Generator]
+    dialogues: list[Trajectory] = field(default_factory=list[Trajectory])
+    expanded: list[Said] = field(default_factory=list[Said])
+    """what was said up to a message that was expanded; () is the beginning"""
     worth: list[float] = field(default_factory=list[float])
     losses: list[float] = field(default_factory=list[float])
 
-    def draw(self, rng: np.random.Generator) -> Place:
+    def select(self) -> Node | None:
+        """See `SearchTree`; the beginning comes first."""
+        if not self.expanded:
+            return self.root
+        return self.draw(self.chance()) if self.dialogues else None
+
+    def back_up(self, node: Node, paths: Sequence[Path], scores: Sequence[float | None]) -> None:
+        """See `SearchTree`; what all dialogues are worth depends on the longest of them."""
+        self.expanded.append(tuple(message.seen.key for message in reversed(node.lineage)))
+        self.dialogues += [path[0].place for path in paths]
+        self.losses += [score or 0.0 for score in scores]
+        self.worth = self.rate(self.dialogues, self.losses)
+        if self.dialogues:
+            self.root.seen = replace(self.root.seen, place=self.dialogues[0])
+
+    def draw(self, rng: np.random.Generator) -> Node:
         """Return a message to expand, drawn by worth among the best; the beginning where there is none left."""
-        through: dict[Said, tuple[Place, list[float]]] = {}
+        through: dict[Node, list[float]] = {}
         for each, worth in zip(self.dialogues, self.worth, strict=True):
-            said = said_in(each)
-            for depth in range(1, len(said)):
-                through.setdefault(said[:depth], (Place(each, depth), []))[1].append(worth)
-        open_ones = [
-            (fmean(values), place) for said, (place, values) in through.items() if not self._is_twin(said)
-        ]
+            for node in self._messages(each)[:-1]:
+                through.setdefault(node, []).append(worth)
+        open_ones = [(fmean(values), node) for node, values in through.items() if not self._is_twin(node)]
         ranked = sorted(open_ones, key=lambda each: -each[0])[:CANDIDATES]
         if not ranked:
-            return Place(self.dialogues[0], 0)
+            return self.root
         weights = np.exp(np.array([value - ranked[0][0] for value, _ in ranked]))
         return ranked[int(rng.choice(len(ranked), p=weights / weights.sum()))][1]
+
+    def _messages(self, dialogue: Trajectory) -> list[Node]:
+        """Return the messages of `dialogue` in the tree, which they are put into."""
+        found, node = list[Node](), self.root
+        for seen in path_of(dialogue):
+            node = node.children.setdefault(seen.key, Node(seen=seen, parent=node))
+            found.append(node)
+        return found
 
     def children(self, least: float) -> list[list[tuple[Trajectory, float]]]:
         """Return the ways on from each expanded message whose best is worth more than `least`, each up to its message.
@@ -260,10 +286,10 @@ class Family:
                 found.append(valued)
         return found
 
-    def _is_twin(self, said: Said) -> bool:
-        """Return whether `said` was expanded, or ends nearly as an expanded one of its depth does."""
+    def _is_twin(self, node: Node) -> bool:
+        """Return whether `node` was expanded, or says nearly what an expanded message of its depth says."""
         return any(
-            len(other) == len(said) and edit_distance(other[-1], said[-1]) < TWIN
+            len(other) == node.depth and edit_distance(other[-1], node.seen.key) < TWIN
             for other in self.expanded
             if other
         )

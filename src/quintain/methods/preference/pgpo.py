@@ -29,7 +29,7 @@ from quintain.errors import ConfigError
 from quintain.learning.job import RoundsJob
 from quintain.losses.preference import dpo, rpo
 from quintain.methods.method import Collector, Needs, Rounds
-from quintain.methods.preference.ipr import Steps, parts_at
+from quintain.methods.preference.step_values import Steps, parts_at
 from quintain.methods.preference.updating import update_on_pairs
 from quintain.types import Group, Trajectory
 

@@ -10,9 +10,9 @@ from statistics import fmean
 from quintain.errors import UsageError
 from quintain.methods.method import Collector
 from quintain.methods.rl.parts.measures import Decode
-from quintain.methods.selftraining.rest_mcts import path_of, trees_of
-from quintain.rollout.tree import GuidedTree, Node, Seen
-from quintain.rollout.views import Prefix
+from quintain.search.episodes import Episodes, trees_of
+from quintain.search.tree import GuidedTree, Node, Path, Seen
+from quintain.search.tree_search import Budget, TreeSearch
 from quintain.types import Group, Trajectory
 
 Critic = Callable[[Sequence[Trajectory]], Sequence[float | None]]
@@ -44,7 +44,6 @@ class Search:
         Raises:
             UsageError: the agent speaks to itself, so that its turns are not all ways on.
         """
-        played = list[Group]()
         tasks = collector.tasks(step, self.tasks)
         trees = [
             GuidedTree(
@@ -52,39 +51,22 @@ class Search:
             )
             for task in tasks
         ]
+        ground = Episodes(player=collector, step=step, size=self.branches, turns=1, name="ways")
         through: dict[Node, Trajectory] = {}
-        again = 0
-        for _ in range(self.episodes):
-            leaves = [(tree, node) for tree in trees if not (node := tree.select()).seen.is_over]
-            for depth in sorted({node.depth for _, node in leaves}):
-                same = [(tree, node) for tree, node in leaves if node.depth == depth]
-                found = self._ways(collector, step, [node for _, node in same], depth + 1, again)
-                again += 1
-                for (tree, node), group in zip(same, found, strict=True):
-                    ways = group.scored
-                    if any(turn.is_internal for way in ways for turn in way.turns):
-                        raise UsageError(
-                            "a tree of what an agent does: got turns in which it speaks to itself; take an agent that "
-                            "acts in every turn, such as auto or react"
-                        )
-                    tree.expand(node, [path_of(way, depth)[0] for way in ways], self.critic(ways))
-                played += found
-            ends = [(tree, node) for tree in trees if (node := tree.select()).parent]
-            left = [node for _, node in ends if not node.seen.is_over]
-            rest = iter(self._played(collector, step, left, again) if left else ())
-            again += 1
+
+        def play(ends: Sequence[tuple[GuidedTree, Node]]) -> None:
+            rest = iter(ground.play_on([node for _, node in ends if not node.seen.is_over]))
             for tree, node in ends:
-                if node.seen.is_over:
-                    episodes = [node.seen.place]
-                else:
-                    played.append(next(rest))
-                    episodes = played[-1].scored
+                episodes = [node.seen.place] if node.seen.is_over else next(rest).scored
                 for episode in episodes:
                     tree.tell(node, float(episode.is_success))
-                    for above in lineage(node):
+                    for above in node.lineage:
                         through.setdefault(above, episode)
+
+        budget = Budget(rounds=self.episodes)
+        TreeSearch(trees=trees, ground=ground, budget=budget, score=self._score, play=play).run()
         self._conclude(trees, through)
-        return trees_of(played)
+        return trees_of(ground.groups)
 
     def measure(self, groups: Sequence[Group], _: Decode) -> Mapping[str, float]:
         """Return how many trees hold a solution, how many lead to one, and how far the critic agrees with outcomes."""
@@ -94,35 +76,15 @@ class Search:
         known = {name: value for name, value in more.items() if value is not None}
         return {"mcts/solved": solved, **known}
 
-    def _ways(
-        self, collector: Collector, step: int, nodes: Sequence[Node], turns: int, again: int
-    ) -> list[Group]:
-        """Return the policy's ways on from each of `nodes`, all as deep, as episodes of so many turns."""
-        size = self.branches
-        if turns == 1:
-            return collector.sample(
-                step, [node.seen.place for node in nodes], size=size, max_turns=1, again=again
+    def _score(self, found: Sequence[Sequence[Path]]) -> list[Sequence[float | None]]:
+        """Return what the critic says of each way on."""
+        ways = [[path[0].place for path in paths] for paths in found]
+        if any(turn.is_internal for own in ways for way in own for turn in way.turns):
+            raise UsageError(
+                "a tree of what an agent does: got turns in which it speaks to itself; take an agent that "
+                "acts in every turn, such as auto or react"
             )
-        return collector.continue_from(
-            step,
-            prefixes_of(collector, nodes),
-            size=size,
-            seed=collector.seed("ways", step, again),
-            max_turns=turns,
-            phase="train",
-            again=again,
-        )
-
-    def _played(self, collector: Collector, step: int, nodes: Sequence[Node], again: int) -> list[Group]:
-        """Return an episode from each of `nodes` to the end."""
-        return collector.continue_from(
-            step,
-            prefixes_of(collector, nodes),
-            size=1,
-            seed=collector.seed("tree", step, again),
-            phase="train",
-            again=again,
-        )
+        return [self.critic(own) for own in ways]
 
     def _conclude(self, trees: Sequence[GuidedTree], through: Mapping[Node, Trajectory]) -> None:
         """Write down the families of `trees`, where each leads, and how far the critic agrees with the outcomes."""
@@ -144,18 +106,3 @@ class Search:
         self.agreement = fmean(agreed) if agreed else None
         ends = [through[end] for tree in trees if (end := tree.follow()) in through]
         self.followed = fmean(float(end.is_success) for end in ends) if ends else None
-
-
-def lineage(node: Node) -> list[Node]:
-    """Return `node` and all above it but the root."""
-    found = list[Node]()
-    while node.parent is not None:
-        found.append(node)
-        node = node.parent
-    return found
-
-
-def prefixes_of(collector: Collector, nodes: Sequence[Node]) -> list[Prefix]:
-    """Return the beginnings of episodes that lead to each of `nodes`."""
-    walks = collector.walks([node.seen.place for node in nodes])
-    return [walk.prefix(node.depth) for walk, node in zip(walks, nodes, strict=True)]

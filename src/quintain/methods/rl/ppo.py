@@ -10,47 +10,17 @@ bonus nor a clip of the value, and the episodes of a step are one batch. Measure
 robots and Atari.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from quintain.config.ranges import NonNegativeFloat, PositiveFloat, Share
-from quintain.credit.gae import gae_tokens
-from quintain.credit.whiten import whiten
-from quintain.learning.job import EpisodesJob
-from quintain.losses.compose import combine
-from quintain.losses.policy import clipped
-from quintain.losses.value import value
-from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
-from quintain.types import Credit, Group
+from quintain.methods.method import OnPolicy
+from quintain.methods.rl.parts.actor_critic import ActorCriticJob, actor_critic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(EpisodesJob):
+class Config(ActorCriticJob):
     """Configuration of PPO."""
-
-    learning_rate: float = 1e-4
-    num_epochs: int = 2
-    discount: Share = 1.0
-    """γ, per sampled token."""
-    gae_lambda: Share = 0.95
-    """λ of generalised advantage estimation."""
-    clip: PositiveFloat = 0.2
-    """The ratio is clipped to 1 ± this."""
-    vf_coef: NonNegativeFloat = 0.5
-    """Weight of the critic's loss."""
 
 
 def method(config: Config) -> OnPolicy:
     """Return PPO as `config` describes it."""
-
-    def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
-        values = estimates.critic
-        return whiten(gae_tokens(groups, values, discount=config.discount, gae_lambda=config.gae_lambda))
-
-    loss = combine((clipped(config.clip, config.clip), 1.0), (value(), config.vf_coef))
-    return OnPolicy(
-        collect=grouped(config.episodes, 1),
-        credit=credit,
-        update=Update(loss=loss, keeps_zeros=True),
-        needs=Needs(critic=True),
-    )
+    return actor_critic(config)

@@ -8,18 +8,14 @@ budget. The value of the first state is the mean of the group.
 Differences to the paper: steps are turns, not lines of reasoning; REINFORCE-like weights go through PPO's clip.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 from quintain.config.ranges import PositiveInt
-from quintain.credit.layout import outcome_of
-from quintain.credit.step_value import return_from, step_value
+from quintain.credit.step_value import step_value
 from quintain.learning.job import GroupJob
 from quintain.losses.policy import clipped
-from quintain.methods.method import Branch, Branches, Collector, Needs, OnPolicy, Update, grouped
-from quintain.rollout.replay import every_turn
-from quintain.types import Group, derive_seed, scored
+from quintain.methods.method import Needs, OnPolicy, Update, grouped
+from quintain.methods.rl.parts.continuations import continue_turns, state_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,36 +40,3 @@ def method(config: Config) -> OnPolicy:
         update=Update(loss=clipped()),
         needs=Needs(branches=True, snapshots=True),
     )
-
-
-def continue_turns(rollouts: int) -> Branch:
-    """Return what continues every scored trajectory from before each of its turns but the first, `rollouts` times."""
-
-    def branch(collector: Collector, step: int, groups: Sequence[Group]) -> Branches:
-        trajectories = scored(groups)
-        places = [(i, n) for i, t in enumerate(trajectories) for n in range(1, len(t.turns))]
-        if not places:
-            return {}
-        prefixes = every_turn(collector.walks(trajectories), first=1)
-        seed = derive_seed("values", trajectories[0].seed)
-        found = collector.continue_from(step, prefixes, size=rollouts, seed=seed)
-        return dict(zip(places, found, strict=True))
-
-    return branch
-
-
-def state_values(groups: Sequence[Group], branches: Branches) -> list[list[float]]:
-    """Return the value of the state before each turn of each scored trajectory of `groups`, in order.
-
-    It is the mean return of the episodes in `branches` that were continued from there; a state that no continuation of
-    succeeded in running has the return that was seen from it. The first state has the mean of the group.
-    """
-    first = {id(t): fmean(map(outcome_of, group.scored)) for group in groups for t in group.scored}
-    values: list[list[float]] = []
-    for place, trajectory in enumerate(scored(groups)):
-        own = [first[id(trajectory)]]
-        for number in range(1, len(trajectory.turns)):
-            returns = [return_from(t, number) for t in branches[place, number].scored]
-            own.append(fmean(returns) if returns else return_from(trajectory, number))
-        values.append(own)
-    return values

@@ -26,11 +26,11 @@ from quintain.errors import ConfigError
 from quintain.learning.job import PolicySpec
 from quintain.losses.reward_model import bradley_terry
 from quintain.methods.method import Compared, Needs, OnPolicy, Update
-from quintain.methods.rl import ppo
+from quintain.methods.rl.parts.actor_critic import ActorCriticJob, actor_critic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ppo.Config):
+class Config(ActorCriticJob):
     """Configuration of Deep RL from Human Preferences."""
 
     environment: str = "sokoban?size=3&walls=0&reward=dense"
@@ -63,7 +63,7 @@ class Config(ppo.Config):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        ppo.Config.check(self)
+        ActorCriticJob.check(self)
         if self.members < 2:
             raise ConfigError(f"members: got {self.members}, which cannot disagree; give 2 or more")
         if self.first_labels > self.num_labels:
@@ -79,7 +79,7 @@ class Config(ppo.Config):
 def method(config: Config) -> OnPolicy:
     """Return Deep RL from Human Preferences as `config` describes it."""
     names = tuple(f"reward_{number}" for number in range(1, config.members + 1))
-    base = ppo.method(config)
+    base = actor_critic(config)
     specs = {
         name: PolicySpec(head="value", is_trained=True, head_seed=number)
         for number, name in enumerate(names, 1)

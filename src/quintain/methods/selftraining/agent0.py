@@ -30,8 +30,8 @@ from quintain.curriculum.levels import Chooser, Proposer, level_of, levels_in, t
 from quintain.errors import ConfigError
 from quintain.learning.job import GroupJob
 from quintain.losses.policy import clipped_each
-from quintain.methods.imitation import pae
 from quintain.methods.method import Collector, Estimates, Folds, Needs, OnPolicy, Update
+from quintain.methods.proposals import check_proposer, collect_proposals, proposer_at
 from quintain.rewards.efficiency import num_calls
 from quintain.types import Credit, Group, Score, Stop, Task, Trajectory, scored
 
@@ -71,7 +71,7 @@ class Config(GroupJob):
         GroupJob.check(self)
         if not self.low < self.high:
             raise ConfigError(f"low: got {self.low} with high {self.high}; give low < high")
-        pae.check_proposer(self.proposer, self.max_staleness)
+        check_proposer(self.proposer, self.max_staleness)
 
 
 def method(config: Config) -> OnPolicy:
@@ -101,7 +101,7 @@ def method(config: Config) -> OnPolicy:
         return replace(found, advantages=scaled)
 
     return OnPolicy(
-        collect=pae.proposed(config.tasks, config.group_size, pae.proposer_at(config.proposer))
+        collect=collect_proposals(config.tasks, config.group_size, proposer_at(config.proposer))
         if config.proposer
         else proposed(proposer, config.tasks, config.group_size, config.reach),
         reward=majority_paid,

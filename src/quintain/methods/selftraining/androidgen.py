@@ -16,23 +16,20 @@ table over an open sokoban, and what the memory finds in `craft`; the paper has 
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 
 from quintain.agents.experience import Experience
-from quintain.agents.hints import Hints
+from quintain.agents.hints import Hints, strip_hints
 from quintain.config.ranges import PositiveInt
 from quintain.data.pipeline import Pipeline, Stage, as_example, remade
 from quintain.environments.catalog import find
-from quintain.environments.protocol import Factory, begin
 from quintain.errors import ConfigError
 from quintain.learning.job import OnPolicyJob
 from quintain.losses.imitation import imitation
-from quintain.methods.imitation.atlas import ask_progress
 from quintain.methods.method import Collector, Folds, Rounds, Update
-from quintain.methods.rl.parts.contexts import ExpertLabels
-from quintain.methods.selftraining.star import stripped
-from quintain.types import Example, Group, Task, Trajectory, as_text
+from quintain.methods.rl.parts.contexts import ExpertLabels, ask_progress
+from quintain.rollout.openings import first_observation
+from quintain.types import Example, Group, Trajectory
 
 StepCritic = Callable[[Trajectory], Sequence[float | None]]
 """episode → how far the task had come before each turn; None where that is not known"""
@@ -72,7 +69,7 @@ def method(config: Config) -> Rounds:
     experience, hints = Experience(), Hints()
     return Rounds(
         collect=experienced(config, experience if config.memory else Experience(), hints),
-        build=Pipeline(reached(critic.labels, has_failures=config.failures), stripped(hints)),
+        build=Pipeline(reached(critic.labels, has_failures=config.failures), strip_hints(hints)),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         starts_over=config.starts_over,
         state=Folds(experience),
@@ -89,7 +86,9 @@ def experienced(
     def collect(collector: Collector, step: int) -> list[Group]:
         pool = collector.tasks(step, config.tasks * (config.reach if len(experience) else 1))
         found = {
-            task.id: experience.find(task.id, first_shown(make, task)) for task in pool if len(experience)
+            task.id: experience.find(task.id, first_observation(make, task))
+            for task in pool
+            if len(experience)
         }
         # From easy to hard: a task is as near as its likeness to what was solved.
         near = {name: each[0] for name, each in found.items() if each is not None}
@@ -103,12 +102,6 @@ def experienced(
         return groups
 
     return collect
-
-
-def first_shown(make: Factory, task: Task) -> str:
-    """Return what an agent is shown first in `task`."""
-    with closing(make()) as environment:
-        return as_text(begin(environment, task))
 
 
 def reached(critic: StepCritic, *, has_failures: bool = True) -> Stage:

@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from quintain.agents.hints import Hints
+from quintain.agents.hints import Hints, strip_hints
 from quintain.config.ranges import NonNegativeInt, PositiveInt, Share
 from quintain.data import stages
 from quintain.data.pipeline import Pipeline, Stage, judged
@@ -34,7 +34,6 @@ from quintain.learning.job import OnPolicyJob
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Folds, Rounds, Update
 from quintain.methods.rl.parts.measures import Decode
-from quintain.methods.selftraining.star import stripped
 from quintain.types import Group, Task, Trajectory, scored
 
 PERSONA = "Explore: {}."
@@ -95,7 +94,9 @@ def method(config: Config) -> Rounds:
     return Rounds(
         collect=explorer.collect,
         build=Pipeline(
-            explored(), stages.relabelled(explorer.in_hindsight, name="hindsight"), stripped(explorer.hints)
+            explored(),
+            stages.relabelled(explorer.in_hindsight, name="hindsight"),
+            strip_hints(explorer.hints),
         ),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         starts_over=config.starts_over,

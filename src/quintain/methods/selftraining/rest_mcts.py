@@ -1,7 +1,7 @@
 """Search trees under a value model give the traces that the policy imitates and the values that the model learns:
 ReST-MCTS* (arXiv 2406.03816).
 
-For each task of a round a tree is grown (`quintain.rollout.tree`): from the state with the best bound the policy goes
+For each task of a round a tree is grown (`quintain.search`): from the state with the best bound the policy goes
 on several times, and a few steps further as a roll-out. What was solved, in fewest steps, is imitated; the
 values that the tree implies of its states (`process_values`) teach the value model of the next round.
 
@@ -15,31 +15,20 @@ science.
 
 from __future__ import annotations
 
-import re
-import zlib
-from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from functools import partial
 
 from quintain.config.ranges import PositiveFloat, PositiveInt, Share
+from quintain.data.filters import shortest_successes
 from quintain.data.pipeline import Pipeline, chosen
 from quintain.learning.job import OnPolicyJob
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Folds, Needs, Rounds, Update
-from quintain.methods.selftraining.rft import accepted
-from quintain.rollout.tree import Seen, Tree, Value, process_values
-from quintain.types import Group, Stop, Task, Trajectory, as_text
-
-WORD = re.compile(r"\w+|[^\w\s]")
-SIZE = 2048
-"""Features that texts are hashed to."""
-RARE = 4
-"""Most times that a sign stands in a picture of which the place counts."""
+from quintain.search.episodes import Episodes, trees_of
+from quintain.search.tree import Seen, Value, ValueTree
+from quintain.search.tree_search import Budget, TreeSearch
+from quintain.search.values import TextValue, measure_trees
+from quintain.types import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,168 +59,38 @@ class Config(OnPolicyJob):
 def method(config: Config) -> Rounds:
     """Return ReST-MCTS* as `config` describes it."""
     model = TextValue()
-    search = Search(config, model)
     return Rounds(
-        collect=search.collect,
+        collect=partial(search, config, model),
         build=Pipeline(
             chosen(
                 "solutions",
                 f"did not solve the task, repeats another, or is not among the {config.keep} shortest of it",
-                lambda groups: [replace(g, trajectories=accepted(g, config.keep)) for g in trees_of(groups)],
+                lambda groups: [
+                    replace(g, trajectories=shortest_successes(g, config.keep)) for g in trees_of(groups)
+                ],
             )
         ),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         needs=Needs(branches=True),
         state=Folds(model if config.has_values else None),
-        measure=lambda groups, _: measured(groups, model.before),
+        measure=lambda groups, _: measure_trees(groups, model.before),
     )
 
 
-class Search:
-    """Grows a tree for each task of a round: ``Search(config, model).collect(collector, step)``."""
-
-    def __init__(self, config: Config, model: Value) -> None:
-        self.config, self.model = config, model
-
-    def collect(self, collector: Collector, step: int) -> list[Group]:
-        """Return all episodes of the trees of a round, a group for each tree."""
-        config, further = self.config, self.config.rollout_turns
-        turns = None if further is None else 1 + further
-        tasks = collector.tasks(step, config.tasks)
-        trees = [self._tree(task) for task in tasks]
-        groups = collector.sample(step, tasks, size=config.branches, max_turns=turns)
-        for tree, group in zip(trees, groups, strict=True):
-            tree.grow(tree.root, [path_of(t) for t in group.scored])
-        again = 0
-        for _ in range(1, config.expansions):
-            selected = [(tree, node) for tree in trees if (node := tree.select()) is not None]
-            for depth in sorted({node.depth for _, node in selected}):
-                same = [(tree, node) for tree, node in selected if node.depth == depth]
-                again += 1
-                walks = collector.walks([node.seen.place for _, node in same])
-                found = collector.continue_from(
-                    step,
-                    [walk.prefix(depth) for walk in walks],
-                    size=config.branches,
-                    seed=collector.seed("tree", step, again),
-                    max_turns=None if turns is None else depth + turns,
-                    phase="train",
-                    again=again,
-                )
-                for (tree, node), group in zip(same, found, strict=True):
-                    tree.grow(node, [path_of(t, depth) for t in group.scored])
-                groups += found
-        return trees_of(groups)
-
-    def _tree(self, task: Task) -> Tree:
-        config = self.config
-        return Tree(
-            Seen(key=task.id, text=""),
-            self.model,
+def search(config: Config, value: Value, collector: Collector, step: int) -> list[Group]:
+    """Return all episodes of the trees of a round, a group for each tree."""
+    further = config.rollout_turns
+    trees = [
+        ValueTree(
+            Seen(key=task.id, text="", place=task),
+            value,
             exploration=config.exploration,
             mixing=config.mixing,
             gate=config.gate,
         )
-
-
-def path_of(trajectory: Trajectory, begin: int = 0) -> list[Seen]:
-    """Return the states after each turn of `trajectory`, from turn number `begin` on.
-
-    The last one is over unless it was the search that stopped there.
-    """
-    turns, last = trajectory.turns, len(trajectory.turns) - 1
-    shown = [*(turn.observation for turn in turns[1:]), trajectory.final_observation]
-    return [
-        Seen(
-            key=turns[number].completion.token_ids,
-            text=as_text(shown[number]),
-            is_over=number == last and trajectory.stop is not Stop.CUT,
-            is_solved=number == last and trajectory.is_success,
-            place=trajectory,
-        )
-        for number in range(begin, len(turns))
+        for task in collector.tasks(step, config.tasks)
     ]
-
-
-def trees_of(groups: Sequence[Group]) -> list[Group]:
-    """Return the episodes of `groups` by their task, in the order of the first of each."""
-    found: dict[str, list[Trajectory]] = {}
-    for group in groups:
-        found.setdefault(group.task.id, []).extend(group.trajectories)
-    return [Group(task=own[0].task, trajectories=tuple(own)) for own in found.values() if own]
-
-
-def targets_of(tree: Group) -> list[tuple[Seen, float]]:
-    """Return the value that the episodes of a tree imply of each of its states."""
-    return process_values([path_of(trajectory) for trajectory in tree.scored])
-
-
-def measured(groups: Sequence[Group], value: Value) -> Mapping[str, float]:
-    """Return how many trees hold a solution, how many values they imply, and how far `value` is from these.
-
-    To judge what a search went by, `value` is what the model said before it learned from these trees.
-    """
-    trees = trees_of(groups)
-    targets = [target for tree in trees for target in targets_of(tree)]
-    errors = [abs(value(seen.text) - implied) for seen, implied in targets]
-    return {
-        "mcts/solved": sum(any(t.is_success for t in tree.scored) for tree in trees) / max(len(trees), 1),
-        "mcts/targets": float(len(targets)),
-        "mcts/value_error": sum(errors) / max(len(errors), 1),
-    }
-
-
-class TextValue:
-    """A value model that reads what is seen: ridge regression on words and pairs of neighbours.
-
-    In a text of several lines, a picture, signs that stand in few places count by place, and two by how they lie.
-
-    A text that nothing was learned of is worth 0. What it knows is a fold over recorded groups.
-    """
-
-    def __init__(self, *, size: int = SIZE, ridge: float = 1.0) -> None:
-        self._moment = ridge * np.eye(size)
-        self._cross = np.zeros(size)
-        self._weights = self._older = np.zeros(size)
-
-    def update(self, groups: Sequence[Group]) -> None:
-        """Learn from the trees of a round."""
-        self.learn([(seen.text, value) for tree in trees_of(groups) for seen, value in targets_of(tree)])
-
-    def learn(self, samples: Sequence[tuple[str, float]]) -> None:
-        """Take in texts with their values, beside all that came before."""
-        self._older = self._weights
-        if not samples:
-            return
-        rows = np.stack([self.features(text) for text, _ in samples])
-        self._moment += rows.T @ rows
-        self._cross += rows.T @ np.array([value for _, value in samples])
-        self._weights = np.linalg.solve(self._moment, self._cross)
-
-    def __call__(self, text: str) -> float:
-        """Return the value of `text`, from 0 to 1."""
-        return self._under(self._weights, text)
-
-    def before(self, text: str) -> float:
-        """Return the value that `text` had before what was learned last."""
-        return self._under(self._older, text)
-
-    def _under(self, weights: NDArray[np.floating[Any]], text: str) -> float:
-        return float(np.clip(self.features(text) @ weights, 0.0, 1.0))
-
-    def features(self, text: str) -> NDArray[np.float64]:
-        """Return how often each feature occurs in `text`, [size], the first of them always once."""
-        words = WORD.findall(text.lower())
-        named = [*words, *(f"{a} {b}" for a, b in pairwise(words))]
-        lines = text.splitlines()
-        if len(lines) > 1:
-            signs = [(sign, x, y) for y, line in enumerate(lines) for x, sign in enumerate(line)]
-            often = Counter(sign for sign, _, _ in signs)
-            rare = [found for found in signs if often[found[0]] <= RARE]
-            named += [f"{sign} {x},{y}" for sign, x, y in rare]
-            named += [f"{a}{b} {x - u},{y - v}" for (a, u, v), (b, x, y) in combinations(rare, 2)]
-        found = np.zeros(len(self._cross))
-        found[0] = 1.0
-        for name in named:
-            found[1 + zlib.crc32(name.encode()) % (len(found) - 1)] += 1.0
-        return found
+    turns = None if further is None else 1 + further
+    ground = Episodes(player=collector, step=step, size=config.branches, turns=turns)
+    TreeSearch(trees=trees, ground=ground, budget=Budget(rounds=config.expansions)).run()
+    return trees_of(ground.groups)

@@ -12,12 +12,11 @@ step.
 from dataclasses import dataclass, replace
 
 from quintain.config.ranges import PositiveInt
-from quintain.data.filters import successful
+from quintain.data.filters import shortest_successes
 from quintain.data.pipeline import Pipeline, chosen
 from quintain.learning.job import OnPolicyJob
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Rounds, Update, grouped
-from quintain.types import Group, Trajectory, scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +42,7 @@ def method(config: Config) -> Rounds:
                 "accepted",
                 f"did not solve the task, repeats another, or is not among the {config.keep} shortest of it",
                 lambda groups: [
-                    replace(group, trajectories=accepted(group, config.keep)) for group in groups
+                    replace(group, trajectories=shortest_successes(group, config.keep)) for group in groups
                 ],
             )
         ),
@@ -51,9 +50,3 @@ def method(config: Config) -> Rounds:
         starts_over=config.starts_over,
         memory=None if config.starts_over else 1,
     )
-
-
-def accepted(group: Group, keep: int) -> tuple[Trajectory, ...]:
-    """Return at most `keep` different successful trajectories of `group`, shortest first."""
-    different = {tuple(turn.completion.token_ids for turn in t.turns): t for t in scored(successful([group]))}
-    return tuple(sorted(different.values(), key=lambda t: (len(t.turns), t.index))[:keep])

@@ -12,13 +12,13 @@ a hidden first step, where the paper has sums and common sense.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from quintain.agents.deliberation import describe_action
-from quintain.agents.hints import Hints
+from quintain.agents.hints import Hints, strip_hints
 from quintain.config.ranges import PositiveFloat, PositiveInt
-from quintain.data.pipeline import Pipeline, Stage, judged, remade
+from quintain.data.pipeline import Pipeline, Stage, judged
 from quintain.data.stages import solved
 from quintain.errors import ConfigError, InvariantError
 from quintain.learning.job import OnPolicyJob
@@ -75,7 +75,7 @@ def method(config: Config) -> Rounds:
 
     return Rounds(
         collect=collect,
-        build=Pipeline(right(), unhinted(said), stripped(hints)),
+        build=Pipeline(right(), unhinted(said), strip_hints(hints)),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         steps=OptimizerSteps(
             count=lambda number: updates(number, config.first_updates, config.growth),
@@ -127,24 +127,3 @@ def unhinted(said: Callable[[Turn], str]) -> Stage:
         return not any(MARKER in said(turn).lower() for turn in example.trajectory.turns)
 
     return judged("unhinted", "speaks of the hint", is_silent)
-
-
-def stripped(hints: Hints) -> Stage:
-    """Return the stage that takes the hint out of prompts; log-probs, which were given with it, go too."""
-
-    def plain(turn: Turn) -> Turn:
-        if turn.prompt_ids not in hints.plain:
-            return turn
-        ids, starts_segment = hints.plain[turn.prompt_ids]
-        return replace(
-            turn,
-            prompt_ids=ids,
-            starts_segment=starts_segment,
-            completion=replace(turn.completion, logprobs=()),
-        )
-
-    def make(example: Example) -> Sequence[Example]:
-        turns = tuple(map(plain, example.trajectory.turns))
-        return [replace(example, trajectory=replace(example.trajectory, turns=turns))]
-
-    return remade("stripped", "is learned as if no hint had been there", make)

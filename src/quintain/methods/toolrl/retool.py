@@ -31,7 +31,7 @@ from quintain.errors import ConfigError, EnvironmentFault, UsageError
 from quintain.learning.job import ColdStart
 from quintain.methods.imitation.supervised import chosen_of
 from quintain.methods.method import OnPolicy
-from quintain.methods.rl import ppo
+from quintain.methods.rl.parts.actor_critic import ActorCriticJob, actor_critic
 from quintain.rewards.conduct import verdict
 from quintain.rewards.terms import apply_all
 from quintain.types import (
@@ -52,7 +52,7 @@ NUMBER = re.compile(r"-?\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ppo.Config):
+class Config(ActorCriticJob):
     """Configuration of ReTool."""
 
     environment: str = "calc?names=0&steps=2&digits=1&checks=0"
@@ -66,7 +66,7 @@ class Config(ppo.Config):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        ppo.Config.check(self)
+        ActorCriticJob.check(self)
         if not self.rewrites and "thoughts=true" not in self.agent:
             raise ConfigError(
                 f"rewrites: got false with the agent {self.agent}, which writes no words before an answer; "
@@ -85,7 +85,7 @@ def method(config: Config) -> OnPolicy:
         choose=lambda shown, _: chosen_of(shown, pipeline, "imitating rewritten traces"),
         teachers=() if is_told else (teacher,),
     )
-    base = ppo.method(config)
+    base = actor_critic(config)
     return replace(
         base,
         cold_start=cold_start,

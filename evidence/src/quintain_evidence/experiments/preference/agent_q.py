@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from quintain.rollout.tree import GuidedTree, Node, Seen, ranks
+from quintain.search.tree import GuidedTree, Node, Seen, ranks
 from quintain.types import derive_seed
 from quintain_evidence.experiments.preference.blocks import HORIZON, irreversible, noisy_policy
 from quintain_evidence.labs.exact import END, World, exact_values

@@ -26,7 +26,7 @@ from torch import Tensor
 from quintain.data.pairs import Pairs, siblings
 from quintain.losses.preference import dpo
 from quintain.methods.preference.dits import best_of, blocks_of, mixed
-from quintain.rollout.tree import Node
+from quintain.search.tree import Node
 from quintain.types import Action, Completion, Pair, Score, Stop, Trajectory, Turn, derive_seed
 from quintain_evidence.experiments.preference.agent_q import grown
 from quintain_evidence.experiments.preference.blocks import Blocks, blocks, solved_of

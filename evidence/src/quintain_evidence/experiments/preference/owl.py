@@ -27,8 +27,8 @@ from quintain.data.pairs import best_and_worst
 from quintain.data.seats import separated
 from quintain.learning.job import MAIN
 from quintain.losses.preference import dpo
-from quintain.methods.preference.mpo import ACTOR, PLANNER
 from quintain.methods.preference.owl import WORKER, lived_by
+from quintain.methods.preference.roles import ACTOR, PLANNER
 from quintain.types import Group, Task, Trajectory, Turn, derive_seed
 from quintain_evidence.experiments.preference.blocks import Blocks
 from quintain_evidence.experiments.preference.eto import learned

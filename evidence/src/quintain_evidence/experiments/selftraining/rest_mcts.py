@@ -21,8 +21,8 @@ from quintain.curriculum.streams import TaskStream
 from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.protocol import begin
-from quintain.methods.selftraining.rest_mcts import TextValue
-from quintain.rollout.tree import Path, Seen, Tree, Value, process_values
+from quintain.search.tree import Path, Seen, Value, ValueTree, process_values
+from quintain.search.values import TextValue
 from quintain.types import Action, Task, as_text, derive_seed
 from quintain.worlds.sokoban.game import Sokoban
 from quintain_evidence.layers.inference import rank_correlation
@@ -139,7 +139,7 @@ def searched(
     text = as_text(begin(level, task))
     while is_near and (level.distance() or 0) > 1:
         text = as_text(level.step(level.expert_action()).observation)
-    tree = Tree(
+    tree = ValueTree(
         Seen(key="", text=text, place=(level.snapshot(), ())), value, exploration=EXPLORATION, gate=1.0
     )
     paths, num = list[list[Seen]](), 0

@@ -27,7 +27,7 @@ from quintain.data.filters import best_of_group
 from quintain.losses.importance import masked_importance, truncated_importance
 from quintain.losses.policy import cispo, clipped, gspo, reinforce
 from quintain.methods.method import Assign, Branch, Needs, no_branches
-from quintain.methods.rl.vine import continue_turns, state_values
+from quintain.methods.rl.parts.continuations import continue_turns, state_values
 from quintain.types import Credit, Group, Loss, Trajectory, Turn
 
 NOTHING, NUM_CONTINUED = Needs(), 2

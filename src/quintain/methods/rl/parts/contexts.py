@@ -16,7 +16,7 @@ import numpy as np
 from quintain.data.samples import since_segment
 from quintain.environments.catalog import find
 from quintain.environments.nothing import NO_ENVIRONMENT
-from quintain.environments.protocol import Environment, Expert
+from quintain.environments.protocol import Environment, Expert, Progressing
 from quintain.errors import DataError, EnvironmentFault
 from quintain.methods.method import Collector
 from quintain.rewards.terms import Measure
@@ -220,3 +220,8 @@ def ask_expert(environment: Environment) -> Action | None:
 def calls_of(action: Action) -> tuple[ToolCall, ...]:
     """Return the tool calls of `action`; its text as a call without arguments where there are none."""
     return action.tool_calls or ((ToolCall(name=action.text),) if action.text else ())
+
+
+def ask_progress(environment: Environment) -> float | None:
+    """Return how far the task has come, None where the environment does not say."""
+    return environment.progress() if isinstance(environment, Progressing) else None

@@ -12,10 +12,8 @@ on from that of the highest return so far, with the share of the task that is do
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from random import Random
 from typing import Any, Literal
 
@@ -32,6 +30,8 @@ from quintain.environments.protocol import (
 )
 from quintain.errors import UsageError
 from quintain.rollout.views import seats_of
+from quintain.search.tree import BestFirstTree, Node, Path, Seen
+from quintain.search.tree_search import Budget, TreeSearch
 from quintain.types import Action, Observation
 
 Order = Literal["breadth", "best"]
@@ -101,49 +101,91 @@ def refuse_unsearchable(environment: Environment) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """A state on a way, what led there, and what that returned: ``Way(state=…, actions=("up",), total=0.5)``."""
+class Place:
+    """How a state is brought back, and what was found of it: ``Place(state=…, total=0.5, progress=0.2)``."""
 
     state: Any
-    actions: tuple[str, ...]
     total: float
+    """what the actions so far returned"""
+    progress: float = 0.0
+
+
+@dataclass(slots=True)
+class States:
+    """A ground of states that the environment brings back; each is gone on from by every legal action, in order.
+
+    A state that was there before, where states can be recognised, counts as over; so does one at the limit of turns.
+    After a solution nothing more is tried.
+    """
+
+    environment: Environment
+    budget: Budget
+    known: set[str | None] = field(default_factory=set[str | None])
+
+    def begin(self) -> Seen:
+        """Return the state that the environment is in."""
+        self._is_new()
+        return Seen(key="", text="", place=Place(state=self._snapshot.snapshot(), total=0.0))
+
+    def restore(self, node: Node) -> None:
+        """Bring the environment back to the state of `node`."""
+        self._snapshot.restore(cast(Place, node.seen.place).state)
+
+    def expand(self, nodes: Sequence[Node]) -> list[list[Path]]:
+        """See `Ground`."""
+        return [[[seen] for seen in self._act(node)] for node in nodes]
+
+    def _act(self, node: Node) -> Iterator[Seen]:
+        """Yield the state after each legal action in that of `node`, as far as the budget goes."""
+        environment, place = self.environment, cast(Place, node.seen.place)
+        self.restore(node)
+        assert isinstance(environment, Legal), "see `refuse_unsearchable`"
+        for text in environment.legal_actions()[: self.budget.steps_left]:
+            self.restore(node)
+            result = advance(environment, Action(text=text))
+            self.budget.num_steps += 1
+            total = place.total + result.reward
+            is_over = result.is_terminated or result.is_truncated
+            is_solved = is_over and (total > 0 if result.is_success is None else result.is_success)
+            if is_over or node.depth + 1 >= environment.max_turns or not self._is_new():
+                reached = Place(state=None, total=total)
+                yield Seen(key=text, text="", is_over=True, is_solved=is_solved, place=reached)
+            else:
+                progress = environment.progress() if isinstance(environment, Progressing) else 0.0
+                reached = Place(state=self._snapshot.snapshot(), total=total, progress=progress)
+                yield Seen(key=text, text="", place=reached)
+            if is_solved:
+                return
+
+    def _is_new(self) -> bool:
+        """Note the state that the environment is in; return whether it was not there before, as far as one can see."""
+        key = self.environment.state_key() if isinstance(self.environment, StateKey) else None
+        is_new = key is None or key not in self.known
+        self.known.add(key)
+        return is_new
+
+    @property
+    def _snapshot(self) -> Snapshot:
+        assert isinstance(self.environment, Snapshot), "see `refuse_unsearchable`"
+        return self.environment
 
 
 def search(environment: Environment, *, nodes: int, by: Order = "breadth") -> Found:
     """Return the way on from where `environment` is, of `nodes` tried actions at most; it is left as it is."""
-    assert isinstance(environment, Snapshot) and isinstance(environment, Legal), "see `refuse_unsearchable`"
-    root = environment.snapshot()
-    numbers = count()
-    waiting = [(0.0, 0, next(numbers), Way(state=root, actions=(), total=0.0))]
-    known = {_key(environment)} - {None}
-    best, num, is_solved = waiting[0][-1], 0, False
-    while waiting and num < nodes and not is_solved:
-        *_, way = heapq.heappop(waiting)
-        environment.restore(way.state)
-        for text in environment.legal_actions()[: nodes - num]:
-            environment.restore(way.state)
-            result = advance(environment, Action(text=text))
-            num += 1
-            total = way.total + result.reward
-            ahead = Way(state=None, actions=(*way.actions, text), total=total)
-            is_over = result.is_terminated or result.is_truncated
-            is_solved = is_over and (total > 0 if result.is_success is None else result.is_success)
-            if is_solved or total > best.total:
-                best = ahead
-            if is_solved:
-                break
-            key = _key(environment)
-            if is_over or len(ahead.actions) >= environment.max_turns or key in known:
-                continue
-            known |= {key} - {None}
-            ahead = Way(state=environment.snapshot(), actions=ahead.actions, total=total)
-            worth = total + (environment.progress() if isinstance(environment, Progressing) else 0.0)
-            rank = -worth if by == "best" else 0.0
-            heapq.heappush(waiting, (rank, len(ahead.actions), next(numbers), ahead))
-    environment.restore(root)
-    return Found(actions=best.actions, is_solved=is_solved, num_nodes=num)
+
+    def rank(node: Node) -> float:
+        place = cast(Place, node.seen.place)
+        return -(place.total + place.progress) if by == "best" else 0.0
+
+    budget = Budget(steps=nodes)
+    ground = States(environment, budget)
+    tree = BestFirstTree(ground.begin(), rank)
+    TreeSearch(trees=[tree], ground=ground, budget=budget, score=returns).run()
+    ground.restore(tree.root)
+    actions = tuple(str(node.seen.key) for node in reversed(tree.best.lineage))
+    return Found(actions=actions, is_solved=tree.best.seen.is_solved, num_nodes=budget.num_steps)
 
 
-def _key(environment: Environment) -> str | None:
-    """Return what the state is recognised by; None where it cannot be."""
-    return environment.state_key() if isinstance(environment, StateKey) else None
+def returns(found: Sequence[Sequence[Path]]) -> list[list[float | None]]:
+    """Return what the actions that lead to each new state returned."""
+    return [[cast(Place, path[0].place).total for path in paths] for paths in found]

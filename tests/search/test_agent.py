@@ -11,7 +11,7 @@ from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, advance, begin
 from quintain.errors import UsageError
 from quintain.rollout.collect import Rollout
-from quintain.rollout.search import Found, Searcher, is_search, refuse_unsearchable, search
+from quintain.search.agent import Found, Searcher, is_search, refuse_unsearchable, search
 from quintain.types import Action, StepResult, Task
 from quintain.warm_start.start import build_agent
 from quintain.worlds.craft.game import Craft

@@ -1,16 +1,18 @@
-"""Tree search, and what a tree says of its states.
+"""Trees of states, how each kind picks and backs up, and what a tree says of its states.
 
-A search holds states and asks for ways on from one of them at a time; who goes on, a policy or a list of legal moves,
-is not its affair. In `Tree`, MCTS* (arXiv 2406.03816), values of states are those of a model, mixed with the best that
-a roll-out saw. Afterwards the paths of a tree tell how far each state is from a solution (`process_values`), which is
-what the model learns for the next search. In `GuidedTree` (Agent Q, 2408.07199) they are the mean outcome of the
-episodes that went through a state, mixed with how a critic ranks it among its siblings.
+In `ValueTree`, MCTS* (arXiv 2406.03816), values of states are those of a model, mixed with the best that a roll-out
+saw. Afterwards the paths of a tree tell how far each state is from a solution (`process_values`), which is what the
+model learns for the next search. In `GuidedTree` (Agent Q, 2408.07199) they are the mean outcome of the episodes that
+went through a state, mixed with how a critic ranks it among its siblings. In `BestFirstTree` the state that ranks
+lowest is gone on from, once.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from math import log, sqrt
 from typing import Any
 
@@ -49,13 +51,24 @@ class Node:
     """a critic's rank among its siblings, 0 to 1, where a critic ranks"""
     children: dict[Hashable, Node] = field(default_factory=dict[Hashable, "Node"])
 
+    depth: int = field(init=False)
+    """steps from the root"""
+
+    def __post_init__(self) -> None:
+        """Count the steps from the root."""
+        self.depth = 0 if self.parent is None else self.parent.depth + 1
+
     @property
-    def depth(self) -> int:
-        """Return the steps from the root."""
-        return 0 if self.parent is None else 1 + self.parent.depth
+    def lineage(self) -> list[Node]:
+        """Return this state and all above it but the root, itself first."""
+        found, node = list[Node](), self
+        while node.parent is not None:
+            found.append(node)
+            node = node.parent
+        return found
 
 
-class Tree:
+class ValueTree:
     """A search from one state: ``tree.grow(tree.select(), paths)`` until `select` returns None.
 
     Args:
@@ -94,11 +107,14 @@ class Tree:
             own = self._of(first)
             if rest:
                 own = (1 - self.mixing) * own + self.mixing * max(map(self._of, rest))
-            child.value = (child.value * child.visits + own) / (child.visits + 1)
-            child.visits += 1
+            add_visit(child, own)
             self.is_done |= own >= self.gate
         if paths:
             back_up(node)
+
+    def back_up(self, node: Node, paths: Sequence[Path], scores: Sequence[float | None]) -> None:
+        """See `SearchTree`; what a path is worth says the value model."""
+        self.grow(node, paths)
 
     def _of(self, seen: Seen) -> float:
         """Return the value of a state; where it is over, whether it is solved."""
@@ -137,6 +153,10 @@ class GuidedTree:
         for (way, _), rank in zip(found.values(), placed, strict=True):
             node.children[way.key] = Node(seen=way, parent=node, rank=rank)
 
+    def back_up(self, node: Node, paths: Sequence[Path], scores: Sequence[float | None]) -> None:
+        """See `SearchTree`."""
+        self.expand(node, [path[0] for path in paths], scores)
+
     def choose(self, node: Node) -> Node:
         """Return the child of `node` with the best bound; of equal ones the first."""
 
@@ -151,11 +171,8 @@ class GuidedTree:
 
     def tell(self, node: Node, outcome: float) -> None:
         """Take in the outcome of an episode through `node`, for it and all above. Example: 1, 0, 1: 2/3."""
-        above: Node | None = node
-        while above is not None:
-            above.value = (above.value * above.visits + outcome) / (above.visits + 1)
-            above.visits += 1
-            above = above.parent
+        for above in (*node.lineage, self.root):
+            add_visit(above, outcome)
 
     def follow(self) -> Node:
         """Return where the visited children of the highest Q lead to, from the root on; of equal ones the first."""
@@ -174,6 +191,31 @@ class GuidedTree:
         return found
 
 
+class BestFirstTree:
+    """A search that goes on from each state once, the lowest `rank` first; of equal ones the shallowest, the earliest.
+
+    It ends with a solution. `best` is that, else the state of the highest score, the first one.
+    """
+
+    def __init__(self, root: Seen, rank: Callable[[Node], float]) -> None:
+        self.root = self.best = Node(seen=root)
+        self.rank, self._numbers = rank, count()
+        self._waiting = [(0.0, 0, next(self._numbers), self.root)]
+
+    def select(self) -> Node | None:
+        """Return the state to go on from; None where the search has ended."""
+        return heapq.heappop(self._waiting)[-1] if self._waiting and not self.best.seen.is_solved else None
+
+    def back_up(self, node: Node, paths: Sequence[Path], scores: Sequence[float | None]) -> None:
+        """See `SearchTree`."""
+        for path, score in zip(paths, scores, strict=True):
+            child = Node(seen=path[0], parent=node, value=score or 0.0)
+            if child.seen.is_solved or child.value > self.best.value:
+                self.best = child
+            if not child.seen.is_over:
+                heapq.heappush(self._waiting, (self.rank(child), child.depth, next(self._numbers), child))
+
+
 def ranks(scores: Sequence[float | None]) -> list[float]:
     """Return the rank of each of `scores`: 1 for who is picked as the best first, evenly down to 0 for who is left.
 
@@ -189,6 +231,12 @@ def ranks(scores: Sequence[float | None]) -> list[float]:
         else (sum(other < score for other in known) + (known.count(score) - 1) / 2) / last
         for score in scores
     ]
+
+
+def add_visit(node: Node, value: float) -> None:
+    """Let the mean value of `node` count one more visit, of `value`."""
+    node.value = (node.value * node.visits + value) / (node.visits + 1)
+    node.visits += 1
 
 
 def is_closed(node: Node) -> bool:

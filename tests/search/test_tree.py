@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from quintain.rollout.tree import (
+from quintain.search.tree import (
     GuidedTree,
     Node,
     Seen,
-    Tree,
+    ValueTree,
     back_up,
     process_values,
     ranks,
@@ -73,14 +73,14 @@ def test_a_new_state_has_the_value_of_the_model_and_the_best_of_its_roll_out(
     mixing: float, value: float
 ) -> None:
     said = {"a": 0.2, "ab": 0.6, "abc": 0.1}
-    tree = Tree(Seen(key="", text=""), lambda text: said[text], mixing=mixing)
+    tree = ValueTree(Seen(key="", text=""), lambda text: said[text], mixing=mixing)
     tree.grow(tree.root, [path("abc")])
     (child,) = tree.root.children.values()
     assert child.value == pytest.approx(value) and tree.root.value == pytest.approx(value)
 
 
 def test_ways_that_were_taken_before_are_visits_of_one_state() -> None:
-    tree = Tree(Seen(key="", text=""), lambda text: 0.5)
+    tree = ValueTree(Seen(key="", text=""), lambda text: 0.5)
     tree.grow(tree.root, [path("a"), path("ax", over=True), path("b")])
     child = tree.root.children["a"]
     assert (child.visits, child.value, tree.root.visits) == (2, pytest.approx((0.5 + 0.25) / 2), 3)
@@ -89,7 +89,9 @@ def test_ways_that_were_taken_before_are_visits_of_one_state() -> None:
 
 
 def test_a_search_goes_where_the_bound_is_best_and_around_what_is_over() -> None:
-    tree = Tree(Seen(key="", text=""), lambda text: {"a": 0.5, "b": 0.4, "ac": 0.1}.get(text, 0.0), gate=1.0)
+    tree = ValueTree(
+        Seen(key="", text=""), lambda text: {"a": 0.5, "b": 0.4, "ac": 0.1}.get(text, 0.0), gate=1.0
+    )
     assert tree.select() is tree.root
     tree.grow(tree.root, [path("a"), path("b"), path("x", over=True)])
     first = tree.select()
@@ -105,7 +107,7 @@ def test_a_search_goes_where_the_bound_is_best_and_around_what_is_over() -> None
 
 
 def test_a_search_ends_when_a_new_state_is_worth_the_gate() -> None:
-    tree = Tree(Seen(key="", text=""), lambda text: 0.0)
+    tree = ValueTree(Seen(key="", text=""), lambda text: 0.0)
     tree.grow(tree.root, [path("a", solved=True), path("b")])
     assert tree.is_done and tree.select() is None
 
