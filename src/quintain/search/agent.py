@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from quintain.config.ranges import PositiveInt
 from quintain.config.spec import fields_of, read_options, split_spec

@@ -192,7 +192,7 @@ def test_who_proposes_and_judges_is_checked_before_anything_is_played() -> None:
         Config(proposer="world", rollout="async", max_staleness=1).check()
     with pytest.raises(ConfigError, match=r"judge: got 'http://127.0.0.1:1/v1' without a model"):
         Config(judge="http://127.0.0.1:1/v1").check()
-    with pytest.raises(ConfigError, match="proposer: got the option 'modl'"):
+    with pytest.raises(ConfigError, match="option of proposer .*: got 'modl'"):
         Config(proposer="http://127.0.0.1:1/v1?modl=x").check()
     assert method(Config(proposer="world")).needs.proposals and not method(Config()).needs.proposals
 

@@ -76,4 +76,4 @@ def test_what_is_left_of_nothing_is_told() -> None:
     with pytest.raises(DataError, match=r"got 1 episodes into solved and none out .*; raise demonstrations"):
         weights(Shown([replace(RIGHT, outcome=Score(value=0.0, is_success=False))]))
     config = xlam.Config(environment="calc")
-    assert xlam.method(config).batch_size == sft.method(config).batch_size
+    assert xlam.method(config).batch_size == sft.method(sft.Config(environment="calc")).batch_size

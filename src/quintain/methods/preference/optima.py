@@ -235,7 +235,7 @@ class Family:
 
     def back_up(self, node: Node, paths: Sequence[Path], scores: Sequence[float | None]) -> None:
         """See `SearchTree`; what all dialogues are worth depends on the longest of them."""
-        self.expanded.append(tuple(message.seen.key for message in reversed(node.lineage)))
+        self.expanded.append(said_in(node.seen.place)[: node.depth] if node.depth else ())
         self.dialogues += [path[0].place for path in paths]
         self.losses += [score or 0.0 for score in scores]
         self.worth = self.rate(self.dialogues, self.losses)
@@ -288,8 +288,9 @@ class Family:
 
     def _is_twin(self, node: Node) -> bool:
         """Return whether `node` was expanded, or says nearly what an expanded message of its depth says."""
+        said = said_in(node.seen.place)[: node.depth]
         return any(
-            len(other) == node.depth and edit_distance(other[-1], node.seen.key) < TWIN
+            len(other) == len(said) and edit_distance(other[-1], said[-1]) < TWIN
             for other in self.expanded
             if other
         )
