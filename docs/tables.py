@@ -1,4 +1,4 @@
-"""Write the tables of methods, stages and settings into README, docs and navigation, and what is shown from results.
+"""Write the tables of methods, stages and settings into README, docs and navigation, and columns of what is known.
 
     python docs/tables.py [--check]
 
@@ -10,20 +10,21 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from quintain.cli.stages import stage_rows
-from quintain.methods.table import TABLE, Entry
+from quintain.methods.table import MODULES, PURPOSES, TABLE, Entry
 from quintain.models.memory import fitting_lines
 from quintain.warm_start.recommended import rate_lines, setting_lines
+from quintain_evidence.layers.needs import needs_of
 from quintain_evidence.layers.records import RESULTS
 from quintain_evidence.layers.spec import signatures
-from quintain_evidence.layers.standing import NOT_SHOWN, standings
+from quintain_evidence.layers.standing import standings
 
 ROOT = Path(__file__).resolve().parents[1]
-WORDS = ("works, better here", "works, not worse", "works, unresolved", NOT_SHOWN)
-SHOWN = ROOT / "src" / "quintain" / "methods" / "shown.json"
-KNOWN = {row: found.word for row, found in standings(signatures(), RESULTS).items()}
-"""row → what its results show"""
+COLUMNS = ROOT / "src" / "quintain" / "methods" / "columns.json"
+KNOWN = standings(signatures(), RESULTS)
+"""row → what its results say"""
 
 
 def told() -> list[Entry]:
@@ -31,16 +32,44 @@ def told() -> list[Entry]:
     return [entry for entry in TABLE if entry.page]
 
 
+def columns_of_all() -> dict[str, dict[str, Any]]:
+    """Return the columns of every method, by name: what its results say, and what it needs."""
+    found: dict[str, dict[str, Any]] = {name: each.columns() for name, each in KNOWN.items()}
+    for name in MODULES:
+        needs, reads_files = needs_of(name)
+        found[name] = {**found.get(name, {}), "needs": needs, "reads_files": reads_files}
+    return dict(sorted(found.items()))
+
+
 def readme_lines() -> Iterator[str]:
-    """Yield the table of README.md: the methods of a section by state."""
-    yield "| methods | names | state |"
-    yield "|---|---|---|"
-    for section in sections():
-        for state in WORDS:
-            found = [e for e in told() if (e.section, KNOWN.get(e.name, NOT_SHOWN)) == (section, state)]
-            if found:
-                names = " ".join(f"[`{e.name}`](docs/methods/{e.name}.md)" for e in found)
-                yield f"| {section[:1].lower() + section[1:]} | {names} | {state} |"
+    """Yield the tables of README.md: methods by what they are for, each with its columns."""
+    entries = {entry.name: entry for entry in told()}
+    for purpose, names in PURPOSES.items():
+        yield f"<details><summary>{purpose}</summary>"
+        yield ""
+        yield "| method | what it is about | formula | mechanism | comparison | real model |"
+        yield "|---|---|---|---|---|---|"
+        for name in names:
+            e = entries[name]
+            yield f"| [`{name}`](docs/methods/{name}.md) | {e.about} | {' | '.join(cells_of(name))} |"
+        yield ""
+        yield "</details>"
+        yield ""
+
+
+def cells_of(name: str) -> tuple[str, str, str, str]:
+    """Return the three columns and the promise of a method as they stand in a table."""
+    if name not in KNOWN:
+        return "not run", "not shown", "none", "no"
+    found = KNOWN[name]
+    date = found.promise.date if found.promise is not None and found.has_promise else ""
+    lost = found.comparison is not None and found.comparison.worst == "worse" != found.compared
+    return (
+        found.formula,
+        found.mechanism,
+        found.compared + (", by its values worse" if lost else ""),
+        f"yes, {date}" if date else "no",
+    )
 
 
 def index_lines() -> Iterator[str]:
@@ -97,13 +126,15 @@ def main(is_check: bool) -> int:
         ("mkdocs.yml", navigation_lines(), ("      # methods", "      # /methods")),
     )
     stale: list[str] = []
-    shown = (
-        json.dumps({row: word for row, word in sorted(KNOWN.items()) if word != NOT_SHOWN}, indent=2) + "\n"
-    )
-    if SHOWN.read_text(encoding="utf-8") != shown:
-        stale.append(SHOWN.name)
+    rows = [
+        f"{json.dumps(name)}: {json.dumps(each, ensure_ascii=False)}"
+        for name, each in columns_of_all().items()
+    ]
+    columns = "{\n" + ",\n".join(rows) + "\n}\n"
+    if COLUMNS.read_text(encoding="utf-8") != columns:
+        stale.append(COLUMNS.name)
         if not is_check:
-            SHOWN.write_text(shown, encoding="utf-8")
+            COLUMNS.write_text(columns, encoding="utf-8")
     for name, lines, (begin, end) in plan:
         text = (ROOT / name).read_text(encoding="utf-8")
         wanted = replaced(text, lines, (begin, end))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from quintain.cli.main import main
+from quintain_evidence.layers.comparison import Comparison
 from quintain_evidence.layers.league import Earlier, Outcome
 from quintain_evidence.layers.runner import run
 from quintain_evidence.layers.spec import Signature, signatures
@@ -34,19 +35,30 @@ def test_pages_are_written_from_results(write_claim: Callable[..., Path], tmp_pa
 
     known: dict[str, Signature] = signatures(file.parent)
     before = standings(known, folder)["toy"]
-    assert before.word == "not shown"
-    assert before.missing == ("objective not run", "formula not run", "toy not run", "no league")
+    assert (before.formula, before.mechanism, before.compared, before.is_done) == (
+        "not run",
+        "not shown",
+        "none",
+        False,
+    )
+    assert before.claims[0].mechanism.reasons == ("not run", "no rival is named that lacks the idea alone")
     run(list(known.values()), folder, 1, lambda s: f"measure {s.row}", Silent())
-    docs = tmp_path / "docs"
-    names = [found.name for found in write(standings(known, folder), folder, docs)]
-    assert names == ["index.md", "league.md", "toy.md"]
+    docs, history = tmp_path / "docs", tmp_path / "history"
+    history.mkdir()
+    (history / "toy.md").write_text("# Toy: what was tried\n\nA rate of 9.\n", encoding="utf-8")
+    names = [found.name for found in write(standings(known, folder), folder, docs, history)]
+    assert names == ["index.md", "league.md", "toy.md", "toy.md"]
     text = page.read_text(encoding="utf-8")
-    assert "**Evidence: not shown.** Missing: objective not run, formula not run, no league." in text
-    assert "- ✓ null world: " in text and "    measure toy" in text
+    assert "| formula | *not run* |" in text and "| real model | *no*, it was not tried |" in text
+    assert "**Not shown**, for: no rival is named that lacks the idea alone." in text
+    assert "[every check and what was tried](../../history/toy.md)" in text and "    measure toy" in text
     assert text.endswith(f"{END_MARK}\n\n**What to look for.** That.\n")
+    past = (history / "toy.md").read_text(encoding="utf-8")
+    assert past.startswith("# Toy: what was tried\n\nA rate of 9.\n") and "- ✓ null world: " in past
     index = (docs / "results" / "index.md").read_text(encoding="utf-8")
-    assert "| `toy` | not shown | - | - | shown, +0." in index
+    assert "| [`toy`](../methods/toy.md) | no | not run | not shown, +0." in index
     assert "version 1 ([toy.jsonl](../../results/toy.jsonl))" in index
+    assert "Of 1 rows: formula 1 *not run*; mechanism 1 *not shown*; comparison 1 *none*;" in index
     assert index.endswith(
         "| family | signatures | league | runs of the league |\n|---|---|---|---|\n| toys | 0 | 0 | 0 |\n"
     )
@@ -54,10 +66,14 @@ def test_pages_are_written_from_results(write_claim: Callable[..., Path], tmp_pa
 
 def test_a_run_that_rows_share_counts_once() -> None:
     def row(name: str, family: str, **seconds: float) -> Standing:
-        league = Outcome(row=name, verdict="better", seconds=seconds)
+        found = Comparison(
+            verdict="better", reasons=(), by_values="better", worst="better", baseline="grpo", world="guess",
+            model="mini", outcome=Outcome(row=name, verdict="better", seconds=seconds), power=None, loss=0.1,
+        )  # fmt: skip
         return Standing(
-            row=name, title=name, family=family, claims=(), objective=None, formula=None, league=league
-        )
+            row=name, title=name, family=family, claims=(), objective=None, checks=None, departs="",
+            comparison=found, promise=None,
+        )  # fmt: skip
 
     rows = {
         "a": row("a", "rl", base=60.0, one=120.0),
@@ -68,9 +84,10 @@ def test_a_run_that_rows_share_counts_once() -> None:
 
 
 def test_an_earlier_version_says_what_came_of_it() -> None:
-    refused = Earlier(version=2, mean=0.0216, num=10, refused=("method: length",))
-    assert version_cell(refused) == "version 2: +0.022, 10 seeds (refused, method: length)"
-    assert version_cell(Earlier(version=1, mean=-0.1, num=6, refused=())) == "version 1: -0.100, 6 seeds"
+    refused = Earlier(version=2, mean=0.0216, num=10, refused=("method: length",), verdict="better")
+    assert version_cell(refused) == "version 2: better, +0.022, 10 seeds (alarms: method: length)"
+    lost = Earlier(version=1, mean=-0.1, num=6, refused=(), verdict="worse")
+    assert version_cell(lost) == "version 1: worse, -0.100, 6 seeds"
 
 
 def test_a_block_is_put_before_what_to_look_for_and_replaced_later() -> None:
@@ -98,12 +115,14 @@ def test_the_command_writes_the_pages(
         str(claims),
         "--docs",
         str(docs),
+        "--history",
+        str(tmp_path / "history"),
     ]
     assert main(words) == 0
     names = [Path(line).name for line in capsys.readouterr().out.splitlines()]
-    assert names == ["index.md", "league.md", "toy.md"]
+    assert names == ["index.md", "league.md", "toy.md", "toy.md"]
     page = (docs / "methods" / "toy.md").read_text()
-    assert page.count("**Evidence: not shown.**") == 1
+    assert page.count("**Known of it.** Not done") == 1
     assert page.endswith("**What to look for.** That.\n")
     assert main(words) == 0
     assert (docs / "methods" / "toy.md").read_text() == page

@@ -122,7 +122,7 @@ def test_the_command_carries_results_over_once_and_names_rows_whose_experiment_i
     now = source_of(claim())
     before, after = (f"{now}\nX = '{name}'\n" for name in ("quintain.toys", "quintain_evidence"))
     monkeypatch.setattr("quintain_evidence.renames.find_source", lambda *_: before)
-    monkeypatch.setattr("quintain_evidence.layers.runner.source_of", lambda _: after)
+    monkeypatch.setattr("quintain_evidence.layers.runner.source_at", lambda _: after)
     words = ["bench", "rename", "--since", "HEAD", "--names", str(names), "--results", str(results)]
     words += ["--signatures", str(write_claim().parent)]
     assert main(words) == 0
@@ -139,7 +139,7 @@ def test_the_command_carries_results_over_once_and_names_rows_whose_experiment_i
     assert line["command"].startswith("quintain bench rename --since HEAD")
     assert main(words) == 0
     assert len(lines(results, "toy")) == 2, "once"
-    monkeypatch.setattr("quintain_evidence.layers.runner.source_of", lambda _: after + "Y = 1\n")
+    monkeypatch.setattr("quintain_evidence.layers.runner.source_at", lambda _: after + "Y = 1\n")
     assert main(words) == 1
     told = "toy: its experiment is another, whatever its names; its results stay as they were\n"
     assert capsys.readouterr().out == told

@@ -37,9 +37,9 @@ def test_the_tables_of_methods_are_current(tmp_path: Path, monkeypatch: pytest.M
     assert run_tables(ROOT, "--check")[0] == 0, "run python docs/tables.py"
     (tmp_path / "docs" / "methods").mkdir(parents=True)
     (tmp_path / "src" / "quintain" / "methods").mkdir(parents=True)
-    shown = "src/quintain/methods/shown.json"
+    columns = "src/quintain/methods/columns.json"
     pages = ("docs/methods/index.md", "docs/data.md", "docs/pretrained.md", "docs/machines.md")
-    names = ("README.md", *pages, "mkdocs.yml", shown, "docs/tables.py")
+    names = ("README.md", *pages, "mkdocs.yml", columns, "docs/tables.py")
     for name in names:
         shutil.copy(ROOT / name, tmp_path / name)
     readme, index = tmp_path / "README.md", tmp_path / "docs" / "methods" / "index.md"

@@ -1,6 +1,7 @@
 """``quintain methods`` and ``quintain environments``."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from quintain.environments import scores
 from quintain.environments.catalog import ELSEWHERE
 from quintain.environments.scores import load_scores
 from quintain.errors import UsageError
-from quintain.methods.table import MODULES
+from quintain.methods.table import MODULES, PURPOSES, TABLE, Columns
 
 Cli = Callable[..., Any]
 FAMILIES = {
@@ -46,12 +47,42 @@ def test_there_are_152_methods_in_their_families() -> None:
     assert Counter(row["family"] for row in rows) == FAMILIES
 
 
-def test_states_and_names_are_known() -> None:
+def test_columns_and_names_are_known() -> None:
     for row in method_rows():
-        assert set(row) == {"title", "family", "state", "name"}
-        assert row["state"] in ("planned", "not shown") or str(row["state"]).startswith("works, ")
+        assert set(row) == {"title", "family", "name", *Columns._fields}
+        assert row["formula"] in ("holds", "departs", "not run")
+        assert row["mechanism"] in ("shown", "not shown", "property")
+        assert row["comparison"] in ("better", "not worse", "unresolved", "worse", "none")
         assert row["name"] is None or row["name"] in MODULES
-        assert row["state"] != "planned" or row["name"] is None
+        is_kept = row["real_model"] != "no"
+        assert row["real_model"] == "no" or re.fullmatch(r"yes, 20\d\d-\d\d-\d\d", row["real_model"])
+        is_done = row["formula"] == "holds" and row["mechanism"] != "not shown" and is_kept
+        assert row["done"] is is_done, row["title"]
+        assert row["needs"] or row["name"] is None
+
+
+def test_rows_without_code_are_among_them_and_not_done() -> None:
+    planned = {entry.title for entry in TABLE if entry.code == "planned"}
+    rows = [row for row in method_rows() if row["title"] in planned]
+    assert len(rows) == len(planned) > 40
+    assert not any(row["done"] for row in rows)
+
+
+def test_a_comparison_that_is_none_says_why() -> None:
+    told = [row["compared"] for row in method_rows() if row["compared"]]
+    assert len(told) > 60
+    for row in method_rows():
+        if row["compared"] and row["comparison"] == "none":
+            assert row["compared"]["reasons"]
+        if row["formula"] == "departs":
+            assert row["departs"]
+        if row["mechanism"] == "not shown" and row["compared"]:
+            assert row["not_shown"]
+
+
+def test_every_method_with_a_page_has_one_purpose() -> None:
+    told = [name for names in PURPOSES.values() for name in names]
+    assert sorted(told) == sorted(entry.name for entry in TABLE if entry.page)
 
 
 def test_names_are_those_of_the_papers() -> None:
@@ -61,23 +92,26 @@ def test_names_are_those_of_the_papers() -> None:
 
 def test_methods_as_json(cli: Cli) -> None:
     rows = json.loads(cli("methods", "--json").out)
-    assert rows == method_rows()
+    assert rows == json.loads(json.dumps(method_rows()))
     (dpo,) = [row for row in rows if row["title"] == "DPO"]
-    assert (dpo["family"], dpo["name"]) == ("preference", "dpo") and dpo["state"] != "planned"
+    assert (dpo["family"], dpo["name"]) == ("preference", "dpo")
+    assert dpo["needs"] == ["recorded episodes or pairs", "a frozen copy"] and dpo["reads_files"]
 
 
 def test_methods_in_a_pipe_are_tab_separated(cli: Cli) -> None:
     lines = cli("methods").out.splitlines()
     assert len(lines) == 153
-    assert lines[0] == "method\tfamily\tstate\tname"
+    assert lines[0] == "method\tfamily\tname\tdone\tformula\tmechanism\tcomparison\treal model\tneeds"
     (dpo,) = [row for row in method_rows() if row["title"] == "DPO"]
-    assert f"DPO\tpreference\t{dpo['state']}\tdpo" in lines
+    known = [dpo[column] for column in ("formula", "mechanism", "comparison", "real_model")]
+    cells = ["DPO", "preference", "dpo", "yes" if dpo["done"] else "no", *known, ", ".join(dpo["needs"])]
+    assert "\t".join(cells) in lines
 
 
 def test_methods_on_a_terminal_are_a_table(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     out = cli("methods").out
-    assert "152 methods: " in out
+    assert "152 methods, " in out
     assert "\t" not in out
 
 

@@ -66,24 +66,31 @@ def shifted(by: float, noise: float = 0.01, num: int = 10) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("values", "verdict", "num"),
+    ("values", "verdict", "num", "is_complete"),
     [
-        (shifted(0.2, num=6), "better", 6),
-        (shifted(-0.2, num=6), "worse", 6),
-        (shifted(0.0005, 0.01), "not worse", 10),
-        (shifted(0.02, 0.3), "unresolved", 10),
-        (shifted(-0.001, 0.01, num=6), "not worse", 6),
-        (shifted(0.02, 0.3, num=6), "unfinished", 6),
-        (shifted(0.2, num=5), "unfinished", None),
+        (shifted(0.2, num=6), "better", 6, True),
+        (shifted(-0.2, num=6), "worse", 6, True),
+        (shifted(0.0005, 0.01), "not worse", 10, True),
+        (shifted(0.02, 0.3), "unresolved", 10, True),
+        (shifted(-0.001, 0.01, num=6), "not worse", 6, False),
+        (shifted(-0.04, 0.04, num=6), "worse", 6, False),
+        (shifted(0.02, 0.3, num=6), "unresolved", 6, False),
+        (shifted(0.2, num=5), "unfinished", None, False),
     ],
 )
-def test_verdicts(tmp_path: Path, values: list[float], verdict: str, num: int | None) -> None:
+def test_verdicts(
+    tmp_path: Path, values: list[float], verdict: str, num: int | None, is_complete: bool
+) -> None:
+    """What ends before its last look has all that is left of the error, and is no verdict that nobody asked for."""
     one = entry()
     put(tmp_path, one, METHOD, values)
     put(tmp_path, one, BASELINE, BASE[: len(values)])
     found = outcome_of(one, [one], tmp_path)
     assert (found.verdict, found.bound.num if found.bound else None) == (verdict, num)
-    assert found.is_futile == (values == shifted(-0.001, 0.01, num=6) or values == shifted(-0.2, num=6))
+    assert found.is_complete == is_complete
+    assert found.look is None or found.look.alpha == pytest.approx(
+        {6: 0.01 if is_complete else 0.05, 10: 0.04}[num or 6]
+    )
 
 
 def test_an_outcome_tells_budgets_signs_and_noise(tmp_path: Path) -> None:
@@ -107,12 +114,12 @@ def test_an_outcome_tells_budgets_signs_and_noise(tmp_path: Path) -> None:
     assert found.verdict == "unresolved", "at double the rate it is worse"
     assert found.again is not None and found.again.mean == pytest.approx(0.01)
     assert found.used[METHOD] == {"turns": 100, "tokens": 200, "updates": 7, "seconds": 1.0}
-    assert found.arms[BASELINE].mean == pytest.approx(0.5) and found.has_headroom
+    assert found.arms[BASELINE].mean == pytest.approx(0.5)
     assert (found.rate, found.command, found.version) == (1e-3, "again", 1)
 
 
 @pytest.mark.parametrize(
-    ("gain", "before", "after"), [(0.2, "not worse", "better"), (-0.2, "unfinished", "worse")]
+    ("gain", "before", "after"), [(0.2, "not worse", "better"), (-0.2, "worse", "worse")]
 )
 def test_a_claim_waits_for_the_runs_at_other_rates(
     tmp_path: Path, gain: float, before: str, after: str
@@ -138,11 +145,11 @@ def test_what_is_lower_is_turned_and_alarms_refuse(tmp_path: Path) -> None:
     put(tmp_path, refused, METHOD, shifted(0.2, num=6), alarms=["hacking", "entropy"])
     put(tmp_path, refused, BASELINE, BASE[:6])
     found = outcome_of(refused, [refused], tmp_path)
-    assert (found.verdict, found.refused) == ("refused", ("method: hacking",))
+    assert (found.verdict, found.refused) == ("better", ("method: hacking",))
     passed = entry("three")
     put(tmp_path, passed, METHOD, shifted(0.2, num=6), alarms=["length"], alarms_at_end=[])
     put(tmp_path, passed, BASELINE, BASE[:6])
-    assert outcome_of(passed, [passed], tmp_path).verdict == "better", "it went over before the end"
+    assert outcome_of(passed, [passed], tmp_path).refused == (), "it went over before the end"
 
 
 def test_versions_before_stay(tmp_path: Path) -> None:
@@ -155,6 +162,8 @@ def test_versions_before_stay(tmp_path: Path) -> None:
     assert (found.version, found.verdict, found.seconds) == (3, "unfinished", {})
     assert [(e.version, e.num, e.refused) for e in found.earlier] == [(1, 6, ("method: length",)), (2, 6, ())]
     assert [e.mean for e in found.earlier] == pytest.approx([0.1, -0.2])
+    assert [e.verdict for e in found.earlier] == ["better", "worse"]
+    assert all(e.p_value is not None for e in found.earlier)
     again = outcome_of(second, [second], tmp_path)
     assert [e.version for e in again.earlier] == [1] and len(again.seconds) == 13
     put(tmp_path, second, REPEAT, BASE[:1], processor_seconds=0.25)

@@ -9,7 +9,7 @@ import pytest
 from quintain.cli.main import main
 from quintain.errors import DataError
 from quintain_evidence.layers.records import append, lines
-from quintain_evidence.layers.runner import code_digest, run, state_of, wanted
+from quintain_evidence.layers.runner import code_digest, method_digest, run, state_of, wanted
 from quintain_evidence.layers.spec import Signature
 
 Claim = Callable[..., Signature]
@@ -151,6 +151,29 @@ def test_results_of_other_code_are_measured_again(
     assert state.is_stale and state.word() == "not run"
     state, told = go(claim(), tmp_path)
     assert told.num == 3 and not state.is_stale and state.version == 1
+
+
+def test_results_of_another_form_of_the_method_are_measured_again(
+    claim: Claim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines from before the method's file was recorded stand; those that say another one do not."""
+    monkeypatch.setattr("quintain_evidence.layers.runner.MODULES", {"toy": "quintain.methods.rl.grpo"})
+    state, _ = go(claim(), tmp_path)
+    now = lines(tmp_path, "toy")[0]["method"]
+    assert now == method_digest(claim()) != "" and state.word() == "shown"
+    monkeypatch.setattr("quintain_evidence.layers.runner.MODULES", {"toy": "quintain.methods.rl.rloo"})
+    assert state_of(claim(), tmp_path).is_stale
+    renamed = {"layer": "rename", "row": "toy", "before": now, "after": method_digest(claim())}
+    append(tmp_path, "toy", renamed)
+    assert not state_of(claim(), tmp_path).is_stale, "the same but for names"
+    file = tmp_path / "toy.jsonl"
+    without = [{k: v for k, v in line.items() if k != "method"} for line in lines(tmp_path, "toy")[:3]]
+    file.write_text("", encoding="utf-8")
+    for line in without:
+        append(tmp_path, "toy", line)
+    assert not state_of(claim(), tmp_path).is_stale
+    monkeypatch.setattr("quintain_evidence.layers.runner.MODULES", {})
+    assert method_digest(claim()) == ""
 
 
 def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """``quintain methods`` and ``quintain environments``."""
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -13,33 +12,47 @@ from quintain.types.terminal import write_line
 
 MEASURES = ("noop", "random", "expert", "steps_per_second")
 """Columns of scores; see `quintain.environments.scores`."""
+KNOWN = ("formula", "mechanism", "comparison", "real_model")
+"""Columns of methods; see `quintain.methods.table.Columns`."""
 
 
 def methods(argv: Sequence[str]) -> int:
     """List the published methods."""
     parser = Parser(
-        "methods", "List the published methods and what is shown of each: works, not shown or planned."
+        "methods",
+        "List the published methods, what each needs, and what is known of it: whether its formula is the paper's, "
+        "whether its mechanism is shown, what a comparison with the paper's baseline says, and since when it is known "
+        "to train a real model. Done is what has the first two and the last.",
     )
-    parser.switch("--json", "print JSON")
+    parser.switch("--json", "print JSON, with the reasons")
     arguments = parser.read(argv)
     rows = method_rows()
     if arguments.json:
         write_line(json.dumps(rows, indent=2))
         return 0
-    states = Counter(row["state"] for row in rows)
-    title = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    columns = ("title", "family", "name", "done", *KNOWN, "needs")
+    title = f"{sum(row['done'] for row in rows)} done"
     show(
-        ("method", "family", "state", "name"),
-        [(str(row["title"]), str(row["family"]), str(row["state"]), row["name"] or "") for row in rows],
-        f"{len(rows)} methods: {title}",
+        ("method", *columns[1:4], *(name.replace("_", " ") for name in KNOWN), "needs"),
+        [[cell(row[column]) for column in columns] for row in rows],
+        f"{len(rows)} methods, {title}",
     )
     return 0
 
 
-def method_rows() -> list[dict[str, str | None]]:
-    """Return every published method: ``{"title": "DPO", "family": "preference", "state": …, "name": "dpo"}``."""
+def method_rows() -> list[dict[str, Any]]:
+    """Return every published method: ``{"title": "DPO", "family": "preference", "name": "dpo", "done": …}``.
+
+    Those without code are among them, with nothing known.
+    """
     return [
-        {"title": e.title, "family": e.family, "state": e.state, "name": e.name if e.module else None}
+        {
+            "title": e.title,
+            "family": e.family,
+            "name": e.name if e.module else None,
+            **e.columns._asdict(),
+            "real_model": f"yes, {e.columns.real_model}" if e.columns.real_model else "no",
+        }
         for e in TABLE
         if e.is_row
     ]
@@ -107,6 +120,8 @@ def environment_row(name: str, scores: Mapping[str, float | None]) -> dict[str, 
 
 def cell(value: object) -> str:
     """Return `value` as it stands in a table."""
-    if isinstance(value, list):
-        return ", ".join(cast("list[str]", value))
+    if isinstance(value, (list, tuple)):
+        return ", ".join(cast("Sequence[str]", value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return f"{value:.3g}" if isinstance(value, float) else "" if value is None else str(value)

@@ -1,20 +1,46 @@
 """The one table of methods: what they are called, where their code is, what they are compared with, what is shown.
 
 It makes the names that ``quintain train`` takes, the list of ``quintain methods``, and the tables of README, docs and
-navigation (`docs/tables.py`). What is shown of a method is computed from its results, which are in ``evidence/``:
-``python docs/tables.py`` writes it into ``shown.json``, and nobody writes it by hand.
+navigation (`docs/tables.py`). What is known of a method, in columns, is computed from its results, which are in
+``evidence/``, and from its values: ``python docs/tables.py`` writes it into ``columns.json``, and nobody by hand.
 """
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-NOT_SHOWN, PLANNED = "not shown", "planned"
-SHOWN: dict[str, str] = json.loads(Path(__file__).with_name("shown.json").read_text(encoding="utf-8"))
-"""name → what its results show, ``works, better here``; the others are not shown"""
+COLUMNS: dict[str, dict[str, Any]] = json.loads(
+    Path(__file__).with_name("columns.json").read_text(encoding="utf-8")
+)
+"""name → its columns, as `Columns` has them; those without are as they begin"""
+
+
+class Columns(NamedTuple):
+    """What is known of a method; as it begins, nothing."""
+
+    done: bool = False
+    """whether the formula holds, the mechanism is shown or a property, and it was seen to run on a real model"""
+    formula: str = "not run"
+    """does it compute what the paper says? holds, departs, not run"""
+    mechanism: str = "not shown"
+    """does it do what the paper says, for the reason that it says? shown, not shown, property"""
+    comparison: str = "none"
+    """is it better than what the paper compares it with? better, not worse, unresolved, worse, none"""
+    real_model: str | None = None
+    """the day on which it was seen to train a real model end to end"""
+    departs: str = ""
+    """where it departs from the paper's formula, in a sentence"""
+    not_shown: tuple[str, ...] = ()
+    """why the mechanism is not shown"""
+    compared: dict[str, Any] | None = None
+    """baseline, world, model, difference, interval, seeds and power of the comparison, and why it is none"""
+    needs: tuple[str, ...] = ()
+    """what it needs beside a model"""
+    reads_files: bool = False
+    """whether files in the place of an environment are enough"""
 
 
 GROUP = "quintain.methods"
@@ -42,9 +68,9 @@ class Entry(NamedTuple):
     """whether it is one of the published systems that the project is to hold"""
 
     @property
-    def state(self) -> str:
-        """Return what is shown of it: ``works, better here``, ``not shown``, or ``planned`` without code of its own."""
-        return PLANNED if self.code == PLANNED else SHOWN.get(self.name, NOT_SHOWN)
+    def columns(self) -> Columns:
+        """Return what is known of it."""
+        return Columns(**COLUMNS.get(self.name, {}))
 
 
 RECORDED = "Imitation, self-training, preferences"
@@ -59,6 +85,43 @@ CHOICES = "Choosing among legal actions"
 TOOLS = "Tools"
 ANY = "Any credit with any loss"
 """Sections of docs/methods/index.md."""
+
+PURPOSES: dict[str, tuple[str, ...]] = {
+    "There are recordings of good behaviour, or an expert": (
+        "sft", "fireact", "agent_tuning", "agent_flan", "agent_bank", "atlas", "steca", "ire_vla", "world_of_bits",
+    ),
+    "An environment says whether a task is solved": (
+        "grpo", "rloo", "loop", "dr_grpo", "dapo", "gspo", "cispo", "lite_ppo", "reinforce", "reinforce_plus_plus",
+        "ppo", "starpo", "ui_tars2", "grpo_tcr", "scaling_inter", "policy_gradient",
+    ),
+    "It succeeds now and then, and compute is little": (
+        "rft", "star", "rest", "rest_react", "agent_evol", "rest_mcts", "androidgen", "pae", "paprika",
+    ),
+    "There are failures, or pairs of better and worse": (
+        "nat", "dpo", "eto", "ipr", "dmpo", "m_dpo", "rro", "step_agent", "agent_r", "agent_q", "e2cl", "pgpo", "dits",
+        "sweet_rl", "self_rewarding",
+    ),
+    "People judge what it does": (
+        "reward_model", "human_preferences", "learning_to_summarize", "instruct_gpt", "web_gpt",
+    ),
+    "Episodes are long, and which turn it was is not told": (
+        "gigpo", "openmanus", "mt_grpo", "spa_rl", "pag", "metaspatial", "vine", "mucode", "epo", "swirl",
+    ),
+    "Steps of the environment are dear, so that they are used again": ("archer", "digi_rl", "digi_q", "web_rl"),
+    "It tries too little, or thinks too long": ("coso", "greedy", "rlsp", "act_more"),
+    "What can be done is listed, or is a place on a screen": ("glam", "twosome", "ui_r1"),
+    "It calls tools, and should call them rightly, or less": (
+        "toolrl", "otc", "torl", "retool", "agent_rft", "dare",
+    ),
+    "It searches in a corpus, or on the web": (
+        "search_r1", "r1_searcher", "research", "asearcher", "search_o1", "deep_research",
+    ),
+    "Several agents share a task": ("optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue"),
+    "Tasks or transcripts are to be made first": (
+        "goat", "agent_gen", "xlam", "lam_simulator", "web_dancer", "exif", "agent0",
+    ),
+}  # fmt: skip
+"""What somebody has or lacks → the methods for that, the plainest first; each method that has a page stands once."""
 
 
 def trained(

@@ -41,6 +41,9 @@ def methods(argv: Sequence[str]) -> int:
     parser.flag("--set", "settings of both arms of the league over its own, as JSON", "JSON", "{}")
     parser.switch("--pages", "run nothing; write what is known into the documentation")
     parser.flag("--docs", "folder of the documentation that --pages writes (default docs)", "FOLDER", "docs")
+    parser.flag(
+        "--history", "folder of what was tried, which --pages writes (default evidence/history)", "FOLDER"
+    )
     parser.switch("--json", "print what is known as JSON")
     arguments = parser.read(argv)
     jobs = whole_number(arguments.jobs, "--jobs", least=1)

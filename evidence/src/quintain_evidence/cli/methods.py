@@ -6,7 +6,7 @@ What was measured is appended to ``results/<row>.jsonl``; what stands there is n
 import json
 import shlex
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from quintain_evidence.layers.verdict import Check
 
 LAYERS = ("objective", "formula", "signature", "league")
-LEAGUE = ("row", "verdict", "method", "baseline", "difference", "seeds", "at other rates")
+LEAGUE = ("row", "by its values", "method", "baseline", "difference", "seeds", "at other rates")
 COLUMNS = ("row", "version", "verdict", "effect", "p", "null world", "blocks", "minutes")
 
 
@@ -188,47 +188,61 @@ def write_pages(arguments: Namespace) -> int:
     from quintain_evidence.pages import write
 
     folder = RESULTS if arguments.results is None else Path(arguments.results)
-    for file in write(standings(signatures(specs_of(arguments)), folder), folder, Path(arguments.docs)):
+    docs = Path(arguments.docs)
+    history = Path(arguments.history) if arguments.history else docs.parent / "evidence" / "history"
+    for file in write(standings(signatures(specs_of(arguments)), folder), folder, docs, history):
         print(file)
     return 0
 
 
 def record_renames(arguments: Namespace) -> int:
-    """Write a line to the results of each row whose experiment is the same but for names; 1 where one is another."""
-    from quintain_evidence.layers.runner import LAYER, code_digest, source_of
-    from quintain_evidence.layers.spec import module_of, signatures
-    from quintain_evidence.renames import LAYER as RENAMES
-    from quintain_evidence.renames import digest_of, earlier_digests, find_source, normalize, read_names
+    """Write a line to the results of each row whose experiment, or whose method's file, is the same but for names; 1
+    where one that was measured is another.
+    """
+    from quintain_evidence.layers.spec import signatures
 
-    folder, root = results_of(arguments.results), Path.cwd()
-    names = read_names(Path(arguments.names))
+    folder, names = results_of(arguments.results), Path(arguments.names)
     command = shlex.join(
         ["quintain", "bench", "rename", "--since", arguments.since, "--names", arguments.names]
     )
-    others: list[str] = []
-    for row, signature in signatures(specs_of(arguments)).items():
-        module, known = module_of(signature), lines(folder, row)
-        before, after = find_source(module, names, arguments.since, root), source_of(signature)
-        old, new = digest_of(before), code_digest(signature)
+    others = [
+        f"{row}: its {field} is another, whatever its names; its results stay as they were"
+        for row, signature in signatures(specs_of(arguments)).items()
+        for field in changed_fields(signature, folder, names, arguments.since, command)
+    ]
+    for line in others:
+        print(line)
+    return int(bool(others))
+
+
+def changed_fields(
+    signature: "Signature", folder: Path, names_file: Path, since: str, command: str
+) -> "Iterator[str]":
+    """Yield what of a measured claim is another file by now, and record what is the same but for names."""
+    from quintain.methods.table import MODULES
+    from quintain_evidence.layers.runner import LAYER, source_at
+    from quintain_evidence.layers.spec import module_of
+    from quintain_evidence.renames import LAYER as RENAMES
+    from quintain_evidence.renames import digest_of, earlier_digests, find_source, normalize, read_names
+
+    names, row = read_names(names_file), signature.row
+    modules = {"experiment": module_of(signature), "method": MODULES.get(signature.method, "")}
+    for field, module in modules.items():
+        known = lines(folder, row)
+        of_field = [line for line in known if line.get("layer") == LAYER and line.get(field)]
+        if not module or not of_field:
+            continue
+        before, after = find_source(module, names, since, Path.cwd()), source_at(module)
+        old, new = digest_of(before), digest_of(after)
         earlier = earlier_digests([line for line in known if line.get("layer") == RENAMES], old)
-        measured = any(line.get("layer") == LAYER and line["experiment"] in earlier for line in known)
-        if old == new or not measured:
+        if old == new or not any(line[field] in earlier for line in of_field):
             continue
         if normalize(before, names) != normalize(after, {}):
-            others.append(row)
+            yield field
         elif not any(line.get("layer") == RENAMES and line["after"] == new for line in known):
-            told = {
-                "layer": RENAMES,
-                "row": row,
-                "before": old,
-                "after": new,
-                "names": Path(arguments.names).name,
-            }
+            told = {"layer": RENAMES, "row": row, "before": old, "after": new, "names": names_file.name}
             append(folder, row, {**told, **provenance(command)})
             print(f"{row}\t{old} → {new}")
-    for row in others:
-        print(f"{row}: its experiment is another, whatever its names; its results stay as they were")
-    return int(bool(others))
 
 
 def print_checks(found: "Mapping[str, Sequence[Check]]", arguments: Namespace) -> int:

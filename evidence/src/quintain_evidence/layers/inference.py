@@ -195,6 +195,17 @@ class Bound:
     """seeds"""
     p_value: float
     """one-sided, of this arm alone"""
+    error: float
+    """standard error of the difference"""
+    critical: float
+    """how many of these the bounds are away"""
+    freedom: int
+
+    def power(self, difference: float) -> float:
+        """Return the chance that a true `difference` below 0 would have been found: the upper bound below 0 as well."""
+        if not self.error:
+            return 1.0
+        return float(stats.nct.cdf(-self.critical, self.freedom, difference / self.error))
 
 
 def dunnett_bounds(
@@ -223,6 +234,9 @@ def dunnett_bounds(
             high=float(mean) + critical * error,
             num=num,
             p_value=float(special.stdtr(freedom, -ratio)),
+            error=error,
+            critical=critical,
+            freedom=freedom,
         )
     return bounds
 

@@ -1,10 +1,11 @@
-"""Layer 3: is a method better here, at equal budget? Runs of `quintain_evidence.trials`, seed by seed, and a verdict.
+"""Layer 3: a method beside its baseline, at equal budget: runs of `quintain_evidence.trials` by seed, and a verdict.
 
 A seed draws its own training and held-out tasks. Both arms learn at one rate, the best for the baseline over tuning
 seeds. Arms with the same baseline are one comparison: an additive model of arm and seed with one residual, and bounds
-that hold for all of them at once. Seeds come in a sequence (6, 10, 16), and each look spends its share of the error.
-What is found better or worse must have the same sign at half and at double the rate, or it is unresolved; until those
-runs are there, what is better is called not worse.
+that hold for all of them at once. Seeds come in a sequence (6, 10, 16) that spends an error of .05: the last look has
+what the others left of it, and so has the last one that was reached. Nothing stops because it looks bad. What is found
+better must be so at half and at double the rate as well, or it is unresolved; until those runs are there it is called
+not worse. What is worse is worse. Which comparisons are none at all, `quintain_evidence.layers.comparison` says.
 """
 
 import hashlib
@@ -51,12 +52,12 @@ AGAIN = 500
 """What is added to a seed where the baseline runs against itself: same start and tasks, other samples."""
 FACTORS = (0.5, 2.0)
 MARGIN = 0.05
-HEADROOM = (0.25, 0.75)
-"""Where the baseline must end for its world to tell methods apart."""
 METHOD, BASELINE, REPEAT = "method", "baseline", "again"
 CLAIMED = ("better", "worse")
 """Verdicts that are asked for at other rates, and beside the noise of a baseline against itself."""
-VERDICTS = ("better", "not worse", "unresolved", "worse", "refused", "unfinished")
+VERDICTS = ("better", "not worse", "unresolved", "worse", "unfinished")
+ALPHA = 0.05
+"""Error of a whole sequence, on either side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +179,9 @@ class Earlier:
     num: int
     """seeds that both arms have run"""
     refused: tuple[str, ...]
+    verdict: str = "unfinished"
+    """by its values alone, of which the whole error is spent; its settings are not stored, so that no gate is asked"""
+    p_value: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +202,6 @@ class Outcome:
     """factor on the rate → mean difference on tuning tasks, in favour of the method"""
     again: Estimate | None = None
     """the baseline against itself"""
-    has_headroom: bool = True
     refused: tuple[str, ...] = ()
     """alarms that refuse an arm, for they held when a run of it ended"""
     version: int = 1
@@ -208,9 +211,10 @@ class Outcome:
     """recorded runs of this version, with what each took: of the processor, or of the clock where that is all that is
     known"""
     command: str = ""
-    is_futile: bool = False
+    is_complete: bool = False
+    """whether the sequence came to its end; else what is left of its error is spent on what there is"""
     is_claimed: bool = False
-    """whether the sequence says better or worse, which other rates must bear out"""
+    """whether the sequence says better or worse, which is asked for at other rates, too"""
 
 
 Values = dict[tuple[str, float, int], dict[str, Any]]
@@ -239,14 +243,20 @@ def earlier_versions(entry: Entry, folder: Path) -> tuple[Earlier, ...]:
     found: list[Earlier] = []
     for number, spec in enumerate(before, 1):
         own = known(entry, folder, spec)
-        gains = [
-            value_of(entry, line) - value_of(entry, own[BASELINE, 1.0, seed])
+        pairs = [
+            (value_of(entry, line), value_of(entry, own[BASELINE, 1.0, seed]))
             for (arm, factor, seed), line in own.items()
             if arm == METHOD and factor == 1.0 and (BASELINE, 1.0, seed) in own
         ]
-        if gains:
-            mean = sum(gains) / len(gains)
-            found.append(Earlier(version=number, mean=mean, num=len(gains), refused=raised_by(own)))
+        if not pairs:
+            continue
+        mean = sum(value - base for value, base in pairs) / len(pairs)
+        told: dict[str, Any] = {"version": number, "mean": mean, "num": len(pairs), "refused": raised_by(own)}
+        if len(pairs) > 1:
+            values, base = zip(*pairs, strict=True)
+            bound = dunnett_bounds({METHOD: values, BASELINE: base}, BASELINE, 1 - ALPHA)[METHOD]
+            told |= {"verdict": verdict_of(bound, entry.margin), "p_value": bound.p_value}
+        found.append(Earlier(**told))
     return tuple(found)
 
 
@@ -268,14 +278,29 @@ def value_of(entry: Entry, line: Mapping[str, Any]) -> float:
     return sign * float(line["value" if entry.benchmark.at == "end" else "area"])
 
 
+def sequence(most: int) -> tuple[Look, ...]:
+    """Return the places where a comparison of at most `most` seeds may end; the last has what is left of `ALPHA`."""
+    *places, last = looks(most)
+    return (*places, Look(num=last.num, alpha=ALPHA - sum(look.alpha for look in places)))
+
+
+def verdict_of(bound: Bound, margin: float) -> str:
+    """Return what the bounds of a difference say."""
+    if bound.low > 0:
+        return "better"
+    if bound.high < 0:
+        return "worse"
+    return "not worse" if bound.low > -margin else "unresolved"
+
+
 def outcome_of(entry: Entry, rivals: Sequence[Entry], folder: Path) -> Outcome:
     """Return what the results in `folder` say of `entry`; `rivals` are all registered entries, itself among them."""
     key = entry.baseline_key()
     group = {found.row: (found, known(found, folder)) for found in rivals if found.baseline_key() == key}
     own = group[entry.row][1]
-    bound: Bound | None = None
-    verdict, stopped, is_futile = "unfinished", None, False
-    for look in looks(entry.seeds):
+
+    def bound_at(look: Look) -> Bound | None:
+        """Return the bounds after the seeds of `look` with its share of the error; None where a run is missing."""
         table = {
             row: values
             for row, (found, have) in group.items()
@@ -283,26 +308,31 @@ def outcome_of(entry: Entry, rivals: Sequence[Entry], folder: Path) -> Outcome:
         }
         base = column(entry, own, BASELINE, look.num)
         if base is None or entry.row not in table:
+            return None
+        return dunnett_bounds({**table, "": base}, "", 1 - look.alpha, len(group))[entry.row]
+
+    bound: Bound | None = None
+    reached: Look | None = None
+    spent, is_complete = 0.0, False
+    for look in sequence(entry.seeds):
+        found = bound_at(look)
+        if found is None:
             break
-        found = dunnett_bounds({**table, "": base}, "", 1 - look.alpha, len(group))[entry.row]
-        bound, stopped = found, look
-        is_last = look.num == entry.seeds
-        is_futile = look is LOOKS[0] and found.mean <= 0
-        if found.low > 0 or found.high < 0:
-            verdict = "better" if found.low > 0 else "worse"
+        bound, reached = found, look
+        is_complete = look.num == entry.seeds or found.low > 0 or found.high < 0
+        if is_complete:
             break
-        if is_last or is_futile:
-            verdict = "not worse" if found.low > -entry.margin else "unresolved"
-            break
-    is_claimed = verdict in CLAIMED
-    if is_claimed and any((mean > 0) != (verdict == "better") for mean in signs_of(entry, own).values()):
+        spent += look.alpha
+    if reached is not None and not is_complete:
+        reached = Look(num=reached.num, alpha=ALPHA - (spent - reached.alpha))
+        bound = bound_at(reached)
+    verdict = "unfinished" if bound is None else verdict_of(bound, entry.margin)
+    is_claimed = is_complete and verdict in CLAIMED
+    if verdict == "better" and any(mean <= 0 for mean in signs_of(entry, own).values()):
         verdict = "unresolved"
-    elif is_claimed and entry.benchmark.rates and any(run not in own for run in elsewhere()):
-        verdict = "not worse" if verdict == "better" else "unfinished"
-    raised = raised_by(own)
-    if raised and verdict != "unfinished":
-        verdict = "refused"
-    return described(entry, own, verdict, bound, stopped, raised, folder, is_futile, is_claimed)
+    elif verdict == "better" and entry.benchmark.rates and any(run not in own for run in elsewhere()):
+        verdict = "not worse"
+    return described(entry, own, verdict, bound, reached, folder, is_complete, is_claimed)
 
 
 def described(
@@ -311,9 +341,8 @@ def described(
     verdict: str,
     bound: Bound | None,
     look: Look | None,
-    raised: tuple[str, ...],
     folder: Path,
-    is_futile: bool,
+    is_complete: bool,
     is_claimed: bool,
 ) -> Outcome:
     """Return the outcome with means, budgets, signs at other rates, and the baseline against itself."""
@@ -333,8 +362,6 @@ def described(
         for seed in range(LOOKS[0].num)
         if (REPEAT, 1.0, seed) in own and (BASELINE, 1.0, seed) in own
     ]
-    centre = arms[BASELINE].mean if BASELINE in arms else None
-    is_rate = entry.benchmark.measure == "eval/success" and entry.benchmark.at == "end"
     some = next(iter(own.values()), None)
     return Outcome(
         row=entry.row,
@@ -346,13 +373,12 @@ def described(
         rate=own[METHOD, 1.0, 0]["rate"] if (METHOD, 1.0, 0) in own else None,
         signs=signs_of(entry, own),
         again=estimate([repeats]) if len(repeats) > 1 else None,
-        has_headroom=not is_rate or centre is None or HEADROOM[0] <= centre <= HEADROOM[1],
-        refused=raised,
+        refused=raised_by(own),
         version=version_of(lines(folder, entry.row, LAYER), entry.digest()),
         earlier=earlier_versions(entry, folder),
         seconds={line["run"]: float(line.get("processor_seconds", line["seconds"])) for line in own.values()},
         command=some["command"] if some else "",
-        is_futile=is_futile,
+        is_complete=is_complete,
         is_claimed=is_claimed,
     )
 
@@ -421,7 +447,7 @@ class Season:
 
     def _missing(self, entry: Entry, outcome: Outcome) -> list[tuple[str, int]]:
         """Return the runs up to the next look of an unfinished sequence."""
-        if outcome.verdict != "unfinished" or outcome.is_claimed:
+        if outcome.is_complete:
             return []
         have = known(entry, self.folder)
         for look in looks(entry.seeds):

@@ -1,7 +1,8 @@
 """Runs registered claims: block by block, in processes, and what was measured before is not measured again.
 
-A block is missing where no line has it for this claim and this experiment's code without an error, so an interrupted
-run goes on, and a failed block is run again while its failure stays on record. Training stops where its sequence may.
+A block is missing where no line has it for this claim and the code of this experiment and of the method's own file
+without an error, so an interrupted run goes on, and a failed block is run again while its failure stays on record.
+Training stops where its sequence may.
 """
 
 import importlib
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from quintain.errors import DataError
+from quintain.methods.table import MODULES
 from quintain_evidence.layers.inference import looks
 from quintain_evidence.layers.records import Line, append, lines, provenance, version_of
 from quintain_evidence.layers.spec import Signature, module_of
@@ -68,10 +70,21 @@ def code_digest(signature: Signature) -> str:
     return digest_of(source_of(signature))
 
 
+def method_digest(signature: Signature) -> str:
+    """Return a short digest of what the method's own file computes; empty where it has none."""
+    module = MODULES.get(signature.method)
+    return "" if module is None else digest_of(source_at(module))
+
+
 def source_of(signature: Signature) -> str:
     """Return the text of the experiment's file."""
-    found = importlib.util.find_spec(module_of(signature))
-    assert found is not None and found.origin is not None, "a claim that was read has its module"
+    return source_at(module_of(signature))
+
+
+def source_at(module: str) -> str:
+    """Return the text of `module`, which is there."""
+    found = importlib.util.find_spec(module)
+    assert found is not None and found.origin is not None, "what was read names a module that is there"
     return Path(found.origin).read_text(encoding="utf-8")
 
 
@@ -143,7 +156,7 @@ class State:
     seconds: float
     """that the blocks took: of the processor, or of the clock where that is all that is known"""
     is_stale: bool
-    """whether there are results of this claim by other code of its experiment only"""
+    """whether there are results of this claim by other code of its experiment, or of the method, only"""
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -170,9 +183,15 @@ def state_of(signature: Signature, folder: Path) -> State:
     every = lines(folder, signature.row)
     known = [line for line in every if line.get("layer") == LAYER]
     spec, code = signature.digest(), code_digest(signature)
-    codes = earlier_digests([line for line in every if line.get("layer") == RENAMES], code)
+    renames = [line for line in every if line.get("layer") == RENAMES]
+    codes, methods = earlier_digests(renames, code), earlier_digests(renames, method_digest(signature))
     own = [line for line in known if line["spec"] == spec]
-    current = {line["block"]: line for line in own if line["experiment"] in codes}
+    # Lines from before methods were part of what is recorded do not say which one they are of.
+    current = {
+        line["block"]: line
+        for line in own
+        if line["experiment"] in codes and line.get("method", "") in {"", *methods}
+    }
     good = {block: line for block, line in current.items() if not line["error"]}
     return State(
         signature=signature,
@@ -243,6 +262,7 @@ def line_of(state: State, task: Task, found: Mapping[str, Any], command: str) ->
         "spec": signature.digest(),
         "version": state.version,
         "experiment": code_digest(signature),
+        "method": method_digest(signature),
         "block": task.block,
         "seed": signature.seed_of(task.block),
         **provenance(command),

@@ -24,7 +24,10 @@ from quintain_evidence.trials import ENOUGH
 FOLDER = Path(__file__).resolve().parents[1] / "claims"
 EXPERIMENTS = "quintain_evidence.experiments"
 Kind = Literal["property", "counterfactual", "gradient", "tabular", "training"]
-UNREGISTERED = ("title", "minutes", "registered", "departs", "outdated", "formulas", "league")
+UNREGISTERED = (
+    "title", "minutes", "registered", "departs", "outdated", "outdated_layers", "formulas", "formula_departs", "league",
+    "rival", "other_options",
+)  # fmt: skip
 """What a file says beside the claim; a change of it keeps seeds and results."""
 
 
@@ -49,6 +52,20 @@ class Dose:
     keys: tuple[str, ...]
     """of the measurements, in the order in which the effect is to rise"""
     says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rival:
+    """The nearest rival that lacks the idea alone, by what was measured: ``Rival(says="GRPO", minus=("extra.grpo",))``.
+
+    The method's lead over it, in each replication, is the sum of the measurements in `plus` less those in `minus`. It
+    must be what is registered as the claim's least effect. Without either, none was measured, and `says` which one.
+    """
+
+    says: str
+    """who it is, in a sentence"""
+    plus: tuple[str, ...] = ()
+    minus: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +101,8 @@ class League:
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """settings of the method alone"""
     baseline_settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    idea: tuple[str, ...] = ()
+    """what differs between the arms because it is the idea: ``updates``, or names of settings"""
     former: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """defaults of the method that were others when this was registered, as they were; no part of the digest"""
     baseline_former: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -134,6 +153,14 @@ class Signature:
     """where and why it departs from the signature that was proposed"""
     outdated: str = ""
     """what of the method was changed after its results were measured, and when; empty once they are measured anew"""
+    outdated_layers: tuple[Literal["signature", "league"], ...] = ("signature", "league")
+    """what `outdated` is about: the claim, the comparison, or both"""
+    rival: Rival | None = None
+    """None: nobody said which rival lacks the idea alone"""
+    other_options: tuple[str, ...] = ()
+    """options that are called like a setting of the method and are another thing"""
+    formula_departs: str = ""
+    """where the method computes something else than its paper, in a sentence; empty where it does not"""
     minutes: PositiveFloat
     """what a run takes on two cores, about"""
     formulas: tuple[str, ...] = ()
@@ -206,6 +233,8 @@ class Signature:
                 raise ConfigError(
                     f"gate {gate.key} of signature {self.row}: got no range; give least or most"
                 )
+        if self.rival is not None and not self.rival.says.strip():
+            raise ConfigError(f"rival of signature {self.row}: got no says; say who it is, in a sentence")
         if self.dose is not None and len(self.dose.keys) < 3:
             raise ConfigError(
                 f"dose of signature {self.row}: got {len(self.dose.keys)} keys; give 3 doses or more"
