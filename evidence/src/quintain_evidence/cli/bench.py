@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from quintain.cli.arguments import Parser, one_of, whole_number
 from quintain.errors import UsageError, suggestion
-from quintain_evidence.cli.methods import LAYERS, record_renames, run_layer, write_pages
+from quintain_evidence.cli.methods import LAYERS, keep_promises, record_renames, run_layer, write_pages
 from quintain_evidence.cli.worlds import worlds
 
 
@@ -13,6 +13,7 @@ def bench(argv: Sequence[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: quintain bench methods --layer LAYER [--family rl] [--only ROWS] [--jobs 1]")
         print("       quintain bench worlds [--only NAME] [--seeds 3] [--jobs 1]")
+        print("       quintain bench promise --only NAMES [--runs runs/promise]")
         print("       quintain bench rename --since REVISION --names FILE")
         return 0 if argv else UsageError.exit_code
     what, *rest = argv
@@ -20,8 +21,10 @@ def bench(argv: Sequence[str]) -> int:
         return worlds(rest)
     if what == "rename":
         return rename(rest)
+    if what == "promise":
+        return promise(rest)
     if what != "methods":
-        known = ("methods", "rename", "worlds")
+        known = ("methods", "promise", "rename", "worlds")
         raise UsageError(f"what to benchmark: got {what!r}; {suggestion(what, known)}")
     return methods(rest)
 
@@ -52,6 +55,26 @@ def methods(argv: Sequence[str]) -> int:
     if arguments.layer is None:
         raise UsageError(f"bench methods needs --layer: got nothing; choose from {', '.join(LAYERS)}")
     return run_layer(one_of(arguments.layer, "--layer", LAYERS), arguments, jobs)
+
+
+def promise(argv: Sequence[str]) -> int:
+    """Try methods on a real model, and record what came of it."""
+    parser = Parser(
+        "bench promise",
+        "Train SmolLM2-135M-Instruct by LoRA with a method, on the world that its page names: one small step, resumed "
+        "for another. What came of it is recorded; a row whose newest try went well has its promise.",
+    )
+    parser.flag("--only", "methods, separated by commas", "NAMES")
+    parser.flag("--results", "folder of results (default: those of the package)", "FOLDER")
+    parser.flag("--runs", "folder that holds the runs (default runs/promise)", "ROOT", "runs/promise")
+    parser.flag(
+        "--docs", "folder of the documentation, whose pages name the worlds (default docs)", "FOLDER", "docs"
+    )
+    parser.flag("--seconds", "what both commands of a method may take together (default 600)", "N", "600")
+    arguments = parser.read(argv)
+    if not arguments.only:
+        raise UsageError("bench promise needs --only: got nothing; name methods, separated by commas")
+    return keep_promises(arguments, whole_number(arguments.seconds, "--seconds", least=1))
 
 
 def rename(argv: Sequence[str]) -> int:

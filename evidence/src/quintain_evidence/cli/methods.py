@@ -106,7 +106,7 @@ def run_signatures(arguments: Namespace, jobs: int) -> int:
         print(json.dumps({row: as_json(state) for row, state in states.items()}, indent=2))
         return 0
     show(COLUMNS, [cells(state) for state in states.values()], f"{folder}: registered claims")
-    told({row: state.verdict.checks for row, state in states.items()})
+    print_lines({row: state.verdict.checks for row, state in states.items()})
     return 0
 
 
@@ -195,6 +195,25 @@ def write_pages(arguments: Namespace) -> int:
     return 0
 
 
+def keep_promises(arguments: Namespace, seconds: int) -> int:
+    """Try methods on a real model one after the other, and record what came; 1 where one of them did not go well."""
+    from quintain.errors import suggestion
+    from quintain.methods.table import MODULES
+    from quintain_evidence.real_model import record, try_method
+
+    names = [name.strip() for name in arguments.only.split(",") if name.strip()]
+    for name in names:
+        if name not in MODULES:
+            raise UsageError(f"--only: got {name!r}; {suggestion(name, list(MODULES))}")
+    folder, has_failed = results_of(arguments.results), False
+    for name in names:
+        found = try_method(name, Path(arguments.docs), Path(arguments.runs), float(seconds))
+        record(folder, name, found)
+        print_lines({name: found.checks})
+        has_failed = has_failed or not all(check.has_passed for check in found.checks)
+    return int(has_failed)
+
+
 def record_renames(arguments: Namespace) -> int:
     """Write a line to the results of each row whose experiment, or whose method's file, is the same but for names; 1
     where one that was measured is another.
@@ -252,11 +271,11 @@ def print_checks(found: "Mapping[str, Sequence[Check]]", arguments: Namespace) -
             json.dumps({row: [asdict(check) for check in checks] for row, checks in found.items()}, indent=2)
         )
     else:
-        told(found)
+        print_lines(found)
     return 0
 
 
-def told(found: "Mapping[str, Sequence[Check]]") -> None:
+def print_lines(found: "Mapping[str, Sequence[Check]]") -> None:
     """Print a line for each check."""
     for row, checks in found.items():
         for check in checks:

@@ -1,0 +1,194 @@
+"""Tries a method on a real model: two small steps by LoRA on the world that its page names, resumed between them.
+
+What is asked: both commands end well, the second goes on where the first ended, every number of the run is finite, and
+the log-probs of engine and learner agree. A line of the layer ``promise`` in the results of the row keeps what came.
+"""
+
+import math
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from quintain.environments.catalog import find
+from quintain.errors import QuintainError, UsageError
+from quintain.methods.find import find_method
+from quintain.store.run import Run
+from quintain_evidence.layers.promises import LAYER
+from quintain_evidence.layers.records import append, provenance
+from quintain_evidence.layers.verdict import Check
+
+MODEL = "smollm2"
+STEPS = 2
+GAP = 0.02
+"""Most mean difference of the log-probs of engine and learner, in nats."""
+SECONDS = 600.0
+"""What both commands may take together."""
+TURNS = 3
+"""Most turns of an episode, where the world can be told so."""
+GIVEN: dict[str, Any] = {
+    "model": MODEL, "lora_rank": 8, "steps": 1, "eval_episodes": 2, "eval_every": 1, "imitation_epochs": 1,
+}  # fmt: skip
+SMALL: dict[str, int] = {
+    "demonstrations": 2, "tasks": 2, "group_size": 2, "episodes": 4, "batch_size": 2, "updates": 1, "num_epochs": 1,
+    "num_minibatches": 1, "offline_tasks": 2, "critic_updates": 1, "actor_updates": 1, "critic_steps": 1,
+    "feature_steps": 1, "candidates": 2, "branches": 2, "rollouts": 1, "samples": 2, "tries": 2, "states": 2,
+    "plans": 2, "executions": 1, "validation": 2, "expansions": 4, "num_labels": 4, "first_labels": 2, "answers": 2,
+    "pool": 4, "chosen": 2, "critic_first": 0, "expert_steps": 1, "first_updates": 1, "examples": 4, "judgements": 1,
+    "reward_epochs": 1, "members": 1, "held_out": 2, "wanderings": 1, "probe_items": 0,
+}  # fmt: skip
+"""Options that say how much, and what is enough to see that all parts of a method run; what is less already stays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Try:
+    """What came of one try: ``Try(command="quintain train …", checks=(Check(…),), figures={"gap": 0.001}, …)``."""
+
+    command: str
+    checks: tuple[Check, ...]
+    figures: Mapping[str, float]
+    seconds: float
+
+
+def try_method(row: str, docs: Path, runs: Path, seconds: float = SECONDS) -> Try:
+    """Return what came of `row` on the real model; its run is below `runs` and is replaced if it is there."""
+    words = command_of(row, docs)
+    run = f"promise-{row}"
+    shutil.rmtree(runs / run, ignore_errors=True)
+    started = time.monotonic()
+    first = perform([*words, "--run", run, "--runs", str(runs)], seconds)
+    left = seconds - (time.monotonic() - started)
+    second = perform(["resume", run, "--runs", str(runs), "--steps", str(STEPS)], left) if not first else ""
+    checks = [
+        Check(name="trains", has_passed=not first, detail=first or "1 step"),
+        Check(
+            name="resumes",
+            has_passed=not first and not second,
+            detail=second or ("1 step more" * (not first)),
+        ),
+    ]
+    figures: dict[str, float] = {}
+    if not first and not second:
+        with Run.open(runs / run, writable=False) as done:
+            found, figures = judge(done.metrics())
+        checks += found
+    return Try(
+        command=shlex.join(["quintain", *words]),
+        checks=tuple(checks),
+        figures=figures,
+        seconds=round(time.monotonic() - started, 1),
+    )
+
+
+def command_of(row: str, docs: Path) -> list[str]:
+    """Return the command line of a small run of `row`: its page's world and harness, and amounts that are small.
+
+    Raises:
+        UsageError: it has no page, or trains nothing.
+    """
+    page = docs / "methods" / f"{row}.md"
+    if not page.is_file():
+        raise UsageError(
+            f"--only: got {row!r}, but there is no {page}; name a method that has a page, or --docs"
+        )
+    config = find_method(row).config_class
+    defaults: dict[str, Any] = {each.name: each.default for each in fields(config)}
+    values = {name: value for name, value in GIVEN.items() if name in defaults}
+    for name, value in SMALL.items():
+        usual = defaults.get(name, ...)
+        if usual is None or (isinstance(usual, int) and not isinstance(usual, bool) and usual > value):
+            values[name] = value
+    found = re.search(
+        rf"^quintain train {re.escape(row)} (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    told = shlex.split(found[1].rstrip("\\")) if found else []
+    for flag in ("environment", "agent"):
+        if f"--{flag}" in told:
+            values[flag] = told[told.index(f"--{flag}") + 1]
+    values["environment"] = shortened(str(values.get("environment", defaults["environment"])))
+    words = ["train", row]
+    for name, value in values.items():
+        words += [f"--{name.replace('_', '-')}", str(value)]
+    return words
+
+
+def shortened(environment: str) -> str:
+    """Return the spec of the same world with few turns, where it has such a parameter; else `environment`."""
+    if "max_turns" in environment or environment.startswith("mix:"):
+        return environment
+    shorter = f"{environment}{'&' if '?' in environment else '?'}max_turns={TURNS}"
+    try:
+        find(shorter)().close()
+    except (QuintainError, TypeError):
+        return environment
+    return shorter
+
+
+def perform(words: Sequence[str], seconds: float) -> str:
+    """Run ``quintain`` with `words` and return what went wrong, in a line; empty where nothing did."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "quintain", *words],
+            capture_output=True, text=True, check=False, timeout=max(seconds, 1.0),
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"took longer than the {seconds:.0f} s that were left"
+    if done.returncode == 0:
+        return ""
+    told = [
+        line for line in done.stderr.splitlines() if line.startswith("error:")
+    ] or done.stderr.splitlines()
+    return f"exit status {done.returncode}: {told[-1] if told else 'nothing was said'}"
+
+
+def judge(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Check], dict[str, float]]:
+    """Return what the metrics of the run must pass, and the figures that are kept."""
+    last = max((int(row["step"]) for row in rows if "step" in row), default=0)
+    numbers = [value for row in rows for value in row.values() if isinstance(value, float)]
+    gaps = [float(row["gap/mean"]) for row in rows if row.get("gap/mean") is not None]
+    largest = max(gaps, default=math.nan)
+    checks = [
+        Check(name="steps", has_passed=last >= STEPS, detail=f"{last} of {STEPS}"),
+        Check(
+            name="numbers",
+            has_passed=all(map(math.isfinite, numbers)),
+            detail=f"{sum(map(math.isfinite, numbers))} of {len(numbers)} are finite",
+        ),
+        Check(
+            name="gap",
+            has_passed=largest <= GAP,
+            detail=f"{largest:.2g} nats between engine and learner, to be at most {GAP:g}"
+            if gaps
+            else "not measured",
+        ),
+    ]
+    figures = {"steps": float(last), **({"gap": largest} if gaps else {})}
+    for name in ("loss", "total/tokens", "total/turns", "eval/success"):
+        if (
+            value := next((row[name] for row in reversed(rows) if row.get(name) is not None), None)
+        ) is not None:
+            figures[name] = float(value)
+    return checks, figures
+
+
+def record(folder: Path, row: str, found: Try) -> None:
+    """Append what came of a try to the results of `row`."""
+    line = {
+        "layer": LAYER,
+        "row": row,
+        "model": MODEL,
+        "command": found.command,
+        "checks": [
+            {"name": each["name"], "passed": each["has_passed"], "detail": each["detail"]}
+            for each in map(asdict, found.checks)
+        ],
+        "figures": dict(found.figures),
+        "seconds": found.seconds,
+    }
+    append(folder, row, {**provenance(f"quintain bench promise --only {row}"), **line})

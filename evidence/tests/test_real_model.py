@@ -1,0 +1,136 @@
+"""The promise: a small run on a real model, resumed once, judged by its figures and recorded."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from quintain.cli.main import main
+from quintain.errors import UsageError
+from quintain_evidence import real_model
+from quintain_evidence.layers.promises import promise_of
+from quintain_evidence.real_model import command_of, judge, perform, shortened, try_method
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+GOOD: list[dict[str, Any]] = [
+    {"step": 0, "eval/success": 0.0},
+    {"step": 1, "loss": 0.5, "gap/mean": 0.001},
+    {"step": 2, "loss": 0.4, "gap/mean": 0.002, "total/tokens": 90.0},
+]
+
+
+def set_outcome(
+    monkeypatch: pytest.MonkeyPatch, *said: str, rows: Sequence[Mapping[str, Any]] = GOOD
+) -> list[list[str]]:
+    """Let the commands end with `said`, one after the other, and the run have `rows`; return what is asked."""
+    asked: list[list[str]] = []
+    left = iter(said)
+
+    def answer(words: Sequence[str], _: float) -> str:
+        asked.append(list(words))
+        return next(left)
+
+    run = SimpleNamespace(metrics=lambda: rows)
+    monkeypatch.setattr(real_model, "perform", answer)
+    monkeypatch.setattr(real_model, "Run", SimpleNamespace(open=lambda *_, **__: nullcontext(run)))
+    return asked
+
+
+def test_the_command_has_the_world_of_the_page_and_small_amounts() -> None:
+    words = command_of("eto", DOCS)
+    assert words[:4] == ["train", "eto", "--model", "smollm2"]
+    given = dict(zip(words[2::2], words[3::2], strict=True))
+    assert given["--environment"] == "shop" and given["--lora-rank"] == "8" and given["--tasks"] == "2"
+    assert "--group-size" not in given, "it has none"
+    with pytest.raises(UsageError, match=r"--only: got 'nobody', but there is no .*nobody\.md"):
+        command_of("nobody", DOCS)
+
+
+def test_a_world_is_made_short_where_it_can_be() -> None:
+    assert shortened("guess?high=8") == "guess?high=8&max_turns=3"
+    assert shortened("guess?max_turns=9") == "guess?max_turns=9"
+    assert shortened("shop") == "shop"
+
+
+def test_a_promise_is_kept_by_a_run_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = set_outcome(monkeypatch, "", "")
+    words = [
+        "bench",
+        "promise",
+        "--only",
+        "grpo",
+        "--results",
+        str(tmp_path),
+        "--runs",
+        str(tmp_path / "runs"),
+    ]
+    assert main([*words, "--docs", str(DOCS)]) == 0
+    assert asked[0][:2] == ["train", "grpo"]
+    assert asked[1] == ["resume", "promise-grpo", "--runs", str(tmp_path / "runs"), "--steps", "2"]
+    assert "grpo\t✓ gap\t0.002 nats between engine and learner, to be at most 0.02" in capsys.readouterr().out
+    found = promise_of("grpo", tmp_path)
+    assert found is not None and found.is_kept and found.model == "smollm2"
+    assert found.figures == {
+        "steps": 2.0,
+        "gap": 0.002,
+        "loss": 0.4,
+        "total/tokens": 90.0,
+        "eval/success": 0.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "rows", "name"),
+    [
+        (("exit status 1: error: x", ""), GOOD, "trains"),
+        (("", "exit status 1: error: x"), GOOD, "resumes"),
+        (("", ""), GOOD[:2], "steps"),
+        (("", ""), [*GOOD, {"step": 2, "loss": float("nan")}], "numbers"),
+        (("", ""), [*GOOD, {"step": 2, "gap/mean": 0.03}], "gap"),
+        (("", ""), [{"step": 2, "loss": 0.1}], "gap"),
+    ],
+)
+def test_what_breaks_a_promise(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    said: tuple[str, str],
+    rows: list[dict[str, Any]],
+    name: str,
+) -> None:
+    set_outcome(monkeypatch, *said, rows=rows)
+    found = try_method("grpo", DOCS, tmp_path)
+    failed = [check.name for check in found.checks if not check.has_passed]
+    assert failed[0] == name
+
+
+def test_commands_say_what_went_wrong_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = subprocess.CompletedProcess([], 2, "", "noise\nerror: model: got 'x'\nmore\n")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: told)
+    assert perform(["train"], 5.0) == "exit status 2: error: model: got 'x'"
+    done = subprocess.CompletedProcess[str]([], 0, "", "")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+    assert perform(["train"], 5.0) == ""
+
+    def hang(*_: Any, **__: Any) -> None:
+        raise subprocess.TimeoutExpired("quintain", 5.0)
+
+    monkeypatch.setattr(subprocess, "run", hang)
+    assert perform(["train"], 5.0) == "took longer than the 5 s that were left"
+
+
+def test_only_methods_are_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "promise"]) == 2
+    assert "bench promise needs --only: got nothing" in capsys.readouterr().err
+    assert main(["bench", "promise", "--only", "grop"]) == 2
+    assert "--only: got 'grop'" in capsys.readouterr().err
+
+
+def test_figures_are_of_the_last_rows() -> None:
+    checks, figures = judge(GOOD)
+    assert all(check.has_passed for check in checks) and figures["loss"] == 0.4
