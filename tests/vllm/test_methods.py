@@ -1,0 +1,47 @@
+"""Methods of each loop through the real vLLM while the machine is busy with something else (make test-vllm)."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.vllm.test_vllm import ARGUMENTS, PROGRAM
+
+import quintain
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
+SPEC = f"vllm?program={PROGRAM}&arguments={ARGUMENTS.replace(' ', '+')}&start_timeout=900"
+FIELDS: dict[str, dict[str, Any]] = {
+    "grpo": {"tasks": 2, "group_size": 4},
+    "ppo": {"episodes": 8},
+    "archer": {"episodes": 8},
+    "eto": {"tasks": 8},
+}
+
+
+@pytest.fixture(autouse=True)
+def busy() -> Iterator[None]:
+    """As many processes beside that do nothing but compute as there are cores."""
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    yield
+    for other in others:
+        other.kill()
+        other.wait()
+
+
+@pytest.mark.parametrize("method", list(FIELDS))
+def test_a_method_trains_through_a_server_on_a_busy_machine(method: str, tmp_path: Path) -> None:
+    run = quintain.train(
+        method, run=method, root=tmp_path, model="tiny", environment="guess?high=4&max_turns=3", engine=SPEC, steps=2,
+        eval_every=1, eval_episodes=8, demonstrations=16, imitation_epochs=2, max_turn_tokens=8, max_context=256,
+        **FIELDS[method],
+    )  # fmt: skip
+    rows = run.metrics
+    assert [row["step"] for row in rows] == [0, 1, 2]
+    assert all(row.get("train/failures", 0.0) == 0.0 for row in rows), "no episode was lost"
+    assert max(row["gap/mean"] for row in rows if "gap/mean" in row) < 1e-3
+    assert rows[-1]["gap/canary"] < 1e-3
+    print(f"{method}: gap {rows[-1].get('gap/mean')}, canary {rows[-1]['gap/canary']:.1e}")
