@@ -85,6 +85,18 @@ def test_an_alarm_that_comes_and_goes_is_said_once_in_a_while(
     assert [step for step in range(10) if f"alarm at step {step} (hacking)" in said] == [3, 7]
 
 
+@pytest.mark.parametrize("more", [{}, {"num_epochs": 2}, {"num_minibatches": 2}])
+def test_the_gap_is_in_the_metrics_of_every_update(
+    tmp_path: Path, config: grpo.Config, more: dict[str, int]
+) -> None:
+    train(tmp_path / "run", replace(config, demonstrations=16, imitation_epochs=2, tasks=4, **more))
+    with Run.open(tmp_path / "run", writable=False) as run:
+        rows = run.metrics()
+    print(rows[1])
+    learned = [row for row in rows if row.get("train/grad_norm")]
+    assert learned and all(0 <= row["gap/mean"] <= row["gap/max"] < 1e-4 for row in learned)
+
+
 def test_a_run_measures_proves_and_raises(
     tmp_path: Path, config: grpo.Config, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
