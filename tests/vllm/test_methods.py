@@ -1,6 +1,5 @@
 """Methods of each loop through the real vLLM while the machine is busy with something else (make test-vllm)."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,12 +23,11 @@ FIELDS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def busy() -> Iterator[None]:
-    """As many processes beside that do nothing but compute as there are cores."""
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    """A process beside that does nothing but compute."""
+    other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     yield
-    for other in others:
-        other.kill()
-        other.wait()
+    other.kill()
+    other.wait()
 
 
 @pytest.mark.parametrize("method", list(FIELDS))
