@@ -1,3 +1,5 @@
+import contextlib
+import io
 import json
 import random
 import subprocess
@@ -53,6 +55,17 @@ class Hangs(Coin):
     def step(self, action: Action) -> StepResult:
         self.is_over.wait(60)
         return super().step(action)
+
+
+class HangsInSilence(Coin):
+    """Takes standard output for itself, and does not come back."""
+
+    is_over = threading.Event()
+
+    def reset(self, task: Task) -> str:
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.is_over.wait(60)
+        return super().reset(task)
 
 
 class NotANumber(Coin):
@@ -398,6 +411,17 @@ def test_a_hanging_world_is_told_where_it_hangs_and_the_rest_is_skipped() -> Non
     assert states(report)["random play"] == "fail" and states(report)["closing"] == "skip"
     assert "took longer than 1 s, in step at " in detail(report, "random play")
     assert detail(report, "closing") == "not run: the environment hung in random play"
+
+
+def test_a_world_that_hangs_with_the_output_in_its_hands_does_not_keep_it() -> None:
+    before = sys.stdout
+    try:
+        report = check(HangsInSilence, episodes=2, deadline=0.5)
+        assert sys.stdout is before
+    finally:
+        HangsInSilence.is_over.set()
+        sys.stdout = before
+    assert "fail" in states(report).values()
 
 
 def test_the_report_is_told_to_people() -> None:

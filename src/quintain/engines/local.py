@@ -45,6 +45,7 @@ from quintain.models.families import unsupported
 from quintain.models.fingerprint import fingerprint
 from quintain.models.precision import Precision
 from quintain.models.weights import read_weights
+from quintain.processes.freed import trim_heap
 from quintain.types import Completion, Failure
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ ADVICE = (
     "keeps what fits"
 )
 """What to change where the cache of the streams does not fit."""
+LARGE = 1 << 24
+"""Weights of a model after which it is worth while to give memory back."""
 MOST_SCORED = 1 << 25
 """Logits that `Local.score` holds at once."""
 
@@ -126,6 +129,7 @@ class Local:
         if self.fallback_reason:
             LOG.warning("the model runs on the generic, slower path: %s", self.fallback_reason)
         self.decoder = decoder_for(model, self._max_length, precision)
+        self._trim_heap()
         self._version = 0
         self._sessions: dict[str, _Session] = {}
         self._free: list[int] = []
@@ -162,11 +166,17 @@ class Local:
             read_weights(self.model, source)
         self._version = version
         self.decoder.refresh()
+        self._trim_heap()
         for session in self._sessions.values():
             session.num_cached = 0
         for job in self._jobs:
             note_version(job.versions, len(job.token_ids), version)
         self._num_loads += 1
+
+    def _trim_heap(self) -> None:
+        """Give back what was freed while the weights were laid out: of a large model a gigabyte stays otherwise."""
+        if self.model.device.type == "cpu" and self.model.num_parameters() > LARGE:
+            trim_heap()
 
     def submit(self, request: Request) -> None:
         """See `Engine.submit`."""

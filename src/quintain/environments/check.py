@@ -115,9 +115,11 @@ def _run_probe(
 
     # A daemon, because a hanging environment cannot be stopped and must not keep the process alive.
     thread = threading.Thread(target=work, name=f"check-{name}", daemon=True)
+    streams = sys.stdout, sys.stderr
     thread.start()
     thread.join(deadline)
     if thread.is_alive():
+        sys.stdout, sys.stderr = streams  # what hangs may have taken them for itself
         detail = f"took longer than {deadline:g} s{_locate(thread)}"
         return Finding(name=name, state="fail", detail=detail), True
     return _finding_of(name, outcome), False

@@ -13,6 +13,11 @@ from typing import Any
 def return_freed_memory() -> bool:
     """Give freed memory back to the system; False where the C library cannot, or has none to give back."""
     gc.collect()
+    return trim_heap()
+
+
+def trim_heap() -> bool:
+    """Give back what was freed already; False where the C library cannot, or has none to give back."""
     trim = _trim()
     return trim is not None and bool(trim(ctypes.c_size_t(0)))
 
