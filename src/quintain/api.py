@@ -44,7 +44,7 @@ from quintain.eval.compare import compare as compared
 from quintain.eval.evaluate import Evaluation
 from quintain.eval.evaluate import evaluate as evaluated
 from quintain.learning.job import Job
-from quintain.learning.saved import MODEL, START, admitted, find_saved, load_policy
+from quintain.learning.saved import MODEL, START, admitted, check_files, find_saved, load_policy
 from quintain.learning.sharding.torchrun import driving, launched_ranks
 from quintain.methods.find import find_method
 from quintain.methods.fitting import fit_to_model, has_warm_start
@@ -392,17 +392,21 @@ def evaluate(
     temperature: float = 1.0,
     agent: str = "",
     trust_run: bool = False,
+    accept_changes: bool = False,
 ) -> tuple[Evaluation, list[Trajectory]]:
     """Return what `episodes` held-out tasks say of a model folder, a hub id or a run, and the episodes.
 
     It acts through the harness `agent`; empty: the one that a run was trained with, or that fits. Environment and agent
-    that a run names which this user did not make here are used only if they `trust_run`.
+    that a run names which this user did not make here are used only if they `trust_run`. Files of a run that are not
+    what it wrote are refused, unless they `accept_changes`.
 
     Raises:
         ConfigError: the run is somebody else's, and names a program, a file or an address.
+        StoreError: a file of it was changed.
     """
     wanted = [*(() if environment is not None else WORLDS), *(() if agent else ("agent",))]
     admitted(target, is_trusted=trust_run, to="evaluating", fields=wanted)
+    check_files(target, accepts_changes=accept_changes, to="evaluating", is_all=environment is None)
     spec = environment if environment is not None else environment_of(target, trust_run=trust_run)
     agent = agent or harness_of(target, is_trusted=trust_run)
     if spec == NO_ENVIRONMENT:
@@ -495,6 +499,7 @@ def serving(
     chat_template: str | Path = "",
     template_options: str = "",
     template_differs: Literal["refuse", "allow"] = "allow",
+    accept_changes: bool = False,
 ) -> Generator[ServedModel]:
     """Serve a model folder, a hub id, a run or a step of one to agents, within the ``with``.
 
@@ -512,16 +517,18 @@ def serving(
         chat_template: file with a chat template in place of the model's own.
         template_options: of the chat template, ``enable_thinking=false,reasoning_effort=low``.
         template_differs: whether to serve where chats differ from what the model's template writes, which is said.
+        accept_changes: whether to serve a run of which a file is not what it wrote, which is said.
 
     Raises:
         MissingExtra: the packages of the extra ``serve`` are not installed.
         UsageError: the port cannot be listened at, others could reach it without a key, or `record` exists.
         ModelError: chats differ from what the template writes, and that is to be refused.
+        StoreError: a file of the run was changed.
     """
     with listening(
         model, record=record, temperature=temperature, max_tokens=max_tokens, host=host, port=port, api_key=api_key,
         allow_host=allow_host, chat_template=chat_template, template_options=template_options,
-        template_differs=template_differs, feature="quintain.serving",
+        template_differs=template_differs, accept_changes=accept_changes, feature="quintain.serving",
     ) as (recording, served), ThreadPoolExecutor(1, "serving") as pool:  # fmt: skip
         answering = pool.submit(recording.run)
         answering.add_done_callback(lambda _: recording.pump.give_up("the server ends"))
@@ -547,6 +554,7 @@ def listening(
     chat_template: str | Path,
     template_options: str,
     template_differs: str,
+    accept_changes: bool,
     feature: str,
 ) -> Generator[tuple[Recording, ServedModel]]:
     """Listen for what agents ask of `model`; whoever lets the recording run answers. See `serving`."""
@@ -566,6 +574,7 @@ def listening(
     out = None if record is None else Path(record)
     if out is not None:
         check_free(out, replace=False)
+    check_files(model, accepts_changes=accept_changes, to="serving")
     loaded = policy_of(model)
     set_template(loaded.tokenizer, template=str(chat_template), options=template_options)
     chat = Chat(loaded.tokenizer)

@@ -173,8 +173,14 @@ def at(line: Sequence[str], *words: str) -> int:
 
 
 def no_filter(scene: Scene) -> None:
-    """Let every system call through."""
+    """Let every system call through, and have no group of the kernel, which would stop some of what they do."""
     scene.patch.setattr(box, "open_filter", lambda: None)
+    ungrouped(scene)
+
+
+def ungrouped(scene: Scene) -> None:
+    """Make no group of the kernel for a box."""
+    scene.patch.setattr(box.Group, "make", lambda _: None)
 
 
 def bare(scene: Scene) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.attacks.attack import Attack, Found, Scene, both
-from tests.attacks.box import LONG, bare, edited, filled, inside, no_filter, wide
+from tests.attacks.box import LONG, bare, edited, filled, inside, no_filter, ungrouped, wide
 
 from quintain.errors import DataError, SandboxError
 from quintain.processes import frames
@@ -79,8 +79,9 @@ def unset(*flags: str) -> Callable[[Scene], None]:
 
 
 def unwatched(scene: Scene) -> None:
-    """Do not look at what a box holds."""
+    """Do not look at what a box holds, nor let the kernel hold it."""
     scene.patch.setattr(box.Box, "passed_limit", lambda self: "")
+    ungrouped(scene)
 
 
 def roomy(scene: Scene) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -220,6 +221,7 @@ READS = (
     "methods",
     "environments",
 )
+SERVES = ("serve RUN --port 0", "serve RUN@best --port 0 --record new", "serve RUN@0 --port 0")
 
 
 def called(command: str, run: Path, own: Path) -> list[str]:
@@ -244,13 +246,44 @@ def test_what_uses_a_run_asks_first(
 def test_what_reads_a_run_uses_nothing(
     command: str, own: Path, trap: Trap, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    changes: dict[str, Any] = {}
-    for each in trap.names().values():
-        changes |= each
-    run = planted(own, tmp_path / "theirs", changes)
+    run = everything(own, tmp_path / "theirs", trap)
     status = main(called(command, run, own))
     assert trap.is_untouched()
     assert status == 0, capsys.readouterr().err
+
+
+def everything(own: Path, folder: Path, trap: Trap) -> Path:
+    """Return a run in `folder` that names all of the attacker's things at once."""
+    changes: dict[str, Any] = {}
+    for each in trap.names().values():
+        changes |= each
+    return planted(own, folder, changes)
+
+
+@pytest.mark.parametrize("command", SERVES)
+def test_what_serves_a_run_uses_nothing(
+    command: str, own: Path, trap: Trap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = pytest.importorskip("quintain.serve.recording")
+    run = everything(own, tmp_path / "theirs", trap)
+    monkeypatch.setattr(recording.Recording, "run", lambda _: None)
+    assert main(called(command, run, own)) == 0
+    assert trap.is_untouched()
+
+
+def test_what_a_served_run_is_asked_uses_nothing(own: Path, trap: Trap, tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn")
+    run = everything(own, tmp_path / "theirs", trap)
+    with api.serving(run, record=tmp_path / "new") as served:
+        question = {"model": "any", "messages": [{"role": "user", "content": "1"}], "max_tokens": 4}
+        asked = Request(
+            f"{served.base_url('a')}/chat/completions",
+            json.dumps(question).encode(),
+            {"Authorization": f"Bearer {served.api_key}", "Content-Type": "application/json"},
+        )
+        with urlopen(asked, timeout=60) as answer:
+            assert json.loads(answer.read())["choices"]
+    assert trap.is_untouched()
 
 
 def contents(folder: Path) -> dict[str, bytes]:

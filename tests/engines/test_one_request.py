@@ -1,17 +1,23 @@
 """What is wrong with one request is that request's failure: the others go on, and nothing leaves `advance`."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
 from quintain.engines import grammar
+from quintain.engines import local as local_engine
 from quintain.engines.build import build_engine
+from quintain.engines.decoder import FastDecoder, GenericDecoder
+from quintain.engines.fused_decoder import FusedDecoder, can_decode
 from quintain.engines.grammar import Grammars, TextGuide
+from quintain.engines.local import Local
 from quintain.engines.protocol import Candidates, Engine, Grammar, Request, Sampling
 from quintain.engines.scripted import Scripted
 from quintain.engines.settings import EngineSettings
@@ -189,6 +195,197 @@ def test_a_script_that_says_what_is_no_token_does_not_keep_to_its_grammar(
     engine.submit(request("a", constraint=Grammar(kind="regex", text="yes")))
     failure = results(engine, "a")["a"]
     assert isinstance(failure, Failure) and failure.kind == "script"
+
+
+def test_a_script_that_raises_fails_alone() -> None:
+    def answer(asked: Request, stream: tuple[int, ...]) -> tuple[int, ...]:
+        if asked.session == "poisoned":
+            raise ZeroDivisionError("division by zero")
+        return (5, 1)
+
+    engine = Scripted(answer, max_length=512)
+    engine.submit(request("poisoned"))
+    engine.submit(request("innocent"))
+    found = results(engine, "poisoned", "innocent")
+    failure = found["poisoned"]
+    assert isinstance(failure, Failure) and (failure.owner, failure.kind) == ("engine", "script")
+    assert failure.message == "the script raised ZeroDivisionError: division by zero"
+    assert isinstance(found["innocent"], Completion)
+
+
+SHORTAGES = (
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    RuntimeError("[enforce fail at alloc_cpu.cpp:119] DefaultCPUAllocator: can't allocate memory: you tried"),
+    MemoryError(),
+)
+
+
+def starve(
+    engine: Local, monkeypatch: pytest.MonkeyPatch, most: int, error: BaseException, *, name: str = "forward"
+) -> list[int]:
+    """Let passes of the decoder of `engine` over more than `most` streams run out of memory at their end; return a list
+    to which the number of streams of each pass is added.
+    """
+    passes: list[int] = []
+    compute = getattr(engine.decoder, name)
+
+    def run(slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Any:
+        passes.append(len(slots))
+        found = compute(slots, new_ids)
+        if len(slots) > most:
+            raise error
+        return found
+
+    monkeypatch.setattr(engine.decoder, name, run)
+    return passes
+
+
+DECODERS = {"fused": FusedDecoder, "fast": FastDecoder, "generic": GenericDecoder}
+
+
+@pytest.fixture(params=DECODERS)
+def starving(
+    request: pytest.FixtureRequest, tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
+) -> Local:
+    """An engine in this process with each kind of decoder."""
+    model = build_tiny(tokenizer, size="micro", seed=0)
+    if request.param == "generic":
+        monkeypatch.setattr(local_engine, "decoder_for", lambda *_: GenericDecoder(model))
+    elif request.param == "fast":
+        monkeypatch.setattr(local_engine, "can_decode", lambda _: False)
+    elif not can_decode(model):
+        pytest.skip("there is no compiler for the kernels")
+    engine = Local(model, tokenizer)
+    assert isinstance(engine.decoder, DECODERS[request.param])
+    return engine
+
+
+def play(engine: Engine) -> dict[str, Completion | Failure]:
+    """Return what becomes of five requests that begin at different times, two of them with the same prompt."""
+    found: dict[str, Completion | Failure] = {}
+    for number, name in enumerate("abcde"):
+        if name == "d":
+            found |= {reply.session: reply.result for reply in engine.advance()}
+        prompt = (5, 6) if name in "ab" else (5, 6, *range(7, 8 + number))
+        sampling = Sampling(max_tokens=2 + number, stop_ids=frozenset(), temperature=1.0)
+        engine.submit(Request(session=name, prompt_ids=prompt, seed=number, sampling=sampling))
+    return found | results(engine, *({*"abcde"} - found.keys()))
+
+
+def test_a_pass_without_memory_is_made_in_halves(
+    starving: Local, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    alone = play(starving)
+    for name in "abcde":
+        starving.release(name)
+    passes = starve(starving, monkeypatch, 2, SHORTAGES[0])
+    found = play(starving)
+    assert max(passes) > 2 and caplog.text.count("they are sampled in halves") == 1
+    for name, result in alone.items():
+        again = found[name]
+        assert isinstance(result, Completion) and isinstance(again, Completion)
+        assert again.token_ids == result.token_ids
+        assert again.logprobs == pytest.approx(result.logprobs, abs=1e-5)
+    assert starving.stats().num_failed == 0
+
+
+@pytest.mark.parametrize("error", SHORTAGES, ids=lambda error: type(error).__name__)
+def test_every_word_for_a_shortage_is_one(
+    local: Engine, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    assert isinstance(local, Local)
+    starve(local, monkeypatch, 0, error)
+    local.submit(request("a"))
+    failure = results(local, "a")["a"]
+    assert isinstance(failure, Failure) and failure.kind == "memory"
+
+
+def test_requests_that_do_not_fit_alone_fail(starving: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as short:
+        starve(starving, short, 0, SHORTAGES[0])
+        found = play(starving)
+    for failure in found.values():
+        assert isinstance(failure, Failure) and (failure.owner, failure.kind) == ("engine", "memory")
+        assert failure.message.startswith(
+            "sampling 1 streams: got no more memory (tried to allocate 2.00 GiB); lower"
+        )
+    assert (starving.stats().num_failed, starving.stats().num_running) == (5, 0)
+    # Their streams are what they were before, and go on once there is memory.
+    assert all(isinstance(result, Completion) for result in play(starving).values())
+
+
+def test_candidates_without_memory_are_read_in_halves(
+    starving: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask() -> dict[str, Completion | Failure]:
+        for number, name in enumerate("abc"):
+            asked = request(name, candidates=choices((5,), (7, 8), lengths=(1.0, 2.0)))
+            starving.submit(replace(asked, prompt_ids=(5, 6, number)))
+        return results(starving, *"abc")
+
+    alone = ask()
+    for name in "abc":
+        starving.release(name)
+    passes = starve(starving, monkeypatch, 1, SHORTAGES[1])
+    again = ask()
+    assert max(passes) > 1
+    for name, result in alone.items():
+        found = again[name]
+        assert isinstance(result, Completion) and isinstance(found, Completion)
+        assert found.token_ids == result.token_ids
+    starve(starving, monkeypatch, 0, SHORTAGES[1], name="branch")
+    failure = ask()["a"]
+    assert isinstance(failure, Failure) and failure.kind == "memory"
+
+
+def test_what_is_no_shortage_is_an_error_of_the_engine(
+    local: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(local, Local)
+    starve(local, monkeypatch, 0, RuntimeError("shapes cannot be multiplied"))
+    local.submit(request("a"))
+    with pytest.raises(RuntimeError, match="shapes"):
+        local.advance()
+
+
+def test_a_shortage_under_a_guide_fails_those_that_were_sampled_together(
+    local: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_out(*_: object) -> Any:
+        raise SHORTAGES[0]
+
+    monkeypatch.setattr(local_engine, "guided", run_out)
+    local.submit(request("a", constraint=Grammar(kind="regex", text="yes")))
+    failure = results(local, "a")["a"]
+    assert isinstance(failure, Failure) and "no more memory" in failure.message
+
+
+@pytest.mark.parametrize("at", range(6))
+def test_a_cache_that_could_grow_in_part_serves_what_it_served(
+    tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    decoder = FastDecoder(build_tiny(tokenizer, size="micro", seed=0), max_length=512)
+    decoder.forward([0], [[5, 6, 7]])
+    made, zeros = 0, torch.zeros
+
+    def run_out(*size: int, **named: Any) -> Any:
+        nonlocal made
+        made += 1
+        if made > at:
+            raise SHORTAGES[0]
+        return zeros(*size, **named)
+
+    with monkeypatch.context() as short:
+        short.setattr(torch, "zeros", run_out)
+        for slots, ids in (([0], [[8] * 200]), ([1], [[5]])):
+            made = 0
+            if at < 2 * len(decoder._keys):  # pyright: ignore[reportPrivateUsage]
+                with pytest.raises(torch.OutOfMemoryError):
+                    decoder.forward(slots, ids)
+    decoder.rewind(0, 3)
+    fresh = FastDecoder(decoder.model, max_length=512)
+    whole = fresh.forward([0, 1], [[5, 6, 7, 9], [5, 6]])
+    torch.testing.assert_close(decoder.forward([0, 1], [[9], [5, 6]]), whole)
 
 
 @pytest.fixture(params=["local", "scripted"])

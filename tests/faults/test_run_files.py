@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from quintain import api
-from quintain.errors import QuintainError
+from quintain.cli.main import main
+from quintain.errors import QuintainError, StoreError
 from quintain.store.run import CHANGED, Run
 
 QUICK: dict[str, Any] = {"model": "micro", "steps": 1, "eval_every": 1, "eval_episodes": 2}
@@ -110,6 +111,71 @@ def test_a_damaged_file_changes_nothing_or_is_refused(stopped: Path, damage: str
         *refused
     }
     assert not {"metrics.jsonl", "report.html", "curve.png"} & {*refused}
+
+
+def use(run: Path, to: Path, *, accept_changes: bool = False) -> list[str]:
+    """Evaluate, serve and export `run`; return what each came to, ``refused`` where a file of it was."""
+    found: list[str] = []
+
+    def evaluate() -> str:
+        return str(api.evaluate(run, "guess", episodes=2, accept_changes=accept_changes)[0])
+
+    def serve() -> str:
+        with api.serving(run, accept_changes=accept_changes) as served:
+            assert served.url
+        return "served"
+
+    def export(form: str) -> str:
+        words = ["export", str(run), "--to", form, "--out", str(to / form)]
+        if status := main([*words, *(["--accept-changes"] if accept_changes else [])]):
+            raise StoreError(f"ended with {status}")
+        file = to / form / "model.safetensors" if form == "hf" else to / form
+        content = file.read_bytes()
+        _ = shutil.rmtree(file.parent) if form == "hf" else file.unlink()
+        return sha256(content).hexdigest()
+
+    for work in (evaluate, serve, lambda: export("hf"), lambda: export("messages")):
+        try:
+            found.append(work())
+        except QuintainError as error:
+            assert error.exit_code != 1
+            found.append("refused")
+    return found
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_uses_a_run_with_a_damaged_file_does_as_before_or_refuses(damage: str, tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn")
+    whole = learn_from_episodes(tmp_path)
+    expected = use(whole, tmp_path)
+    assert "refused" not in expected
+    refused: list[str] = []
+    for number, name in enumerate(
+        ("start/tokenizer.json", "model/model.safetensors", "model/tokenizer.json", "config.json")
+    ):
+        run = Path(shutil.copytree(whole, tmp_path / str(number)))
+        DAMAGES[damage](run / name)
+        found = use(run, tmp_path)
+        assert all(now in ("refused", before) for now, before in zip(found, expected, strict=True)), name
+        refused += [name] if found == ["refused"] * 4 else []
+        shutil.rmtree(run)
+    assert len(refused) == 4
+
+
+def test_a_run_that_is_used_with_changes_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("uvicorn")
+    run = learn_from_episodes(tmp_path)
+    before = use(run, tmp_path)
+    (run / "model" / "generation_config.json").write_text("{}")
+    assert use(run, tmp_path) == ["refused"] * 4
+    capsys.readouterr()
+    assert use(run, tmp_path, accept_changes=True) == before
+    said = capsys.readouterr().err
+    for to in ("evaluating", "serving", "exporting"):
+        line = (
+            f"note: {to} {run} with files that are not what it wrote: model/generation_config.json (changed)"
+        )
+        assert line in said
 
 
 def test_what_is_accepted_is_shown(stopped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

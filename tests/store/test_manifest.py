@@ -89,6 +89,44 @@ def test_code_that_was_mended_is_told_and_files_elsewhere_may_be_gone(folder: Pa
         ]
 
 
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_changed_is_refused_where_a_run_is_used_or_accepted(folder: Path, name: str) -> None:
+    change, said = CHANGES[name]
+    change(folder)
+    with Run.open(folder, writable=False) as run:
+        with pytest.raises(StoreError, match=r"^evaluating .*--accept-changes") as refused:
+            run.check_files("evaluating", is_all=True, accepts_changes=False)
+        assert said in str(refused.value)
+        assert said in run.check_files("evaluating", is_all=True, accepts_changes=True)
+        if name == "tasks":
+            assert run.check_files("serving", is_all=False, accepts_changes=False) == ""
+        else:
+            with pytest.raises(StoreError):
+                run.check_files("serving", is_all=False, accepts_changes=False)
+
+
+def test_ones_own_python_may_change_where_a_run_is_used(folder: Path) -> None:
+    (folder.parent / "shop.py").write_text("x = 2")
+    with Run.open(folder, writable=False) as run:
+        assert run.check_files("evaluating", is_all=True, accepts_changes=False) == ""
+
+
+def test_the_model_that_a_run_ended_with_is_no_part_of_what_it_goes_on_from(folder: Path) -> None:
+    for place in ("model", "model-critic"):
+        (folder / place).mkdir()
+        (folder / place / "x").touch()
+        with Run.open(folder) as run:
+            run.record_files(place)
+        (folder / place / "x").write_text("half of another")
+        with (
+            Run.open(folder, writable=False) as run,
+            pytest.raises(StoreError, match=rf"{place}/x \(changed\)"),
+        ):
+            run.check_files("serving", is_all=False, accepts_changes=False)
+        with Run.open(folder) as run:
+            assert run.notices() == [] and run.find_changes() == {}
+
+
 def test_what_is_recorded_anew_replaces_what_was(folder: Path) -> None:
     with Run.open(folder) as run:
         (folder / "start" / "inner" / "more.json").unlink()

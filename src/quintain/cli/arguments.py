@@ -37,6 +37,8 @@ BATCHES = ("batch-size", "train-batch-size", "rollout-batch-size", "per-device-t
 
 TRUST = "use what a run of somebody else's names: its programs, files and addresses (docs/reliability.md)"
 """What ``--trust-run`` does."""
+ACCEPT = "go on with files of the run that are not what it wrote or began with, which is said"
+"""What ``--accept-changes`` does where a run is used."""
 
 
 class Parser(argparse.ArgumentParser):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quintain.cli.arguments import (
+    ACCEPT,
     TRUST,
     Parser,
     named_folder,
@@ -48,6 +49,7 @@ def evaluate(argv: Sequence[str]) -> int:
         "--hallucination", "score replies where the expert calls no tool: do they call one? (1: none does)"
     )
     parser.switch("--trust-run", TRUST)
+    parser.switch("--accept-changes", ACCEPT)
     parser.switch("--json", "print JSON")
     arguments = parser.read(argv)
     episodes = whole_number(arguments.episodes, "--episodes", least=1)
@@ -78,6 +80,7 @@ def evaluate(argv: Sequence[str]) -> int:
             temperature=temperature,
             agent=arguments.agent,
             trust_run=arguments.trust_run,
+            accept_changes=arguments.accept_changes,
         )
     except UsageError:
         if world is None and target == arguments.target and "/" not in target:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from quintain.cli.arguments import Parser, named_folder, named_policy, one_of
+from quintain.cli.arguments import ACCEPT, Parser, named_folder, named_policy, one_of
 from quintain.errors import UsageError
 from quintain.types.terminal import write_line
 
@@ -37,6 +37,7 @@ def export(argv: Sequence[str]) -> int:
         "",
     )
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
+    parser.switch("--accept-changes", ACCEPT)
     arguments = parser.read(argv)
     form = None if arguments.to is None else one_of(arguments.to, "--to", (*FORMS, MODEL_FORM))
     if form is None or arguments.out is None:
@@ -52,14 +53,21 @@ def export(argv: Sequence[str]) -> int:
         raise UsageError(f"--weights: got {arguments.weights!r} for one model; name others --with it")
     if form == MODEL_FORM and arguments.environment:
         raise UsageError(f"--environment: got {arguments.environment!r} for the model alone; leave it out")
+    more = (
+        [] if others is None else [named_policy(name.strip(), arguments.runs) for name in others.split(",")]
+    )
+    if more and form != MODEL_FORM:
+        raise UsageError(f"--with: got {others!r} for {form}; models are merged with --to hf")
+
+    from quintain.learning.saved import check_files
+
+    for place in (folder, *more):
+        check_files(place, accepts_changes=arguments.accept_changes, to="exporting")
     if others is None:
         is_model = form == MODEL_FORM
         said = export_model(folder, out) if is_model else FORMS[form](folder, out, arguments.environment)
         write_line(f"{out}: {said}")
         return 0
-    if form != MODEL_FORM:
-        raise UsageError(f"--with: got {others!r} for {form}; models are merged with --to hf")
-    more = [named_policy(name.strip(), arguments.runs) for name in others.split(",")]
     write_line(f"{out}: {export_mean([folder, *more], shares(arguments.weights, len(more) + 1), out)}")
     return 0
 

@@ -8,7 +8,7 @@ works, and Ctrl-C or SIGTERM closes what was started.
 from collections.abc import Sequence
 from contextlib import suppress
 
-from quintain.cli.arguments import Parser, named_model, new_folder, one_of, positive, whole_number
+from quintain.cli.arguments import ACCEPT, Parser, named_model, new_folder, one_of, positive, whole_number
 from quintain.types.terminal import write_line
 
 MODEL_PORT = 8100
@@ -97,6 +97,7 @@ def serve_model(argv: Sequence[str]) -> int:
         "allow",
     )
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
+    parser.switch("--accept-changes", ACCEPT)
     arguments = parser.read(argv)
     is_strict = one_of(arguments.template_differs, "--template-differs", ("allow", "refuse")) == "refuse"
     port = whole_number(arguments.port, "--port")
@@ -114,7 +115,8 @@ def serve_model(argv: Sequence[str]) -> int:
         named_model(arguments.model, arguments.runs), record=out, temperature=temperature, max_tokens=max_tokens,
         host=arguments.host, port=port, api_key=token, allow_host=arguments.allow_host,
         chat_template=arguments.chat_template, template_options=arguments.template_options,
-        template_differs="refuse" if is_strict else "allow", feature="quintain serve",
+        template_differs="refuse" if is_strict else "allow", accept_changes=arguments.accept_changes,
+        feature="quintain serve",
     ) as (recording, served):  # fmt: skip
         write_line(f"{arguments.model} at {served.base_url('NAME')} (an episode for each NAME)")
         write_line(f"chat format: {served.chat_format}")

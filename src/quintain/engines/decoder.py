@@ -65,6 +65,10 @@ class Decoder(Protocol):
         """Empty `slot`."""
         ...
 
+    def rewind(self, slot: int, length: int) -> int:
+        """Go back to the first `length` tokens in `slot` after a pass that broke off; return how many are left."""
+        ...
+
     def copy(self, source: int, targets: Sequence[int]) -> None:
         """Make the streams in `targets` equal to the one in `source`."""
         ...
@@ -173,6 +177,11 @@ class GenericDecoder:
         """See `Decoder.clear`."""
         self._caches.pop(slot, None)
 
+    def rewind(self, slot: int, length: int) -> int:
+        """See `Decoder.rewind`: a pass may have changed any part of the model's own cache, so nothing is left."""
+        self.clear(slot)
+        return 0
+
     def copy(self, source: int, targets: Sequence[int]) -> None:
         """See `Decoder.copy`."""
         for target in targets:
@@ -248,8 +257,13 @@ class FastDecoder:
 
     def clear(self, slot: int) -> None:
         """See `Decoder.clear`."""
+        self.rewind(slot, 0)
+
+    def rewind(self, slot: int, length: int) -> int:
+        """See `Decoder.rewind`."""
         if slot < len(self.lengths):
-            self.lengths[slot] = 0
+            self.lengths[slot] = length
+        return length
 
     @torch.inference_mode()
     def copy(self, source: int, targets: Sequence[int]) -> None:
@@ -294,10 +308,12 @@ class FastDecoder:
         copies: dict[int, list[int]] = {}
         for place, slot in enumerate(slots):
             copies.setdefault(slot, []).append(known + place)
-        for slot, places in copies.items():
-            self.copy(slot, places)
-        hidden, _ = self._extend(range(known, known + len(slots)), new_ids)
-        del self.lengths[known:]
+        try:
+            for slot, places in copies.items():
+                self.copy(slot, places)
+            hidden, _ = self._extend(range(known, known + len(slots)), new_ids)
+        finally:
+            del self.lengths[known:]
         return self._head(rms_norm(hidden, self._base.norm))
 
     def _extend(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> tuple[Tensor, _Rows]:
@@ -373,14 +389,17 @@ class FastDecoder:
         return self._head(rms_norm(hidden, self._base.norm))
 
     def _reserve(self, num_slots: int, length: int) -> None:
-        """Grow the cache to `num_slots` slots of `length` tokens."""
-        missing = num_slots - len(self.lengths)
-        if missing > 0:
-            self.lengths.extend([0] * missing)
-        if num_slots <= self._keys[0].shape[0] and length <= self._capacity:
-            return
-        capacity = max(self._capacity, min(self.max_length, rounded(length)))
-        slots = max(len(self.lengths), self._keys[0].shape[0])
+        """Grow the cache to `num_slots` slots of `length` tokens.
+
+        Where memory runs out some layers have grown, and the cache serves what it served before.
+        """
+        known = self._values[-1].shape[0]  # the last to grow
+        if num_slots > known or length > self._capacity:
+            self._grow(max(num_slots, known), max(self._capacity, min(self.max_length, rounded(length))))
+        self.lengths.extend([0] * (num_slots - len(self.lengths)))
+
+    def _grow(self, slots: int, capacity: int) -> None:
+        """Make the cache anew with `slots` of `capacity` tokens, a part of a layer at a time."""
         weight = self._base.embed_tokens.weight
         is_half = self._dtype is not None and weight.device.type != "cpu"
         dtype = self._dtype if is_half else weight.dtype
@@ -390,7 +409,8 @@ class FastDecoder:
                     slots, self.num_kv, capacity, self.dimension, dtype=dtype, device=weight.device
                 )
                 if old.numel():
-                    new[: old.shape[0], :, : old.shape[2]] = old
+                    kept = old[:slots, :, :capacity]
+                    new[: kept.shape[0], :, : kept.shape[2]] = kept
                 caches[index] = new
         self._capacity, self._graphs = capacity, None
         self._positions(capacity)

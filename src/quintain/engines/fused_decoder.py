@@ -83,9 +83,15 @@ class FusedDecoder:
 
     def clear(self, slot: int) -> None:
         """See `Decoder.clear`."""
-        self._shared.pop(slot, None)
+        self.rewind(slot, 0)
+
+    def rewind(self, slot: int, length: int) -> int:
+        """See `Decoder.rewind`."""
+        if length < self._shared.get(slot, (0, 1))[1]:
+            self._shared.pop(slot, None)
         if slot < len(self.lengths):
-            self.lengths[slot] = 0
+            self.lengths[slot] = length
+        return length
 
     @torch.inference_mode()
     def copy(self, source: int, targets: Sequence[int]) -> None:
@@ -185,14 +191,14 @@ class FusedDecoder:
 
     def _reserve(self, num_slots: int, length: int) -> None:
         """Grow the cache to `num_slots` slots of `length` tokens."""
-        missing = num_slots - len(self.lengths)
-        if missing > 0:
-            self.lengths.extend([0] * missing)
         known = self._keys[0].shape[0] if self._keys else 0
-        if num_slots <= known and length <= self._capacity:
-            return
-        capacity = max(self._capacity, min(-(-self.max_length // BLOCK) * BLOCK, rounded(length)))
-        slots = max(len(self.lengths), known)
+        if num_slots > known or length > self._capacity:
+            longest = -(-self.max_length // BLOCK) * BLOCK
+            self._grow(max(num_slots, known), max(self._capacity, min(longest, rounded(length))))
+        self.lengths.extend([0] * (num_slots - len(self.lengths)))
+
+    def _grow(self, slots: int, capacity: int) -> None:
+        """Make the cache anew with `slots` of `capacity` tokens."""
         padded = -(-self.dimension // BLOCK) * BLOCK
         dtype = torch.bfloat16 if self._is_half else torch.float32
         grown: list[list[Tensor]] = []

@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 import torch
@@ -39,7 +39,7 @@ from quintain.engines.protocol import (
 from quintain.engines.sampling import guided, sample, uniforms
 from quintain.engines.scoring import Asked, choose
 from quintain.engines.settings import KINDS
-from quintain.errors import EngineFault, QuintainError, name_shortage
+from quintain.errors import EngineFault, MemoryShortage, QuintainError, name_shortage
 from quintain.models.device import has_float64
 from quintain.models.families import unsupported
 from quintain.models.fingerprint import fingerprint
@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 LOG = logging.getLogger(__name__)
+T = TypeVar("T")
+_Drawn = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+"""logits [R, V], temperatures [R], uniform numbers [R], sampled ids [R] and their log-probs [R]"""
 ADVICE = (
     "lower --concurrency (streams at once) or --max-context (their length), or take --precision bf16; the engine vllm "
     "keeps what fits"
@@ -139,7 +142,7 @@ class Local:
         """sessions with a request that has no reply"""
         self._aborted: list[Reply] = []
         self._has_guides = False
-        self._is_paused = False
+        self._is_paused = self._is_short = False
         self._num_submitted = self._num_finished = self._num_failed = self._num_released = 0
         self._num_prefilled = self._num_sampled = self._num_scored = self._num_loads = 0
         self._busy = 0.0
@@ -330,10 +333,14 @@ class Local:
             self._has_guides = self._has_guides or guide is not None or request.sampling.top_p < 1
         if not self._jobs:
             return replies
-        with name_shortage(f"sampling {len(self._jobs)} streams", ADVICE):
-            logits = self._forward(self._jobs)
-            sampled = self._sample(self._jobs, logits)
-        return replies + self._collect(*sampled)
+        parts, failures = self._fit(self._jobs, self._draw)
+        self._jobs = []
+        for jobs, drawn in parts:
+            replies += self._collect(jobs, *self._guide(jobs, *drawn))
+        self._has_guides = self._has_guides and any(
+            job.guide is not None or job.request.sampling.top_p < 1 for job in self._jobs
+        )
+        return replies + failures
 
     def _next(self) -> int | None:
         """Return the place in the queue of the request to be begun next; None where nothing can be."""
@@ -347,23 +354,52 @@ class Local:
         if not asked:
             return []
         self._queue = [request for request in self._queue if request.sampling.candidates is None]
-        jobs = [self._open(request) for request in asked]
+        parts, replies = self._fit([self._open(request) for request in asked], self._choose)
+        for jobs, results in parts:
+            for job, result in zip(jobs, results, strict=True):
+                if isinstance(result, Failure):
+                    self._take_back(job)
+                else:
+                    job.session.ids.extend(result.token_ids)
+                    self._num_sampled += len(result.token_ids)
+                    result = replace(result, policy=self.policy)
+                replies.append(Reply(session=job.request.session, result=result))
+        return replies
+
+    def _choose(self, jobs: list[_Job]) -> list[Completion | Failure]:
+        """Return what each of `jobs`, which name candidates, chose of them."""
         read = [
             Asked(request=job.request, slot=job.session.slot, stream=tuple(job.session.ids), after=after)
             for job, after in zip(jobs, self._forward(jobs), strict=True)
         ]
         results, num_read = choose(self.decoder, read, version=self._version)
         self._num_prefilled += num_read
-        replies: list[Reply] = []
-        for job, result in zip(jobs, results, strict=True):
-            if isinstance(result, Failure):
-                self._take_back(job)
-            else:
-                job.session.ids.extend(result.token_ids)
-                self._num_sampled += len(result.token_ids)
-                result = replace(result, policy=self.policy)
-            replies.append(Reply(session=job.request.session, result=result))
-        return replies
+        return results
+
+    def _fit(
+        self, jobs: list[_Job], work: Callable[[list[_Job]], T]
+    ) -> tuple[list[tuple[list[_Job], T]], list[Reply]]:
+        """Return what `work` gives of `jobs`, or of halves of them for which there is memory, and the failures of those
+        that do not fit alone.
+        """
+        cached = [job.session.num_cached for job in jobs]
+        try:
+            with name_shortage(f"sampling {len(jobs)} streams", ADVICE):
+                return [(jobs, work(jobs))], []
+        except MemoryShortage as error:
+            message = str(error)
+        for job, length in zip(jobs, cached, strict=True):
+            job.session.num_cached = self.decoder.rewind(job.session.slot, length)
+        if len(jobs) == 1:
+            self._take_back(jobs[0])
+            failure = Failure(owner="engine", kind="memory", message=message)
+            return [], [Reply(session=jobs[0].request.session, result=failure)]
+        if not self._is_short:
+            LOG.warning("%s; until then they are sampled in halves", message)
+        self._is_short = True
+        middle = len(jobs) // 2
+        (parts, failures), (more, others) = self._fit(jobs[:middle], work), self._fit(jobs[middle:], work)
+        return parts + more, failures + others
 
     def _open(self, request: Request) -> _Job:
         """Return the job of `request`, with the prompt appended to the stream of its session."""
@@ -408,11 +444,9 @@ class Local:
             job.session.num_cached = len(job.session.ids)
         return logits[[where[index] for index in range(len(jobs))]]
 
-    def _sample(self, jobs: list[_Job], logits: Tensor) -> tuple[list[int], list[float], dict[int, str]]:
-        """Return the sampled id and its log-prob for each job, and what is wrong with those whose guide failed.
-
-        The processor draws where a device has no float64.
-        """
+    def _draw(self, jobs: list[_Job]) -> _Drawn:
+        """Return what is sampled freely for each of `jobs`; the processor draws where a device has no float64."""
+        logits = self._forward(jobs)
         if not has_float64(logits.device):
             logits = logits.float().cpu()
         seeds = np.array([job.request.seed for job in jobs], dtype=np.uint64)
@@ -420,21 +454,35 @@ class Local:
         numbers = torch.from_numpy(uniforms(seeds, counters)).to(logits.device)
         heats = np.array([job.request.sampling.temperature for job in jobs], dtype=np.float32)
         temperatures = torch.from_numpy(heats).to(logits.device)
-        chosen, logprobs = sample(logits, temperatures, numbers)
+        return logits, temperatures, numbers, *sample(logits, temperatures, numbers)
+
+    def _guide(
+        self,
+        jobs: list[_Job],
+        logits: Tensor,
+        temperatures: Tensor,
+        numbers: Tensor,
+        chosen: Tensor,
+        logprobs: Tensor,
+    ) -> tuple[list[int], list[float], dict[int, str]]:
+        """Return the sampled ids of `jobs` and their log-probs, and what is wrong with those whose guide failed."""
         failed: dict[int, str] = {}
         if self._has_guides:
             guides, top_ps = [job.guide for job in jobs], [job.request.sampling.top_p for job in jobs]
-            self._has_guides = any(guide is not None for guide in guides) or min(top_ps) < 1
-            chosen, logprobs, failed = guided(
-                guides, logits, temperatures, numbers, (chosen, logprobs), top_ps
-            )
+            free = chosen, logprobs
+            try:
+                with name_shortage(f"sampling {len(jobs)} streams", ADVICE):
+                    chosen, logprobs, failed = guided(guides, logits, temperatures, numbers, free, top_ps)
+            except MemoryShortage as error:  # the guides went on, so it cannot be tried again
+                failed = dict.fromkeys(range(len(jobs)), str(error))
         return chosen.tolist(), logprobs.tolist(), failed
 
-    def _collect(self, chosen: list[int], logprobs: list[float], failed: Mapping[int, str]) -> list[Reply]:
-        """Append the sampled tokens to their jobs and return the replies of those that are done, or have `failed`."""
+    def _collect(
+        self, jobs: list[_Job], chosen: list[int], logprobs: list[float], failed: Mapping[int, str]
+    ) -> list[Reply]:
+        """Append the sampled tokens to `jobs` and return the replies of those that are done, or have `failed`."""
         replies: list[Reply] = []
-        running: list[_Job] = []
-        for place, (job, token, logprob) in enumerate(zip(self._jobs, chosen, logprobs, strict=True)):
+        for place, (job, token, logprob) in enumerate(zip(jobs, chosen, logprobs, strict=True)):
             name = job.request.session
             if place in failed:
                 self._take_back(job)
@@ -459,9 +507,8 @@ class Local:
             ):
                 replies.append(Reply(session=name, result=self._completion(job, is_stop)))
             else:
-                running.append(job)
+                self._jobs.append(job)
         self._num_sampled += len(chosen)
-        self._jobs = running
         return replies
 
     def _completion(self, job: _Job, is_stop: bool) -> Completion:

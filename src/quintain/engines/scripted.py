@@ -216,7 +216,7 @@ class Scripted:
         if sampling.constraint is not None and sampling.constraint.kind == "tokens":
             answer: tuple[int, ...] | Failure = tokens_of(sampling.constraint, None)[: sampling.max_tokens]
         else:
-            answer = self.script(request, stream)
+            answer = self._ask(request, stream)
         if sampling.candidates is not None and not isinstance(answer, Failure):
             options = sampling.candidates.token_ids
             answer = answer if answer in options else options[request.seed % len(options)]
@@ -229,6 +229,14 @@ class Scripted:
         except QuintainError as error:
             answer = grammar_failure(str(error))
         return _Job(request, stream, answer, [(0, self._version)])
+
+    def _ask(self, request: Request, stream: tuple[int, ...]) -> tuple[int, ...] | Failure:
+        """Return what the script says to `request`; where it raises, that is this request's failure."""
+        try:
+            return self.script(request, stream)
+        except Exception as error:
+            message = f"the script raised {type(error).__name__}: {error}"
+            return Failure(owner="engine", kind="script", message=message)
 
     def _is_allowed(self, answer: tuple[int, ...], sampling: Sampling) -> bool:
         """Whether `answer` keeps to the grammar of text of `sampling`, if it has one."""

@@ -15,6 +15,7 @@ from typing import Generic, TypeVar, cast
 
 from quintain.environments.process import ProcessWatch
 from quintain.environments.protocol import Environment, Expert, Factory, environment_name
+from quintain.environments.sizes import check_size
 from quintain.errors import EnvironmentFault, QuintainError, UsageError
 from quintain.types import Split, Task, ToolSpec
 from quintain.types.terminal import write_command
@@ -138,6 +139,7 @@ def check_instructions(environment: Environment) -> str:
     """
     found = cast(object, environment.instructions())
     if isinstance(found, str):
+        check_size(f"{environment_name(environment)}.instructions", len(found))
         return found
     raise EnvironmentFault(
         f"{environment_name(environment)}.instructions must return a text: got {type(found).__name__}; return a str"
@@ -175,6 +177,7 @@ def check_tools(environment: Environment) -> tuple[ToolSpec, ...]:
         else ()
     )
     if isinstance(found, (tuple, list)) and len(tools) == len(found):
+        check_size(f"{environment_name(environment)}.tools", sum(len(str(tool)) for tool in tools))
         return tools
     raise EnvironmentFault(
         f"{environment_name(environment)}.tools must return a tuple of ToolSpec: got {found!r:.60}; "
@@ -235,6 +238,7 @@ class GuardedTasks:
             raise EnvironmentFault(
                 f"environment {self.spec}: got {type(task).__name__} from task(); return a quintain.Task"
             )
+        check_size(f"environment {self.spec}: the prompt of task {index}", len(task.prompt))
         return task
 
 

@@ -8,8 +8,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
+from quintain.environments.sizes import MOST_PARTS, cut_parts, cut_text
 from quintain.environments.tools import call_tool, tool_specs
 from quintain.errors import EnvironmentFault, UsageError
 from quintain.types import (
@@ -547,7 +548,9 @@ def checked_result(environment: Environment, result: object, call: str) -> StepR
             f"{who}.{call} must return a StepResult: got {type(result).__name__}; "
             "wrap the observation in quintain.StepResult(observation=...)"
         )
-    checked_observation(environment, result.observation, call)
+    observation = checked_observation(environment, result.observation, call)
+    if observation is not result.observation:
+        result = replace(result, observation=observation)
     claims = {name: getattr(result, name) for name in CLAIMS}
     if result.is_success is None:
         del claims["is_success"]
@@ -614,11 +617,21 @@ def checked_claim(who: str, label: str, value: object) -> bool:
 
 
 def checked_observation(environment: Environment, observation: object, call: str) -> Observation:
-    """Return `observation` if it is a string or a sequence of content parts."""
+    """Return `observation` if it is a string or a sequence of content parts; of a very long one the beginning.
+
+    Raises:
+        EnvironmentFault: it is neither, or has too many parts.
+    """
     if isinstance(observation, str):
-        return observation
-    if isinstance(observation, (list, tuple)) and all(isinstance(p, (Text, Image)) for p in observation):
-        return tuple(observation)
+        return cut_text(observation)
+    if isinstance(observation, (list, tuple)):
+        parts = tuple(p for p in cast("Sequence[object]", observation) if isinstance(p, (Text, Image)))
+        if len(parts) > MOST_PARTS:
+            raise EnvironmentFault(
+                f"{environment_name(environment)}.{call} must return at most {MOST_PARTS:,} parts: got {len(parts):,}"
+            )
+        if len(parts) == len(cast("Sequence[object]", observation)):
+            return cut_parts(parts)
     raise EnvironmentFault(
         f"{environment_name(environment)}.{call} must return text or content parts: "
         f"got {type(observation).__name__}; return a str"

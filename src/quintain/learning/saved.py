@@ -27,7 +27,7 @@ from quintain.store.checkpoints import MANIFEST, damage
 from quintain.store.creation import JOURNAL
 from quintain.store.names import split_step
 from quintain.store.run import Run
-from quintain.types.terminal import write_command
+from quintain.types.terminal import spell_out_line, write_command, write_line
 
 MODEL, START = "model", "start"
 """Folders of a run that hold the policy it ended with, and the one it began with."""
@@ -80,6 +80,22 @@ def admitted(
         return {}
     with Run.open(folder, writable=False) as run:
         return admit(run, is_trusted=is_trusted, to=to, fields=fields)
+
+
+def check_files(target: str | Path, *, accepts_changes: bool, to: str, is_all: bool = False) -> None:
+    """Refuse files of the run that `target` is, or names a step of, that are not what it wrote, or say which they are.
+
+    Raises:
+        StoreError: there are some, and they are not accepted.
+    """
+    folder = run_of(target)
+    if folder is None:
+        return
+    with Run.open(folder, writable=False) as run:
+        changes = run.check_files(to, is_all=is_all, accepts_changes=accepts_changes)
+    if changes:
+        note = f"{to} {target} with files that are not what it wrote: {changes}"
+        write_line(f"quintain: note: {spell_out_line(note)}", is_error=True)
 
 
 def find_saved(text: str, root: Path | None = None) -> SavedPolicy | None:

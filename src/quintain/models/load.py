@@ -25,6 +25,7 @@ from quintain.errors import (
     suggestion,
 )
 from quintain.models.gguf import SMOLLM2, Say, folder_of, gguf_in, silent, smollm2_file
+from quintain.models.patterns import find_fault
 from quintain.models.precision import DTYPES
 from quintain.models.quiet import quiet_transformers
 from quintain.models.save import END_IDS
@@ -228,7 +229,7 @@ def _read_json(file: Path, asked: str) -> dict[str, Any]:
 
 
 def _read_tokenizer(folder: Path, asked: str) -> "PreTrainedTokenizerBase":
-    check_growth(folder, asked)
+    check_tokenizer(folder, asked)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except BaseException as error:  # transformers raises whatever a broken file leads it to
@@ -243,11 +244,11 @@ def _read_tokenizer(folder: Path, asked: str) -> "PreTrainedTokenizerBase":
     return tokenizer
 
 
-def check_growth(folder: Path, asked: str) -> None:
-    """Check that the tokenizer in `folder` does not make texts much longer when it reads or writes them.
+def check_tokenizer(folder: Path, asked: str) -> None:
+    """Check that the tokenizer in `folder` makes texts not much longer, and that its patterns end soon.
 
     Raises:
-        ModelError: it does, so that a short text could take all memory.
+        ModelError: a short text could take all memory, or all time.
     """
     if not (folder / "tokenizer.json").is_file():
         return
@@ -260,6 +261,8 @@ def check_growth(folder: Path, asked: str) -> None:
                 f"a tokenizer whose {part} makes a text up to {growth:.0f} times as long (at most: {MOST_GROWTH})",
                 "take the tokenizer of the model's authors",
             )
+    if fault := find_fault(folder / "tokenizer.json", row):
+        raise _refusal(asked, f"a tokenizer with {fault}", "take the tokenizer of the model's authors")
 
 
 def growth_of(part: object) -> float:

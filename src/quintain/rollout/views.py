@@ -22,6 +22,7 @@ from quintain.environments.protocol import (
     begin,
     checked_observation,
 )
+from quintain.environments.sizes import check_size
 from quintain.errors import EnvironmentFault
 from quintain.types import ALONE, Action, Observation, StepResult, Task, Turn
 
@@ -192,6 +193,7 @@ def checked_actions(environment: Legal) -> tuple[str, ...]:
     texts = tuple(action for action in actions if isinstance(action, str))
     if len(texts) != len(actions):
         raise EnvironmentFault(
-            f"{type(environment).__name__}.legal_actions must return texts: got {actions!r}; return str only"
+            f"{type(environment).__name__}.legal_actions must return texts: got {actions!r:.60}; return str only"
         )
+    check_size(f"{type(environment).__name__}.legal_actions", sum(map(len, texts)) + len(texts))
     return texts

@@ -265,6 +265,7 @@ class TrainingContext:
                 policy.activate()
                 place = MODEL if name == MAIN else f"{MODEL}-{name}"
                 save(policy.model, policy.tokenizer, self.run.folder / place, policy.value_head)
+                self.run.record_files(place)
                 lora = read_lora(self.job.lora)
                 if name == MAIN and lora is not None and lora.is_kept:
                     save_adapter(policy.model, MAIN, str(self.run.folder / START), self.run.folder / ADAPTER)

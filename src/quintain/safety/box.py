@@ -17,6 +17,7 @@ from pathlib import PurePosixPath
 from quintain.errors import SandboxError, UsageError
 from quintain.processes.child import close_streams
 from quintain.processes.tree import below, memory, send, socket_memory
+from quintain.safety.cgroup import SLACK, Group
 from quintain.safety.isolation import hold_in_memory, isolate, open_filter, require
 from quintain.safety.limits import Limits, Reason
 
@@ -78,9 +79,13 @@ class Box:
         call_filter = None if forks else open_filter()
         line = isolate(command, limits, mounts=[*mounts, *placed], call_filter=call_filter, forks=forks)
         handles += [] if call_filter is None else [call_filter]
+        self._group = Group.make(limits.memory_bytes + limits.scratch_bytes + SLACK)
         try:
-            self.process = _starter.start(line, handles, stdin)
+            self.process = _starter.start(
+                line if self._group is None else self._group.enter(line), handles, stdin
+            )
         except OSError as error:
+            self._leave()
             raise SandboxError(
                 f"starting a sandbox: got {error}; free processes or memory, and check that bubblewrap runs"
             ) from error
@@ -93,6 +98,14 @@ class Box:
         """The first process of the box, once it was looked for."""
         self.pipes, self.root = self.process, self.process.pid
         """Its streams, and the process whose children are the box."""
+        self.num_kills = 0
+        """How many of its processes the kernel had killed for their memory when it was last looked at."""
+
+    def is_starved(self, num_before: int = 0) -> bool:
+        """Whether the kernel has killed a process of it for its memory, beyond the first `num_before`."""
+        if self._group is not None:
+            self.num_kills = self._group.num_kills
+        return self.num_kills > num_before
 
     def passed_limit(self) -> Reason:
         """Return the limit that the box has passed, if it is time to look again."""
@@ -101,7 +114,7 @@ class Box:
             return ""
         self._looked = now
         processes = below(self.process.pid)
-        return used_up(processes, processes[-1:], self.limits)
+        return "memory" if self.is_starved() else used_up(processes, processes[-1:], self.limits)
 
     def end(self) -> int:
         """Kill whatever still runs, wait for it, and return the exit code; safe to call twice.
@@ -127,7 +140,15 @@ class Box:
         if self.exited >= 0:
             os.close(self.exited)
             self.exited = -1
+        self._leave()
         return code
+
+    def _leave(self) -> None:
+        """Let the kernel forget the group of the box."""
+        if self._group is not None:
+            self.is_starved()
+            self._group.remove()
+            self._group = None
 
 
 def used_up(processes: list[int], inner: list[int], limits: Limits) -> Reason:

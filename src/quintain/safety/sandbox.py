@@ -35,6 +35,8 @@ def run(
         written, reason = _watch(box, limits)
     finally:
         code = box.end()
+    if not reason and box.is_starved():
+        reason = "memory"
     return Finished(
         stdout=written["stdout"].decode(errors="replace"),
         stderr=written["stderr"].decode(errors="replace"),

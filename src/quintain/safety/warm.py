@@ -66,7 +66,7 @@ class Nursery:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         with theirs:
-            self._box = Box(
+            self.box = Box(
                 [program, "-I", "-S", "-B", "-X", "utf8", FORKER],
                 limits,
                 files=files,
@@ -82,7 +82,7 @@ class Nursery:
     @property
     def process(self) -> int:
         """The process that we started."""
-        return self._box.process.pid
+        return self.box.process.pid
 
     def fork(self, files: Mapping[str, bytes]) -> "WarmBox":
         """Return a worker among `files`: absolute path in the box → content.
@@ -122,7 +122,7 @@ class Nursery:
     def end(self) -> None:
         """End it, and its worker; safe to call twice."""
         self._control.close()
-        self._box.end()
+        self.box.end()
 
     def _fork_ahead(self) -> None:
         """Have a worker forked, which waits for its order.
@@ -162,6 +162,9 @@ class WarmBox:
         self.root = keeper
         self.first = [worker]
         self._nursery: Nursery | None = nursery
+        self._outer = nursery.box
+        nursery.box.is_starved()
+        self._num_kills = nursery.box.num_kills
         self._looked = time.monotonic()
 
     def passed_limit(self) -> Reason:
@@ -171,7 +174,11 @@ class WarmBox:
             return ""
         self._looked = now
         processes = below(self.root)
-        return used_up(processes, processes[:1], self.limits)
+        return "memory" if self.is_starved() else used_up(processes, processes[:1], self.limits)
+
+    def is_starved(self) -> bool:
+        """Whether the kernel has killed a process of it for its memory."""
+        return self._outer.is_starved(self._num_kills)
 
     def end(self) -> None:
         """Kill the worker, with whom all its processes go, and give the interpreter back; safe to call twice.

@@ -248,6 +248,25 @@ class Run:
         """Return which files that were recorded are not what they were, and how: changed, missing or new."""
         return find_changes(self.folder, read_manifest(self._journal.meta(HASHES)) or {})
 
+    def check_files(self, to: str, *, is_all: bool, accepts_changes: bool) -> str:
+        """Return which files are not what they were, in words, where the run is only used; empty where all are.
+
+        Those outside of its folder count where `is_all`, one's own Python never.
+
+        Raises:
+            StoreError: there are some, and they are not accepted.
+        """
+        with _on_disk("comparing the files of the run", self.folder):
+            changes = self.find_changes()
+        refused = {
+            name: what
+            for name, what in changes.items()
+            if not _is_code(name) and (is_all or not Path(name).is_absolute())
+        }
+        if refused and not accepts_changes:
+            raise self._refuse(to, refused)
+        return in_words(refused)
+
     def notices(self) -> list[dict[str, Any]]:
         """Return the events of the kinds of `NOTICES`: what is to be known before the run's numbers are believed."""
         return [event for event in self.events() if event["kind"] in NOTICES]
@@ -328,6 +347,9 @@ class Run:
     def _compare_files(self) -> None:
         """Refuse files that are not what they were; note those that are accepted, and a run that kept no hashes."""
         known = read_manifest(self._journal.meta(HASHES))
+        if known is not None and any(map(_is_result, known)):  # it is written anew, and not read
+            known = {name: digest for name, digest in known.items() if not _is_result(name)}
+            self._journal.set_meta(HASHES, json.dumps(known))
         if known is None:
             self._note(
                 UNKNOWN,
@@ -342,16 +364,19 @@ class Run:
         if not changes:
             return
         if refused and not self.accepts_changes:
-            raise StoreError(
-                f"resuming {self.folder}: got files that are not what the run wrote or began with: "
-                f"{in_words(refused)}; bring them back, or go on with them as they are, which the report will show: "
-                "--accept-changes"
-            )
+            raise self._refuse("resuming", refused, ", which the report will show")
         self._note(CHANGED, f"from step {self.next_step} on: {in_words(changes)}")
         gone = [name for name, what in changes.items() if what == "missing"]
         kept = {name: digest for name, digest in known.items() if name not in gone}
         found = hash_files(self.folder, [name for name in changes if name not in gone])
         self._journal.set_meta(HASHES, json.dumps(kept | found))
+
+    def _refuse(self, to: str, changes: Mapping[str, str], consequence: str = "") -> StoreError:
+        """Return the error of `changes` that are not accepted."""
+        return StoreError(
+            f"{to} {self.folder}: got files that are not what the run wrote or began with: {in_words(changes)}; bring "
+            f"them back, or go on with them as they are{consequence}: --accept-changes (accept_changes=True in Python)"
+        )
 
     def _take_up(self) -> None:
         """Make the folder fit to continue after the newest intact checkpoint."""
@@ -430,6 +455,11 @@ def _opened(folder: Path, lock: WriterLock) -> Run:
 def _is_code(name: str) -> bool:
     """Whether a file of the manifest is this user's code: to mend it is what many a run is resumed for."""
     return name.endswith(".py") and Path(name).is_absolute()
+
+
+def _is_result(name: str) -> bool:
+    """Whether a file of the manifest is of a policy that the run ended with."""
+    return name.partition("/")[0].partition("-")[0] == "model"
 
 
 def _differs(before: str, now: str) -> str:

@@ -20,6 +20,7 @@ from quintain.engines.judge import Judge
 from quintain.environments.catalog import file_member
 from quintain.environments.protocol import Environment, environment_name
 from quintain.environments.schema import complaint
+from quintain.environments.sizes import cut_text
 from quintain.environments.tools import GraderFault, OwnedFault
 from quintain.errors import EnvironmentFault, UsageError, suggestion
 from quintain.rewards.answers import exact_match, token_f1
@@ -41,7 +42,7 @@ Row = Mapping[str, Any]
 HELD_OUT = 4
 """Where rows name no split, every fourth one is eval's."""
 LONGEST_REPLY = 20_000
-"""Characters of a tool's answer that are shown."""
+"""Characters of a tool's answer that are shown; more are cut, and counted in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +175,7 @@ class RemoteTools(Environment):
         ]
         for name, call in zip(names, action.tool_calls, strict=True):
             reply, error = self._called(call)
-            texts.append(reply.text[:LONGEST_REPLY])
+            texts.append(cut_text(reply.text, LONGEST_REPLY))
             self.messages.append({"role": "tool", "tool_call_id": name, "content": texts[-1]})
             errors += [error] if error is not None else []
         is_valid = not any(error.cause == "invalid_call" for error in errors)

@@ -1,0 +1,44 @@
+"""How much text of an environment is read: what is longer is cut, or refused.
+
+Text costs most when it is made tokens, and whatever wrote it (a page, a file, a server) may be of any length. So it is
+bounded before anything else looks at it, and far above what models read.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from quintain.errors import EnvironmentFault
+from quintain.types import Content, Text
+
+MOST_CHARACTERS = 1 << 20
+"""Characters of one observation, of all instructions, tools or legal actions, or of a task's prompt."""
+MOST_PARTS = 4096
+"""Parts of one observation."""
+
+
+def cut_text(text: str, most: int = MOST_CHARACTERS) -> str:
+    """Return `text`, of a longer one its first `most` characters and how many were cut."""
+    return text if len(text) <= most else f"{text[:most]}\n[{len(text) - most:,} more characters were cut]"
+
+
+def cut_parts(parts: Sequence[Content]) -> tuple[Content, ...]:
+    """Return `parts` of an observation, whose texts are cut where they are longer together than one may be."""
+    room = MOST_CHARACTERS
+    found: list[Content] = []
+    for part in parts:
+        if isinstance(part, Text):
+            cut = cut_text(part.text, room)
+            room -= min(room, len(part.text))
+            part = part if cut is part.text else replace(part, text=cut)
+        found.append(part)
+    return tuple(found)
+
+
+def check_size(what: str, num_characters: int) -> None:
+    """Raise where `what` an environment says once, and no agent can do without a part of, is longer than is read.
+
+    Raises:
+        EnvironmentFault: as said.
+    """
+    if num_characters > MOST_CHARACTERS:
+        raise EnvironmentFault(f"{what}: got {num_characters:,} characters; give at most {MOST_CHARACTERS:,}")
