@@ -250,10 +250,24 @@ def check_vulnerabilities(packages: Mapping[str, Distribution]) -> str:
         told: Mapping[str, Any] = json.loads(done.stdout)
     except ValueError:
         return f"skipped: no index answers ({(done.stderr.strip().splitlines() or ['no word'])[-1][:200]})"
-    wrong = [f"{each['name']} {each['version']}" for each in told["dependencies"] if each.get("vulns")]
+    return read_audit(told, len(packages))
+
+
+def read_audit(told: Mapping[str, Any], num_packages: int) -> str:
+    """Return what pip-audit `told`: a package that no index knows was not looked up, and is not without fault.
+
+    Raises:
+        GateError: a package has a known vulnerability.
+    """
+    looked_up = [each for each in told["dependencies"] if "skip_reason" not in each]
+    wrong = [f"{each['name']} {each['version']}" for each in looked_up if each.get("vulns")]
     if wrong:
         raise GateError(f"known vulnerabilities: {', '.join(wrong)}; pip-audit says more")
-    return f"no known vulnerability in {len(packages)} packages"
+    if not looked_up:
+        return f"skipped: no index knows any of {num_packages} packages"
+    num_others = len(told["dependencies"]) - len(looked_up)
+    more = f"; {num_others} could not be looked up" if num_others else ""
+    return f"no known vulnerability in {len(looked_up)} packages{more}"
 
 
 def write_bill(packages: Mapping[str, Distribution]) -> str:

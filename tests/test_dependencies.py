@@ -14,6 +14,7 @@ from tests.dependencies_gate import (
     differing,
     licence_of,
     pins,
+    read_audit,
     read_hashes,
     reported,
     write_hashes,
@@ -96,3 +97,16 @@ def test_every_hash_is_of_a_pin() -> None:
     versions = pins(CONSTRAINTS.read_text(encoding="utf-8"))
     names = [name.partition("==") for name in read_hashes(HASHES.read_text(encoding="utf-8"))]
     assert len(names) > 90 and [name for name, _, version in names if versions.get(name) != version] == []
+
+
+def test_what_no_index_knows_is_not_called_safe() -> None:
+    unknown: dict[str, Any] = {"name": "a", "skip_reason": "not found"}
+    safe: dict[str, Any] = {"name": "b", "version": "1", "vulns": []}
+    broken: dict[str, Any] = {"name": "c", "version": "2", "vulns": [{"id": "X"}]}
+    assert read_audit({"dependencies": [unknown]}, 1) == "skipped: no index knows any of 1 packages"
+    assert read_audit({"dependencies": [unknown, safe]}, 2) == (
+        "no known vulnerability in 1 packages; 1 could not be looked up"
+    )
+    assert read_audit({"dependencies": [safe]}, 1) == "no known vulnerability in 1 packages"
+    with pytest.raises(GateError, match="known vulnerabilities: c 2"):
+        read_audit({"dependencies": [unknown, safe, broken]}, 3)

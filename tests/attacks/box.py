@@ -180,7 +180,7 @@ def no_filter(scene: Scene) -> None:
 
 def ungrouped(scene: Scene) -> None:
     """Make no group of the kernel for a box."""
-    scene.patch.setattr(box.Group, "make", lambda _: None)
+    scene.patch.setattr(box.Cgroup, "make", lambda _: None)
 
 
 def bare(scene: Scene) -> None:

@@ -45,12 +45,17 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 }
 
 
-def learn_from_episodes(root: Path) -> Path:
+def learn_from_episodes(root: Path, lora: str = "") -> Path:
     """Train by a method that compares the policy with its start at every step."""
     return api.train(
         "gigpo", environment="guess", demonstrations=4, imitation_epochs=1, tasks=1, group_size=2, kl_coef=0.5,
-        max_turn_tokens=8, run="run", root=root, **QUICK,
+        max_turn_tokens=8, lora=lora, run="run", root=root, **QUICK,
     ).folder  # fmt: skip
+
+
+def learn_an_adapter(root: Path) -> Path:
+    """Train LoRA layers, which are kept as an adapter beside the start."""
+    return learn_from_episodes(root, "r=2,targets=q_proj,out=adapter")
 
 
 def learn_from_pairs(root: Path) -> Path:
@@ -62,7 +67,7 @@ def learn_from_pairs(root: Path) -> Path:
     ).folder
 
 
-@pytest.fixture(scope="module", params=[learn_from_episodes, learn_from_pairs])
+@pytest.fixture(scope="module", params=[learn_from_episodes, learn_from_pairs, learn_an_adapter])
 def stopped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run of one step, which is to go on, and the file that it learns from."""
     root = tmp_path_factory.mktemp("stopped")
@@ -107,10 +112,18 @@ def test_a_damaged_file_changes_nothing_or_is_refused(stopped: Path, damage: str
             assert error.exit_code != 1, name
             refused.append(name)
         shutil.rmtree(run)
-    assert {"config.json", "start/config.json", "start/model.safetensors", "start/tokenizer.json"} <= {
-        *refused
-    }
+    read = {"config.json", "start/config.json", "start/model.safetensors", "start/tokenizer.json"}
+    assert read | {name for name in names if name.startswith("adapter/")} <= {*refused}
     assert not {"metrics.jsonl", "report.html", "curve.png"} & {*refused}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_data_that_a_resumed_run_reads_is_what_it_was(damage: str, tmp_path: Path) -> None:
+    run = learn_from_pairs(tmp_path)
+    DAMAGES[damage](tmp_path / "pairs.jsonl")
+    with pytest.raises(QuintainError) as refused:
+        outcome(run)
+    assert refused.value.exit_code != 1
 
 
 def use(run: Path, to: Path, *, accept_changes: bool = False) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from quintain.safety import box, cgroup
-from quintain.safety.cgroup import Group, find_parent
+from quintain.safety.cgroup import Cgroup, find_parent
 from quintain.safety.isolation import find_fault, find_interpreter
 from quintain.safety.limits import Limits
 from quintain.safety.python import PythonProcess
@@ -77,7 +77,7 @@ def test_the_second_version_takes_the_first_folder_upwards_that_has_limits(
     offer(root / "user.slice" / "app.slice" / "a.scope", "")
     slices = offer(root / "user.slice" / "app.slice")
     monkeypatch.setattr(cgroup, "PATIENCE", 1.0)
-    group = Group.make(100 << 20)
+    group = Cgroup.make(100 << 20)
     assert group is not None and group.folder.parent == slices
     assert (group.folder / "memory.max").read_text() == str(100 << 20)
     assert (group.folder / "memory.swap.max").read_text() == "0"
@@ -96,7 +96,7 @@ def test_the_first_version_takes_the_own_folder(kernel: Callable[[str, dict[str,
     place = offer(root / "memory")  # a container sees its own group as the root
     left = place / f"{cgroup.PREFIX}-99999999-0"
     left.mkdir()
-    group = Group.make(100 << 20)
+    group = Cgroup.make(100 << 20)
     assert group is not None and group.folder.parent == place and not left.exists()
     assert (group.folder / "memory.memsw.limit_in_bytes").read_text() == str(100 << 20)
     assert group.num_kills == 0
@@ -112,7 +112,7 @@ def test_where_none_can_be_made_there_is_none(
         offer(root / "a", "cpu")
     else:
         (root / "own").unlink() if not own else None
-    assert find_parent() is None and Group.make(1 << 20) is None
+    assert find_parent() is None and Cgroup.make(1 << 20) is None
 
 
 def test_a_group_that_the_kernel_refuses_is_none(
@@ -125,8 +125,8 @@ def test_a_group_that_the_kernel_refuses_is_none(
     def refuse(*_: object) -> None:
         raise PermissionError("no")
 
-    monkeypatch.setattr(Group, "limit", refuse)
-    assert Group.make(1 << 20) is None
+    monkeypatch.setattr(Cgroup, "limit", refuse)
+    assert Cgroup.make(1 << 20) is None
 
 
 def real() -> bool:

@@ -389,17 +389,29 @@ class FastDecoder:
         return self._head(rms_norm(hidden, self._base.norm))
 
     def _reserve(self, num_slots: int, length: int) -> None:
-        """Grow the cache to `num_slots` slots of `length` tokens.
-
-        Where memory runs out some layers have grown, and the cache serves what it served before.
-        """
-        known = self._values[-1].shape[0]  # the last to grow
+        """Grow the cache to `num_slots` slots of `length` tokens."""
+        known = self._keys[0].shape[0]
         if num_slots > known or length > self._capacity:
             self._grow(max(num_slots, known), max(self._capacity, min(self.max_length, rounded(length))))
         self.lengths.extend([0] * (num_slots - len(self.lengths)))
 
     def _grow(self, slots: int, capacity: int) -> None:
-        """Make the cache anew with `slots` of `capacity` tokens, a part of a layer at a time."""
+        """Make the cache anew with `slots` of `capacity` tokens, a part of a layer at a time.
+
+        Where memory runs out, what has grown by then is used as far as the rest goes.
+        """
+        known, self._graphs = self._keys[0].shape[0], None
+        try:
+            self._make(slots, capacity)
+        except (MemoryError, RuntimeError):
+            for caches in (self._keys, self._values):
+                caches[:] = [each[:known, :, : self._capacity] if each.numel() else each for each in caches]
+            raise
+        self._capacity = capacity
+        self._positions(capacity)
+
+    def _make(self, slots: int, capacity: int) -> None:
+        """Make new keys and values of all layers, with what stands in the old ones."""
         weight = self._base.embed_tokens.weight
         is_half = self._dtype is not None and weight.device.type != "cpu"
         dtype = self._dtype if is_half else weight.dtype
@@ -409,11 +421,8 @@ class FastDecoder:
                     slots, self.num_kv, capacity, self.dimension, dtype=dtype, device=weight.device
                 )
                 if old.numel():
-                    kept = old[:slots, :, :capacity]
-                    new[: kept.shape[0], :, : kept.shape[2]] = kept
+                    new[: old.shape[0], :, : old.shape[2]] = old
                 caches[index] = new
-        self._capacity, self._graphs = capacity, None
-        self._positions(capacity)
 
     def _positions(self, length: int) -> None:
         """Tabulate the rotation of the first `length` positions."""

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from quintain.models.pattern_program import GAVE_UP
-from quintain.text.tokenizer import SPANS
 
 SECONDS = 10
 """Seconds of the processor that all texts may take; patterns of published models take less than one."""
@@ -29,8 +28,14 @@ LLAMA_3 = (
     r"|\s+"
 )
 QWEN_2 = LLAMA_3.replace(r"\p{N}{1,3}", r"\p{N}")
-KNOWN = frozenset([*SPANS.values(), LLAMA_3, QWEN_2])
-"""Patterns that take a time in proportion to the text."""
+OURS = (
+    r" ?\p{L}+(?: \p{L}+){0,3}| ?\d+(?: \p{L}+)?| ?[^\s\p{L}\d]+|\s+",
+    r" ?\p{L}+| ?\d+| ?[^\s\p{L}\d]+|\s+",
+    r"\p{L}+|\d+|[^\p{L}\d]+",
+)
+"""Those of `quintain.text.tokenizer.SPANS`."""
+KNOWN = frozenset([*OURS, LLAMA_3, QWEN_2])
+"""Patterns that take a time in proportion to the text, and need not be tried."""
 
 
 def find_patterns(part: object) -> Iterator[str]:

@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 from quintain.errors import SandboxError, UsageError
 from quintain.processes.child import close_streams
 from quintain.processes.tree import below, memory, send, socket_memory
-from quintain.safety.cgroup import SLACK, Group
+from quintain.safety.cgroup import SLACK, Cgroup
 from quintain.safety.isolation import hold_in_memory, isolate, open_filter, require
 from quintain.safety.limits import Limits, Reason
 
@@ -79,7 +79,7 @@ class Box:
         call_filter = None if forks else open_filter()
         line = isolate(command, limits, mounts=[*mounts, *placed], call_filter=call_filter, forks=forks)
         handles += [] if call_filter is None else [call_filter]
-        self._group = Group.make(limits.memory_bytes + limits.scratch_bytes + SLACK)
+        self._group = Cgroup.make(limits.memory_bytes + limits.scratch_bytes + SLACK)
         try:
             self.process = _starter.start(
                 line if self._group is None else self._group.enter(line), handles, stdin

@@ -31,13 +31,13 @@ _numbers = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """The group of one box: ``Group.make(512 << 20)``, then ``group.enter(command)`` as what is started."""
+class Cgroup:
+    """The group of one box: ``Cgroup.make(512 << 20)``, then ``group.enter(command)`` as what is started."""
 
     folder: Path
 
     @classmethod
-    def make(cls, num_bytes: int) -> "Group | None":
+    def make(cls, num_bytes: int) -> "Cgroup | None":
         """Return a new group whose processes hold at most `num_bytes`; None where none can be made."""
         parent = find_parent()
         if parent is None:
@@ -125,7 +125,7 @@ def _usable(folders: Sequence[Path]) -> Path | None:
     """Return the first of `folders` in which a process can enter a new group with a limit of memory."""
     for folder in folders:
         _sweep(folder)
-        group = Group(folder / f"{PREFIX}-{os.getpid()}-try")
+        group = Cgroup(folder / f"{PREFIX}-{os.getpid()}-try")
         try:
             group.folder.mkdir()
             group.limit(SLACK)
