@@ -28,8 +28,8 @@ FIELD_NAMES = {"KLController"}
 """Names of the field, though they end like that."""
 VAGUE_ENDINGS = ("Manager", "Controller", "Coordinator", "Factory", "Helper", "Mixin")
 VAGUE_MODULES = {"util", "utils", "helper", "helpers", "misc", "common"}
-MAY_SWALLOW = {"rollout/stepper.py", "cli/main.py", "runs/trackers.py"}
-"""Where any exception may end: the boundaries around an environment and around trackers, and the command line."""
+MAY_SWALLOW = {"rollout/stepper.py", "cli/main.py", "runs/trackers.py", "engines/scripted.py"}
+"""Where any exception may end: the boundaries around an environment, trackers and scripts, and the command line."""
 MAY_RUN_CODE = {"safety/worker.py"}
 """What runs inside the sandbox, for which running code is the purpose."""
 MAY_PICKLE = {"environments/probes.py"}

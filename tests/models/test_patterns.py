@@ -1,6 +1,7 @@
 """Patterns of a tokenizer of strangers: those that take very long on short texts are refused, in bounded time."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 from quintain.errors import ModelError
 from quintain.models import patterns
 from quintain.models.load import load_tokenizer
-from quintain.models.pattern_program import RUNS, main, texts
+from quintain.models.pattern_program import LOADED, RUNS, main, texts
 from quintain.models.patterns import KNOWN, LLAMA_3, OURS, QWEN_2, find_patterns
 from quintain.text.tokenizer import SPANS
 
@@ -75,6 +76,13 @@ def test_a_process_that_cannot_be_had_lets_nothing_through(
         load_tokenizer(write(tmp_path, "never seen before+"))
 
 
+def test_a_tokenizer_that_cannot_be_loaded_is_told_of_as_such(tmp_path: Path) -> None:
+    file = write(tmp_path, "x+y") / "tokenizer.json"
+    file.write_text(file.read_text().replace('"BPE"', '"BPX"'))
+    with pytest.raises(ModelError, match="got a tokenizer that cannot be read"):
+        load_tokenizer(tmp_path)
+
+
 def test_patterns_are_found_wherever_they_stand() -> None:
     split: dict[str, Any] = {"type": "Split", "pattern": {"Regex": "a"}}
     found = [{"pretokenizers": [split]}, {"pattern": {"String": "b"}}, {"pattern": {"Regex": "c"}}, None]
@@ -93,6 +101,9 @@ def test_the_program_reads_every_text(tmp_path: Path, monkeypatch: pytest.Monkey
     limits: list[int] = []
     monkeypatch.setattr(resource, "setrlimit", lambda kind, _: limits.append(kind))  # pyright: ignore
     file = write(tmp_path, QWEN_2) / "tokenizer.json"
-    assert main(str(file), 5, "a ") == 0
+    written: list[bytes] = []
+    monkeypatch.setattr(os, "write", lambda _, content: written.append(content))  # pyright: ignore
+    main(str(file), 5, "a ")
+    assert written == [LOADED]
     assert {resource.RLIMIT_CPU, resource.RLIMIT_AS} <= {*limits}
     assert json.loads(file.read_text())["pre_tokenizer"]["type"] == "Sequence"

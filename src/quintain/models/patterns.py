@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from quintain.models.pattern_program import GAVE_UP
+from quintain.models.pattern_program import LOADED
 
 SECONDS = 10
 """Seconds of the processor that all texts may take; patterns of published models take less than one."""
@@ -74,8 +74,8 @@ def _try(file: str, parts: str, letters: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"patterns that could not be tried ({type(error).__name__})"
-    if done.returncode == GAVE_UP:
-        return "patterns that give up on short texts"
+    if done.returncode == 0 or done.stdout != LOADED:  # one that cannot be loaded is told of where it is
+        return ""
     if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         return f"patterns that take more than {SECONDS} s of the processor on short texts"
-    return ""
+    return "patterns that give up on short texts"
