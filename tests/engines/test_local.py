@@ -6,6 +6,7 @@ import torch
 from tests.engines.conftest import small_model
 from transformers import PreTrainedModel
 
+from quintain.engines import local
 from quintain.engines.decoder import FastDecoder
 from quintain.engines.local import Local
 from quintain.engines.protocol import Request, Sampling
@@ -144,6 +145,28 @@ def test_released_slots_are_used_again(qwen: PreTrainedModel) -> None:
         collect(engine, [f"s{i}"])
         engine.release(f"s{i}")
     assert len(cast(FastDecoder, engine.decoder).lengths) == 1
+
+
+def test_a_large_cache_is_let_go_when_nothing_is_sampled(
+    qwen: PreTrainedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def play(engine: Local) -> list[Completion]:
+        found: list[Completion] = []
+        for names in (["a", "b"], ["c"], ["d", "e", "f"]):
+            for number, name in enumerate(names):
+                ask(engine, name, (10 + number, 11, 12), seed=number)
+            found += collect(engine, names).values()
+            assert cast(FastDecoder, engine.decoder).num_bytes > 0
+            for name in names:
+                engine.release(name)
+        return found
+
+    small, large = Local(qwen), Local(qwen)
+    kept = play(small)
+    assert cast(FastDecoder, small.decoder).num_bytes > 0
+    monkeypatch.setattr(local, "SMALL_CACHE", 0)
+    assert play(large) == kept
+    assert cast(FastDecoder, large.decoder).num_bytes == 0
 
 
 def test_a_released_session_gives_no_reply(qwen: PreTrainedModel) -> None:

@@ -60,6 +60,12 @@ class FusedDecoder:
         """Bytes that keys and values take."""
         return sum(cache.numel() * cache.element_size() for cache in (*self._keys, *self._values))
 
+    def drop(self) -> None:
+        """Let go of the cache, for whoever needs the memory while nothing is sampled; it is made anew when asked."""
+        self.lengths, self._capacity, self._keys, self._values = [], 0, [], []
+        self._shared.clear()
+        self._tabulate()
+
     @torch.inference_mode()
     def refresh(self) -> None:
         """See `Decoder.refresh`."""

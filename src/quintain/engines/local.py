@@ -62,6 +62,8 @@ ADVICE = (
 """What to change where the cache of the streams does not fit."""
 LARGE = 1 << 24
 """Weights of a model after which it is worth while to give memory back."""
+SMALL_CACHE = 1 << 28
+"""Bytes of a cache that a processor keeps while nothing is sampled."""
 MOST_SCORED = 1 << 25
 """Logits that `Local.score` holds at once."""
 
@@ -176,6 +178,12 @@ class Local:
             note_version(job.versions, len(job.token_ids), version)
         self._num_loads += 1
 
+    def _drop_cache(self, decoder: FastDecoder | FusedDecoder) -> None:
+        """Let go of the cache: whoever learns has need of the memory now. A processor keeps a small one for later."""
+        if self.model.device.type != "cpu" or decoder.num_bytes > SMALL_CACHE:
+            decoder.drop()
+            self._trim_heap()
+
     def _trim_heap(self) -> None:
         """Give back what was freed while the weights were laid out: of a large model a gigabyte stays otherwise."""
         if self.model.device.type == "cpu" and self.model.num_parameters() > LARGE:
@@ -205,12 +213,8 @@ class Local:
             self._free.append(known.slot)
             self._free.sort(reverse=True)
             self._jobs = [job for job in self._jobs if job.session is not known]
-            if (
-                not self._sessions
-                and self.model.device.type != "cpu"
-                and isinstance(self.decoder, FastDecoder)
-            ):
-                self.decoder.drop()  # whoever learns has need of the device's memory now
+            if not self._sessions and isinstance(self.decoder, FastDecoder | FusedDecoder):
+                self._drop_cache(self.decoder)
         self._queue = [request for request in self._queue if request.session != session]
         self._aborted = [reply for reply in self._aborted if reply.session != session]
         if session in self._unanswered:
