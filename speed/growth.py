@@ -30,7 +30,7 @@ from quintain.engines.settings import EngineSettings
 from quintain.environments.protocol import Environment
 from quintain.learning.job import Job
 from quintain.learning.learner import Learner, Optimization
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.models.tiny import build_tiny
 from quintain.rollout.collect import Limits, Rollout
 from quintain.text.chat import Chat
@@ -86,7 +86,7 @@ def growth() -> dict[str, Any]:
             batches = micro_batches(samples_from(group_relative(groups)), max_tokens=Job().tokens_per_pass)
             num_tokens = sum(len(batch.token_ids) for batch in batches)
             started = time.perf_counter()
-            learner.step(batches, clipped())
+            learner.step(batches, clip_ratio())
             learned.append(time.perf_counter() - started)
         rollout.close()
         rows.append(
@@ -159,7 +159,9 @@ def sharing(prompt: int = 300, answer: int = 60) -> dict[str, float]:
     }
     ratios: list[float] = []
     for _ in range(REPEATS + 2):
-        seconds = {shares: learner.step(batches, clipped()).seconds for shares, learner in learners.items()}
+        seconds = {
+            shares: learner.step(batches, clip_ratio()).seconds for shares, learner in learners.items()
+        }
         ratios.append(seconds[False] / seconds[True])
     return {"prompt": prompt, "answer": answer, "speedup": statistics.median(ratios[1:])}
 

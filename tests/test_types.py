@@ -21,8 +21,8 @@ from quintain.types import (
     as_content,
     as_text,
     derive_seed,
+    flatten_scored,
     is_constant,
-    scored,
 )
 
 TASK = Task(id="t/train/0", environment="t", seed=7)
@@ -115,4 +115,4 @@ def test_success_and_returns_are_of_scored_episodes() -> None:
     assert [t.is_success for t in (won, lost, broken)] == [True, False, False]
     group = Group(task=TASK, trajectories=(broken, won, lost))
     assert group.returns == [2.0, 0.5]
-    assert scored([group, group]) == (won, lost, won, lost)
+    assert flatten_scored([group, group]) == (won, lost, won, lost)

@@ -32,7 +32,7 @@ from quintain.credit.turn_td import Numbers, by_way, q_targets, state_targets, w
 from quintain.data.turn_values import last_turn_samples
 from quintain.methods.critic import archer
 from quintain.methods.rl import grpo, ppo
-from quintain.types import Action, Completion, Group, Trajectory, Turn, derive_seed, scored
+from quintain.types import Action, Completion, Group, Trajectory, Turn, derive_seed, flatten_scored
 from quintain_evidence.labs.tables import fitted_table, s3
 from quintain_evidence.labs.tabular import TablePolicy, actions_of, packed, states_of, train_table
 from quintain_evidence.layers.inference import estimate
@@ -98,7 +98,7 @@ def by_archer(start: TablePolicy, seed: int, rate: float, config: archer.Config)
     step = 0
     while curve[-1][0] < BUDGET:
         step += 1
-        fresh = scored(policy.sample(size=1, seed=derive_seed(seed, "play", step)))
+        fresh = flatten_scored(policy.sample(size=1, seed=derive_seed(seed, "play", step)))
         buffer += fresh
         del buffer[: -config.capacity]
         for _ in range(config.critic_updates):
@@ -152,7 +152,7 @@ def on_policy(start: TablePolicy, seed: int, rate: float, name: str) -> Curve:
         own = derive_seed(seed, "play", number)
         chosen = np.random.default_rng(own).permutation(len(policy.world.tasks))[:tasks].tolist()
         groups = policy.sample(size=size, seed=own, tasks=chosen)
-        played.append(sum(len(t.turns) for t in scored(groups)))
+        played.append(sum(len(t.turns) for t in flatten_scored(groups)))
         return groups
 
     run = train_table(

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import quintain
-from quintain.data.pipeline import Chosen, Pipeline, as_example, judged
+from quintain.data.pipeline import Pipeline, PipelineResult, as_example, check_stage
 from quintain.eval.statistics import wilson
 from quintain.methods.imitation import web_dancer
 from quintain.methods.method import OnPolicy
@@ -76,7 +76,7 @@ def unfiltered(config: web_dancer.Config) -> OnPolicy:
 def as_many(config: web_dancer.Config) -> OnPolicy:
     """Return WebDancer which imitates as many tries as its filters leave, but any of them."""
 
-    def choose(shown: Sequence[Trajectory], text: Callable[[Sequence[int]], str]) -> Chosen:
+    def choose(shown: Sequence[Trajectory], text: Callable[[Sequence[int]], str]) -> PipelineResult:
         made = web_dancer.method(config).cold_start
         assert made is not None, "WebDancer imitates first"
         num = len(made.choose(shown, text).examples)
@@ -85,16 +85,16 @@ def as_many(config: web_dancer.Config) -> OnPolicy:
     return choosing(config, choose)
 
 
-def everything(shown: Sequence[Trajectory], _text: Callable[[Sequence[int]], str]) -> Chosen:
+def everything(shown: Sequence[Trajectory], _text: Callable[[Sequence[int]], str]) -> PipelineResult:
     """Return all of `shown`."""
-    return Pipeline(judged("everything", "is never left out", lambda _: True)).run(
+    return Pipeline(check_stage("everything", "is never left out", lambda _: True)).run(
         list(map(as_example, shown))
     )
 
 
 def choosing(
     config: web_dancer.Config,
-    choose: Callable[[Sequence[Trajectory], Callable[[Sequence[int]], str]], Chosen],
+    choose: Callable[[Sequence[Trajectory], Callable[[Sequence[int]], str]], PipelineResult],
 ) -> OnPolicy:
     """Return WebDancer which imitates what `choose` chooses."""
     made = web_dancer.method(config)

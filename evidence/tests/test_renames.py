@@ -66,6 +66,14 @@ def test_whatever_else_changed_is_seen(was: str, became: str) -> None:
     assert normalize(BEFORE, NAMES) != normalize(AFTER.replace(was, became, 1), {})
 
 
+def test_an_imported_member_is_renamed_where_it_stands_alone_and_attributes_keep_their_names() -> None:
+    before = "from old.nouns import scored\nfound = scored(group.scored)"
+    after = "from old.nouns import flatten\nfound = flatten(group.scored)"
+    names = {"old.nouns.scored": "old.nouns.flatten"}
+    assert normalize(before, names) == normalize(after, {})
+    assert normalize(before, names) != normalize(after.replace("group.scored", "group.flatten"), {})
+
+
 def test_renames_follow_each_other() -> None:
     steps = [{"before": "a", "after": "b"}, {"before": "b", "after": "c"}, {"before": "x", "after": "y"}]
     assert earlier_digests(steps, "c") == {"a", "b", "c"}

@@ -25,7 +25,7 @@ from quintain.environments.catalog import find
 from quintain.learning.job import Job
 from quintain.learning.learner import Learner, Optimization
 from quintain.losses.imitation import imitation
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.models.load import load
 from quintain.rollout.collect import Limits, Rollout
 from quintain.types import Sample
@@ -52,7 +52,7 @@ def grpo(folder: str) -> Result:
         rolled = time.perf_counter()
         samples = samples_from(group_relative(groups))
         batches = micro_batches(samples, max_tokens=Job().tokens_per_pass, aggregation="sequence_mean")
-        learner.step(batches, clipped())
+        learner.step(batches, clip_ratio())
         engine.load_weights(learner.version, None)
         seconds.append(time.perf_counter() - started)
         parts.append((rolled - started, seconds[-1] - rolled + started))
@@ -86,7 +86,7 @@ def _turns(folder: str, *, shares: bool) -> list[dict[str, float]]:
             drawn = TaskStream(Never).draw(step, workload.GROWTH_EPISODES // workload.GROUP_SIZE)
             groups = rollout.groups(drawn, size=workload.GROUP_SIZE, seed=step)
             batches = micro_batches(samples_from(group_relative(groups)), max_tokens=Job().tokens_per_pass)
-            learner.step(batches, clipped())
+            learner.step(batches, clip_ratio())
             engine.load_weights(learner.version, None)
             seconds.append(time.perf_counter() - started)
         rollout.close()

@@ -97,7 +97,7 @@ class MissingExtra(QuintainError, ImportError):
     exit_code = 10
 
     @classmethod
-    def named(cls, package: str, extra: str, feature: str) -> "MissingExtra":
+    def for_package(cls, package: str, extra: str, feature: str) -> "MissingExtra":
         """Return the error for `feature`, which needs `package` from the extra `extra`."""
         return cls(f"{feature} needs the package {package}: it is not installed; {install_command(extra)}")
 
@@ -163,7 +163,7 @@ def name_shortage(what: str, todo: str) -> Generator[None]:
         raise MemoryShortage(f"{what}: got {reason}; {todo}") from error
 
 
-def named_error(name: object) -> type[QuintainError] | None:
+def find_error_class(name: object) -> type[QuintainError] | None:
     """Return the class of this tree that is called `name`, as another process told it; None if there is none."""
     kind = globals().get(str(name))
     return kind if isinstance(kind, type) and issubclass(kind, QuintainError) else None

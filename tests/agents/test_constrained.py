@@ -71,7 +71,7 @@ def accepted(chat: Chat, constraint: Grammar | None, ids: tuple[int, ...]) -> in
     assert constraint is not None
     guide = Grammars(len(chat.tokenizer), chat.tokenizer).begin(constraint, chat.stop_ids)
     for number, token in enumerate(ids):
-        if not guide.allowed()[token]:
+        if not guide.allow_tokens()[token]:
             return number
         guide.take(token)
     return len(ids)

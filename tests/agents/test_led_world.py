@@ -14,7 +14,7 @@ from quintain.engines.protocol import Engine
 from quintain.environments.baselines import expert, noop, play
 from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
-from quintain.environments.protocol import Environment, Led, advance, begin
+from quintain.environments.protocol import Environment, FindsWay, advance, begin
 from quintain.errors import UsageError
 from quintain.rollout.collect import Rollout
 from quintain.text.chat import Chat
@@ -157,7 +157,7 @@ def test_a_world_that_does_not_know_the_way_is_refused(small_chat: Chat, brief_o
         equip(build("plan?actor=deaf", small_chat, world("guess")), world("guess"))
     plain = build("plan", small_chat, world("keydoor"))
     assert not isinstance(equip(plain, world("keydoor")), LedWorld)
-    assert isinstance(world("keydoor"), Led) and not isinstance(world("guess"), Led)
+    assert isinstance(world("keydoor"), FindsWay) and not isinstance(world("guess"), FindsWay)
     brief: Brief = brief_of()
     prompt = (
         PlanAndAct(plain, small_chat, actor="scripted", temperature=0.5, max_tokens=4)

@@ -29,7 +29,7 @@ from quintain.environments.protocol import Environment, begin
 from quintain.errors import UsageError
 from quintain.rollout.collect import Rollout
 from quintain.text.chat import Chat
-from quintain.types import Action, Completion, ToolCall, scored
+from quintain.types import Action, Completion, ToolCall, flatten_scored
 from quintain.warm_start.start import make_start
 from quintain.worlds.house.game import House
 
@@ -185,7 +185,7 @@ def test_a_demonstrated_plan_says_what_the_expert_will_do(said: str, first: str)
         groups = rollout.demonstrations([make().task("train", k) for k in range(3)], noisy(0.0), seed=1)
     finally:
         rollout.close()
-    for episode in scored(groups):
+    for episode in flatten_scored(groups):
         assert episode.is_success and [turn.is_internal for turn in episode.turns[:2]] == [True, False]
         assert episode.turns[0].action.text.startswith(first)
         acted = [turn.action for turn in episode.turns[1:]]

@@ -7,8 +7,8 @@ import pytest
 
 from quintain.agents.transcripts import Rules, Transcriber, longest_stream, same_tools, train_only
 from quintain.data.atif import to_atif
-from quintain.data.files import Found
-from quintain.data.messages import Told, to_record
+from quintain.data.files import FileValue
+from quintain.data.messages import OpeningPrompt, to_record
 from quintain.data.records import Record, read_preferences, read_record
 from quintain.data.seats import by_seat
 from quintain.environments.boundary import ask
@@ -39,10 +39,10 @@ def stream(trajectory: Trajectory) -> tuple[list[int], list[bool]]:
     return ids, trained
 
 
-def written(trajectory: Trajectory, chat: Chat, told: Told, *, write: Any = to_record) -> Record:
+def written(trajectory: Trajectory, chat: Chat, told: OpeningPrompt, *, write: Any = to_record) -> Record:
     """Return `trajectory` after a way through a file."""
     line = json.dumps(write(trajectory, chat.text, told=told), default=dict)
-    return read_record(json.loads(line), Found(file="f.jsonl", line=1, value=None))
+    return read_record(json.loads(line), FileValue(file="f.jsonl", line=1, value=None))
 
 
 @pytest.mark.parametrize(("world", "agent"), CASES)
@@ -90,7 +90,7 @@ def chat() -> Chat:
 
 
 def record(*said: dict[str, Any], **fields: Any) -> Record:
-    return read_record({"messages": list(said), **fields}, Found(file="f.jsonl", line=7, value=None))
+    return read_record({"messages": list(said), **fields}, FileValue(file="f.jsonl", line=7, value=None))
 
 
 def by(role: str, text: str, **more: Any) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def test_a_conversation_that_is_too_long_is_named_or_left_out(chat: Chat) -> Non
         list(Transcriber(chat, Rules(max_tokens=9)).trajectories([long]))
     drops = Transcriber(chat, Rules(max_tokens=9, overlong="drop"))
     assert list(drops.trajectories([long])) == [] and drops.notes.num_long == 1
-    preferences = list(read_preferences([Found(file="f", line=1, value={
+    preferences = list(read_preferences([FileValue(file="f", line=1, value={
         "prompt": "a", "chosen": "b " * 50, "rejected": "c"})]))  # fmt: skip
     assert list(drops.pairs(preferences)) == [] and drops.notes.num_long == 2
     (pair,) = Transcriber(chat, Rules()).pairs(preferences)

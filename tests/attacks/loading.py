@@ -200,7 +200,7 @@ def resealed(scene: Scene) -> Found:
 
 def any_manifest(scene: Scene) -> None:
     """Believe a manifest what it says."""
-    scene.patch.setattr(checkpoints, "_unsealed", lambda content: json.loads(content)["manifest"])
+    scene.patch.setattr(checkpoints, "_open_manifest", lambda content: json.loads(content)["manifest"])
 
 
 def own_code(scene: Scene) -> Found:

@@ -165,7 +165,7 @@ def opened(url: str) -> Callable[[Scene], object]:
 def any_url(scene: Scene) -> None:
     """Take every URL."""
     for module in (http_json, user_endpoint):
-        scene.patch.setattr(module, "checked_url", lambda *_, **__: "http://host")  # pyright: ignore[reportUnknownLambdaType]
+        scene.patch.setattr(module, "check_url", lambda *_, **__: "http://host")  # pyright: ignore[reportUnknownLambdaType]
 
 
 ATTACKS = [

@@ -79,8 +79,8 @@ def paid(value: Any, claim: Any = True) -> Callable[[Scene], object]:
 
 def any_reward(scene: Scene) -> None:
     """Take every value for a reward, and every claim."""
-    scene.patch.setattr(protocol, "checked_reward", lambda who, label, value: value)
-    scene.patch.setattr(protocol, "checked_claim", lambda who, label, value: None)
+    scene.patch.setattr(protocol, "check_reward", lambda who, label, value: value)
+    scene.patch.setattr(protocol, "check_claim", lambda who, label, value: None)
 
 
 def judged(value: Any, weight: float = 1.0) -> Callable[[Scene], Found]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from quintain.credit.decomposition import Contributions, Earlier, describe_turns
+from quintain.credit.decomposition import Contributions, EarlierSteps, describe_turns
 from quintain.credit.gae import gae_turns
 from quintain.credit.layout import Critic
 from quintain.credit.progress import progress_rewards
@@ -83,7 +83,7 @@ def test_order_and_cuts_of_the_evidence_mean_nothing(trajectory: Make, group: Ma
 
 def test_nothing_is_predicted_of_episodes_that_were_learned_from(trajectory: Make, group: MakeGroup) -> None:
     estimator = Contributions(32)
-    fold = Earlier(estimator)
+    fold = EarlierSteps(estimator)
     good = told(trajectory, [1, 2], 1.0)
     fold.update([group(good, told(trajectory, [2, 3], 0.0))])
     assert estimator.predict(good) == [0, 0]
@@ -118,7 +118,7 @@ def test_an_episode_is_described_once_until_it_is_learned_from(
 
     monkeypatch.setattr("quintain.credit.decomposition.describe_turns", counted)
     estimator = Contributions(32, most=2)
-    fold = Earlier(estimator)
+    fold = EarlierSteps(estimator)
     good, bad, third = (told(trajectory, words, 1.0) for words in ([1, 2], [3], [1, 2, 3]))
     for _ in range(2):
         fold.update([group(good, bad)])

@@ -14,7 +14,7 @@ from quintain.credit.anchor import state_anchored
 from quintain.credit.baseline import subtract_others
 from quintain.credit.bilevel import gae_bilevel
 from quintain.credit.discounted import discounted_return
-from quintain.credit.gae import decoupled, gae_tokens, gae_turns
+from quintain.credit.gae import gae_tokens, gae_turns, join_advantages
 from quintain.credit.group import group_process, group_relative, leave_one_out
 from quintain.credit.layout import Critic
 from quintain.credit.normaliser import normalise_over
@@ -66,7 +66,7 @@ ALONE: dict[str, Idea] = {
     "gae over tokens": lambda g: gae_tokens(g, unvalued(g), gae_lambda=1.0),
     "gae over turns": lambda g: gae_turns(g, unvalued(g), gae_lambda=1.0),
     "bi-level gae": lambda g: gae_bilevel(g, unvalued(g), turn_discount=1.0),
-    "decoupled gae": lambda g: decoupled(
+    "decoupled gae": lambda g: join_advantages(
         gae_tokens(g, unvalued(g), gae_lambda=0.5), gae_turns(g, unvalued(g))
     ),
     "step values": lambda g: step_value(g, zeros(g)),

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from quintain.credit.bilevel import gae_bilevel
 from quintain.credit.discounted import discounted_return
-from quintain.credit.gae import decoupled, gae, gae_tokens, gae_turns, length_adaptive
+from quintain.credit.gae import gae, gae_tokens, gae_turns, join_advantages, length_adaptive
 from quintain.credit.layout import Critic
 from quintain.errors import DataError
 from quintain.types import Credit, Group, Stop, Trajectory
@@ -180,7 +180,7 @@ def test_length_adaptive(trajectory: Make, group: MakeGroup) -> None:
 def test_decoupled(trajectory: Make, group: MakeGroup) -> None:
     episodes = [group(trajectory([1.0], tokens=[3]))]
     critic = Critic(values=arrays([[0.2, 0.4, 0.5]]))
-    credit = decoupled(
+    credit = join_advantages(
         gae_tokens(episodes, critic, gae_lambda=0.95), gae_tokens(episodes, critic, gae_lambda=1.0)
     )
     assert flat(credit.advantages) == pytest.approx([0.74625, 0.575, 0.5])

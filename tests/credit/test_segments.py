@@ -12,7 +12,7 @@ from quintain.credit.verifier import Verifier, fit
 from quintain.data.pack import pack
 from quintain.data.samples import samples_from
 from quintain.errors import DataError
-from quintain.losses.imitation import weighted_imitation
+from quintain.losses.imitation import imitate_weighted
 from quintain.types import Completion, Group, Outputs, Trajectory, Turn
 
 Make = Callable[..., Trajectory]
@@ -33,7 +33,7 @@ def test_the_loss_of_two_segments_by_hand(trajectory: Make, group: MakeGroup) ->
     batch = pack(samples_from(credit), aggregation="constant", constant=1.0)
     logprobs = torch.zeros(len(batch.token_ids))
     logprobs[batch.turn_id >= 0] = torch.tensor([-1.0, -3.0, -2.0])
-    report = weighted_imitation()(Outputs(logprobs=logprobs, entropy=torch.zeros_like(logprobs)), batch)
+    report = imitate_weighted()(Outputs(logprobs=logprobs, entropy=torch.zeros_like(logprobs)), batch)
     assert float(report.loss) == pytest.approx(1.5)
 
 

@@ -10,7 +10,7 @@ from quintain.credit.turn_td import (
     TurnValues,
     best_ways,
     by_way,
-    combined,
+    combine_critics,
     critic_metrics,
     least,
     monte_carlo,
@@ -72,7 +72,7 @@ def test_the_best_way_is_kept_only_if_it_beats_the_state() -> None:
 def test_the_smaller_of_two_critics_and_other_choices() -> None:
     one, two = TurnValues(before=[[1, 4]], after=[[0, 2]]), TurnValues(before=[[3, 2]], after=[[1, 1]])
     assert least([one, two]) == TurnValues(before=[[1, 2]], after=[[0, 1]])
-    assert combined([one, two], max) == TurnValues(before=[[3, 4]], after=[[1, 2]])
+    assert combine_critics([one, two], max) == TurnValues(before=[[3, 4]], after=[[1, 2]])
 
 
 def test_how_good_a_critic_is_by_hand(trajectory: Make) -> None:

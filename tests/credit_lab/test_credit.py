@@ -25,7 +25,7 @@ from quintain.credit_lab.report import COLUMNS, headline, idea_cells, loss_cells
 from quintain.errors import DataError, UsageError
 from quintain.methods.rl.parts.choices import IDEAS, LOSSES
 from quintain.store.run import Run
-from quintain.types import Group, Score, scored
+from quintain.types import Group, Score, flatten_scored
 
 
 @pytest.fixture(scope="module")
@@ -187,8 +187,8 @@ def test_notes_say_whether_anything_was_told_apart(report: Report) -> None:
 
 def test_a_run_is_read_at_the_step_whose_weights_are_kept(lab_run: Path, material: Material) -> None:
     assert material.source == "step 1 of batch" and material.recipe == "grpo"
-    assert len(scored(material.groups)) == 32
-    assert all(turn.state_key for t in scored(material.groups) for turn in t.turns)
+    assert len(flatten_scored(material.groups)) == 32
+    assert all(turn.state_key for t in flatten_scored(material.groups) for turn in t.turns)
     with pytest.raises(DataError, match=r"got 7, whose weights are not kept; those of 1 are"):
         read_batch(lab_run, step=7)
 

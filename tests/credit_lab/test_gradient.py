@@ -24,9 +24,9 @@ from quintain.learning.learner import Forward
 from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
-from quintain.losses.policy import clipped, reinforce
+from quintain.losses.policy import clip_ratio, reinforce
 from quintain.models.fingerprint import fingerprint
-from quintain.types import Credit, Group, Sample, scored
+from quintain.types import Credit, Group, Sample, flatten_scored
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +64,8 @@ def test_losses_are_alike_at_the_weights_that_sampled_and_differ_when_these_move
     credit = group_relative(groups)
     updates = {
         "plain": Update(loss=reinforce()),
-        "clip": Update(loss=clipped()),
-        "free": Update(loss=clipped(1.0, 1e9)),
+        "clip": Update(loss=clip_ratio()),
+        "free": Update(loss=clip_ratio(1.0, 1e9)),
     }
     found = lab.gradients(credit, updates)
     assert found["clip"].direction is found["plain"].direction, "equal weights of the tokens share a pass"
@@ -128,7 +128,7 @@ def test_samples_as_they_are_and_terms_of_entropy(lab: GradientLab, groups: list
 def test_a_critic_of_hidden_states_knows_more_than_the_mean(lab: GradientLab, groups: list[Group]) -> None:
     critic = lab.fit_critic(groups, ridge=1e-3)(groups)
     values = np.array([float(turns[0][0]) for turns in critic.values])
-    outcomes = np.array([float(t.is_success) for t in scored(groups)])
+    outcomes = np.array([float(t.is_success) for t in flatten_scored(groups)])
     assert np.corrcoef(values, outcomes)[0, 1] > 0.3
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from quintain.data.atif import is_atif, to_atif
-from quintain.data.files import Found
-from quintain.data.messages import Told
+from quintain.data.files import FileValue
+from quintain.data.messages import OpeningPrompt
 from quintain.data.records import Record, read_records
 from quintain.errors import DataError
 from quintain.text.parse import write_tool_calls
@@ -77,7 +77,7 @@ def trajectory() -> Trajectory:
 
 
 def read(value: Any) -> Record:
-    (found,) = read_records([Found(file="a.jsonl", line=1, value=value)])
+    (found,) = read_records([FileValue(file="a.jsonl", line=1, value=value)])
     return found
 
 
@@ -126,7 +126,7 @@ def test_what_an_agent_is_told_begins_it_and_what_was_unusable_is_not_trained(tr
         turn((5,), (1, 2), "Find it.", action=Action(tool_calls=(CALL,))),
         turn((7,), (3,), "x", action=unread),
     )
-    row = to_atif(replace(trajectory, turns=turns), decode, told=Told(system="Play.", tools=(tool,)))
+    row = to_atif(replace(trajectory, turns=turns), decode, told=OpeningPrompt(system="Play.", tools=(tool,)))
     record = read(json.loads(json.dumps(row, default=dict)))
     assert [m.role for m in record.messages] == ["system", "user", "assistant", "tool", "assistant"]
     assert record.tools == (tool,)

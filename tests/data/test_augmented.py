@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from quintain.data.augmented import beside, has_order, is_plain, quotas, shuffled, withheld
-from quintain.data.files import Found
+from quintain.data.augmented import has_order, is_plain, offer_tools, quotas, shuffle_tools, withheld
+from quintain.data.files import FileValue
 from quintain.data.records import Record, read_record
 from quintain.types import as_text
 
@@ -26,7 +26,7 @@ def called(name: str) -> dict[str, Any]:
 
 
 def record(*messages: dict[str, Any], **fields: Any) -> Record:
-    return read_record({"messages": list(messages), **fields}, Found(file="f", line=1, value=None))
+    return read_record({"messages": list(messages), **fields}, FileValue(file="f", line=1, value=None))
 
 
 USER, SAYS = {"role": "user", "content": "Rome?"}, {"role": "assistant", "content": "Which?"}
@@ -58,7 +58,7 @@ def test_plain_chat_stays_plain_beside_tools() -> None:
         and not is_plain(record(USER, SAYS, tools=TOOLS))
     )
     tools = record(USER, SAYS, tools=TOOLS).tools
-    made = beside(chat, tools)
+    made = offer_tools(chat, tools)
     assert made.tools == tools and made.said == chat.said
 
 
@@ -79,15 +79,15 @@ def test_half_of_each_kind(num: int, first: int, second: int, wanted: tuple[int,
 
 def test_tools_and_parameters_in_another_order() -> None:
     whole = record(USER, called("b"), tools=TOOLS)
-    made = [shuffled(whole, Random(seed)) for seed in range(30)]
+    made = [shuffle_tools(whole, Random(seed)) for seed in range(30)]
     assert len({tuple(t.name for t in each.tools) for each in made}) == 6
     orders = {tuple(next(t for t in each.tools if t.name == "b").parameters["properties"]) for each in made}
     assert orders == {("x", "y"), ("y", "x")}
     for each in made:
         assert each.said == whole.said
         assert {t.name: t for t in each.tools} == {t.name: t for t in whole.tools}
-    assert json.dumps(dict(shuffled(whole, Random(7)).tools[0].parameters)) == json.dumps(
-        dict(shuffled(whole, Random(7)).tools[0].parameters)
+    assert json.dumps(dict(shuffle_tools(whole, Random(7)).tools[0].parameters)) == json.dumps(
+        dict(shuffle_tools(whole, Random(7)).tools[0].parameters)
     )
     assert has_order(whole) and has_order(record(USER, SAYS, tools=TOOLS[1:2]))
     assert not has_order(record(USER, SAYS, tools=TOOLS[:1])) and not has_order(record(USER, SAYS))

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from quintain.data.calls import CLASSES, Heard, find_faults, leaves, messages_of, right_calls
-from quintain.data.messages import Told
+from quintain.data.calls import CLASSES, SaidSoFar, find_faults, leaves, messages_of, right_calls
+from quintain.data.messages import OpeningPrompt
 from quintain.data.pipeline import Pipeline, as_example
 from quintain.types import Action, Message, Task, ToolCall, ToolSpec, Trajectory, as_content
 
@@ -103,7 +103,7 @@ def test_a_schema_that_is_none_is_told() -> None:
 
 
 def test_numbers_and_words_are_heard_as_a_whole() -> None:
-    heard = Heard()
+    heard = SaidSoFar()
     heard.add("It costs 100 for two; order #A-12, v1.5, -7 degrees.")
     assert [heard.has(v) for v in (100, 10, 1, 2, -7, 7, 1.5, "A-12", "A-1", "12", "two", "order a-12")] == [
         True, False, False, True, True, False, False, True, False, False, True, True,
@@ -121,7 +121,7 @@ def test_a_fault_takes_the_turn_and_leaves_the_episode(trajectory: Callable[...,
         ),
     )
     episode = replace(two, turns=turns, task=Task(id="t", environment="e", seed=0, prompt="Seats for 9"))
-    told = Told(system="Be brief.", tools=(BOOK,))
+    told = OpeningPrompt(system="Be brief.", tools=(BOOK,))
     messages, unreadable = messages_of(episode, told)
     assert [m.role for m in messages] == ["system", *["user", "assistant"] * 3] and unreadable == {
         0: "no JSON"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from quintain.data.chat_form import as_chat, chat_text, from_chat, in_chat
-from quintain.data.files import Found
+from quintain.data.files import FileValue
 from quintain.data.records import Record, read_record
 from quintain.errors import DataError
 from quintain.types import Message, ToolCall, as_content, as_text
@@ -24,7 +24,7 @@ TOOL = {
 
 
 def record(*messages: dict[str, Any], **fields: Any) -> Record:
-    return read_record({"messages": list(messages), **fields}, Found(file="f", line=1, value=None))
+    return read_record({"messages": list(messages), **fields}, FileValue(file="f", line=1, value=None))
 
 
 def said(made: Record | None) -> list[tuple[str, str]]:

@@ -11,10 +11,10 @@ import pytest
 from quintain.data.comparisons import (
     Comparisons,
     Labeller,
-    checked,
+    as_comparisons,
+    check_comparisons,
     comparison_samples,
-    labelled,
-    preferred,
+    label_groups,
     score_samples,
 )
 from quintain.data.pack import micro_batches
@@ -69,22 +69,22 @@ def test_episodes_of_a_group_are_ranked_once_each_in_parts_of_one_size(
 ) -> None:
     made = episodes([0.0, 1.0, 0.5, 0.25, 0.75])
     twin = replace(made[0], index=5)
-    found = labelled([group_of(*made, twin)], Labeller(), size=2)
+    found = label_groups([group_of(*made, twin)], Labeller(), size=2)
     assert [tuple(a.index for a in each.answers) for each in found] == [(0, 1), (2, 3)]
     assert [each.ranks for each in found] == [(0.0, 1.0), (1.0, 0.0)]
     assert found.metrics == {"data/comparisons": 2.0, "data/ties": 0.0}
-    whole = labelled([group_of(*made)], Labeller(), size=5)
+    whole = label_groups([group_of(*made)], Labeller(), size=5)
     assert whole[0].ranks == (0.0, 4.0, 2.0, 1.0, 3.0) and len(whole[0:1]) == len(whole) == 1
     with pytest.raises(UsageError, match="answers of a comparison: got 1"):
-        labelled([group_of(*made)], Labeller(), size=1)
-    judged = labelled([group_of(*made)], Labeller(), size=5, bar=0.5)
+        label_groups([group_of(*made)], Labeller(), size=1)
+    judged = label_groups([group_of(*made)], Labeller(), size=5, bar=0.5)
     assert [each.ranks for each in judged] == [(0.0, 1.0, 0.0, 0.0, 1.0)]
 
 
 def test_what_cannot_be_learned_from_is_refused_and_counted(trajectory: Make, episodes: Episodes) -> None:
     one, other, third = episodes([1.0, 0.0, 0.5])
     failed = replace(other, outcome=Failure(owner="environment", kind="crash", message="it broke"))
-    found = checked(
+    found = check_comparisons(
         [
             Comparison(answers=(one, other), ranks=(1, 0)),
             Comparison(answers=(other, one), ranks=(1, 0)),
@@ -105,7 +105,7 @@ def test_what_cannot_be_learned_from_is_refused_and_counted(trajectory: Make, ep
 
 def test_preferences_are_comparisons_of_two(episodes: Episodes) -> None:
     one, other = episodes([1.0, 0.0])
-    (found,) = preferred([Pair(chosen=one, rejected=other)])
+    (found,) = as_comparisons([Pair(chosen=one, rejected=other)])
     assert found == Comparison(answers=(one, other), ranks=(1.0, 0.0))
 
 

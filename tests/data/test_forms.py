@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from quintain.data.files import Found, read_lines
+from quintain.data.files import FileValue, read_lines
 from quintain.data.records import Record, read_labelled, read_preferences, read_records
 from quintain.errors import DataError
 from quintain.types import as_text
@@ -13,7 +13,7 @@ from quintain.types import as_text
 ASK = {"role": "user", "content": "ask"}
 
 
-def found(*values: object) -> list[Found]:
+def found(*values: object) -> list[FileValue]:
     return list(read_lines([json.dumps(value) for value in values], "f.jsonl"))
 
 

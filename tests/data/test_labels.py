@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from quintain.data.files import Found
+from quintain.data.files import FileValue
 from quintain.data.labels import (
     Label,
     Labels,
@@ -76,11 +76,11 @@ def test_a_file_says_who_answered_what_when(tmp_path: Path) -> None:
     assert list(found.queries) == [query.id for query in QUERIES]
     assert found.queries[QUERIES[0].id] == QUERIES[0]
     assert found.given == (ann, bob)
-    assert [query.id for query in found.left("ann")] == [query.id for query in QUERIES[1:]]
-    assert len(found.left("eve")) == 6
+    assert [query.id for query in found.open_queries("ann")] == [query.id for query in QUERIES[1:]]
+    assert len(found.open_queries("eve")) == 6
     assert found.shares == {QUERIES[0].id: 0.75}
-    assert is_labels(Found(file="f", line=1, value=json.loads(lines[0])))
-    assert not is_labels(Found(file="f", line=1, value={"messages": []}))
+    assert is_labels(FileValue(file="f", line=1, value=json.loads(lines[0])))
+    assert not is_labels(FileValue(file="f", line=1, value={"messages": []}))
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_preferences_that_are_read_back_and_what_is_none() -> None:
     assert [each["labeller"] for each in short["labels"]] == ["ann", "bob"]
     assert full["chosen"] == whole.second["messages"] and full["rejected"] == whole.first["messages"]
     lines = [json.loads(json.dumps(line)) for line in found.lines]
-    read = list(read_preferences(Found(file="f", line=k, value=line) for k, line in enumerate(lines, 1)))
+    read = list(read_preferences(FileValue(file="f", line=k, value=line) for k, line in enumerate(lines, 1)))
     assert read[1].chosen.tools[0].name == "go"
     assert [len(each.chosen.messages) for each in read] == [4, len(whole.second["messages"])]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from quintain.data.files import Found
+from quintain.data.files import FileValue
 from quintain.data.records import Record, read_record
 from quintain.errors import DataError
 
@@ -17,7 +17,7 @@ def read(answers: list[dict[str, Any]], **fields: Any) -> Record:
             {"role": "assistant", "content": "yes"} | answer,
         ]
     value = {"messages": messages, **fields}
-    return read_record(value, Found(file="f.jsonl", line=3, value=value))
+    return read_record(value, FileValue(file="f.jsonl", line=3, value=value))
 
 
 def tags(record: Record) -> list[bool | None]:
@@ -93,7 +93,7 @@ def test_what_nobody_reads_is_counted() -> None:
         "key 'weight' of records",
     ]
     value = {"messages": [{"role": "user", "content": "a", "loss": 1}, {"role": "assistant", "content": "b"}]}
-    record = read_record(value, Found(file="f", line=1, value=value))
+    record = read_record(value, FileValue(file="f", line=1, value=value))
     assert record.unread == ("loss 1 of messages that are not the assistant's",)
 
 

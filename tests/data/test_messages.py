@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from quintain.data.files import read_lines
-from quintain.data.messages import Told, to_record, write_messages
+from quintain.data.messages import OpeningPrompt, to_record, write_messages
 from quintain.data.records import read_records
 from quintain.types import Action, Failure, ToolCall, ToolSpec, Trajectory
 
@@ -27,7 +27,7 @@ def with_calls(made: Trajectory, *calls: ToolCall) -> Trajectory:
 
 def test_a_trajectory_as_messages(trajectory: Make) -> None:
     made = with_calls(trajectory([((1,), (2, 3)), ((4,), (5,))]), ToolCall(name="go", arguments={"to": "é"}))
-    assert to_record(made, decode_with_call, told=Told(system="Be brief.")) == {
+    assert to_record(made, decode_with_call, told=OpeningPrompt(system="Be brief.")) == {
         "messages": [
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": "observation 0"},
@@ -94,7 +94,7 @@ def test_what_is_written_is_read_back_with_tools_and_weights(trajectory: Make) -
     )
     unread = replace(made.turns[1], action=Action(text="x", error="cannot be read"))
     made = replace(made, turns=(made.turns[0], unread))
-    told = Told(
+    told = OpeningPrompt(
         system="Go.", tools=(ToolSpec(name="go", description="Go on.", parameters={"type": "object"}),)
     )
     lines = list(write_messages([made, made], decode_with_call, told=lambda _: told))

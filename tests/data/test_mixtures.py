@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from quintain.data.mixtures import apportioned, drawn_shares, mixture, odds
+from quintain.data.mixtures import apportion, measure_shares, mixture, odds
 from quintain.data.pipeline import Pipeline, as_example
 from quintain.errors import DataError, UsageError
 from quintain.types import Example, Trajectory
@@ -27,7 +27,7 @@ def test_a_mixture_has_its_shares_of_samples_and_says_those_of_tokens(episodes: 
     drawn_agent = [e.trajectory.id for e in made if part(e) == "agent"]
     assert sorted(drawn_agent.count(name) for name in ("t0", "t1")) == [2, 3]
     assert len({e.trajectory.id for e in made if part(e) == "general"}) == 5
-    assert drawn_shares(made, part) == {
+    assert measure_shares(made, part) == {
         "agent": (0.5, pytest.approx(0.9)),
         "general": (0.5, pytest.approx(0.1)),
     }
@@ -42,8 +42,8 @@ def test_a_mixture_has_its_shares_of_samples_and_says_those_of_tokens(episodes: 
 
 
 def test_shares_of_a_mixture_are_whole_and_their_parts_are_there(episodes: Build) -> None:
-    assert apportioned({"a": 0.5, "b": 0.3, "c": 0.2}, 9) == {"a": 4, "b": 3, "c": 2}
-    assert apportioned({"a": 0.5, "b": 0.5}, 3) == {"a": 2, "b": 1}
+    assert apportion({"a": 0.5, "b": 0.3, "c": 0.2}, 9) == {"a": 4, "b": 3, "c": 2}
+    assert apportion({"a": 0.5, "b": 0.5}, 3) == {"a": 2, "b": 1}
     for shares in ({"a": 0.5, "b": -0.5}, {"a": 0.0}, {}):
         with pytest.raises(
             UsageError, match=r"shares of a mixture: got .*; give numbers from 0, one of them above"
@@ -66,8 +66,8 @@ def test_a_data_set_that_is_drawn_once_has_the_shares_of_the_draws(episodes: Bui
         return example.trajectory.task.id
 
     for shares in ({"t": 1.0, "g": 4.0}, {"t": 0.2, "g": 0.8}):
-        drawn = drawn_shares(both, part, odds(both, part, shares))
-        once = drawn_shares(Pipeline(mixture(shares, part)).run(both).examples, part)
+        drawn = measure_shares(both, part, odds(both, part, shares))
+        once = measure_shares(Pipeline(mixture(shares, part)).run(both).examples, part)
         assert {name: found for name, (found, _) in drawn.items()} == pytest.approx({"t": 0.2, "g": 0.8})
         assert {name: found for name, (found, _) in once.items()} == pytest.approx({"t": 0.2, "g": 0.8})
         assert drawn["t"][1] == pytest.approx(once["t"][1]) == pytest.approx(0.5)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from quintain.data.files import Found
-from quintain.data.messages import Told
-from quintain.data.negatives import mended, negatives, preference_record
+from quintain.data.files import FileValue
+from quintain.data.messages import OpeningPrompt
+from quintain.data.negatives import mend_calls, negatives, preference_record
 from quintain.data.pipeline import Pipeline, as_example
 from quintain.data.records import read_preferences
 from quintain.errors import DataError
@@ -69,19 +69,19 @@ def test_mistakes_of_the_policy_and_what_mended_them() -> None:
 
 
 def test_what_mended_a_call_alone_counts_and_is_preferred_to_it() -> None:
-    made = Pipeline(mended()).run([as_example(EPISODE)])
+    made = Pipeline(mend_calls()).run([as_example(EPISODE)])
     (example,) = made.examples
     assert [own.tolist() for own in example.weights or ()] == [[0], [0], [1]]
     assert made.funnel.passages[0].says == (
         "has no wrong call that the next turn mended (2 not mended in the next turn, 1 of unknown tools)"
     )
-    record = preference_record(example.trajectory, decode, told=Told(system="Go."))
+    record = preference_record(example.trajectory, decode, told=OpeningPrompt(system="Go."))
     assert record["prompt"][0] == {"role": "system", "content": "Go."}
     assert record["prompt"][-1] == {"role": "user", "content": "seen 1"}
     assert record["rejected"] == [{"role": "assistant", "content": "said (1,)", "weight": 1}]
     assert record["chosen"] == [{"role": "assistant", "content": "said (2,)"}]
     assert (record["kind"], record["task"]) == ("unknown_tool", "t/train/0")
-    found = [Found(file="pairs.jsonl", line=1, value=record)]
+    found = [FileValue(file="pairs.jsonl", line=1, value=record)]
     (pair,) = read_preferences(found)
     assert [as_text(side.messages[-1].content) for side in (pair.chosen, pair.rejected)] == [
         "said (2,)", "said (1,)",
@@ -93,4 +93,4 @@ def test_what_mended_a_call_alone_counts_and_is_preferred_to_it() -> None:
 
 
 def test_an_episode_without_mistakes_goes() -> None:
-    assert not Pipeline(mended()).run([as_example(replace(EPISODE, turns=(turn(5),)))]).examples
+    assert not Pipeline(mend_calls()).run([as_example(replace(EPISODE, turns=(turn(5),)))]).examples

@@ -13,15 +13,15 @@ from quintain.data.pairs import (
     across_halves,
     best_and_lower,
     best_and_worst,
-    checked,
+    check_pairs,
     expert_and_agent,
     extremes,
     halves,
+    pair_wins_with_losses,
     refusal,
     siblings,
     step_pairs,
     top_share,
-    won_and_lost,
 )
 from quintain.data.samples import pair_samples
 from quintain.errors import UsageError
@@ -100,7 +100,7 @@ WON, LOST = episode(1, value=1.0), episode(2)
 )
 def test_what_no_pair_can_be_is_refused(pair: Pair, reason: str | None) -> None:
     assert refusal(pair) == reason
-    assert checked([pair]).refused == ({} if reason is None else {reason: 1})
+    assert check_pairs([pair]).refused == ({} if reason is None else {reason: 1})
 
 
 def test_a_broken_side_is_on_no_side() -> None:
@@ -116,7 +116,7 @@ def test_preferences_of_people_have_no_margin_and_may_not_contradict_each_other(
         Pair(chosen=LOST, rejected=WON),
         Pair(chosen=WON, rejected=episode(3)),
     ]
-    found = checked(given, margin=None)
+    found = check_pairs(given, margin=None)
     assert list(found) == given[2:] and found.refused == {"contradicting": 2}
     assert str(found) == "1 pairs; 2 refused, because another pair says the opposite"
     assert found[0] is given[2] and found[:1] == (given[2],)
@@ -126,7 +126,7 @@ def test_preferences_of_people_have_no_margin_and_may_not_contradict_each_other(
         "data/chosen_turns": 1.0,
         "data/rejected_turns": 1.0,
     }
-    assert checked([]).metrics == {"data/pairs": 0.0}
+    assert check_pairs([]).metrics == {"data/pairs": 0.0}
 
 
 def test_the_best_against_the_worst_with_ties_to_the_lower_index() -> None:
@@ -144,12 +144,12 @@ def test_halves_pair_inwards() -> None:
 
 def test_one_that_won_against_one_that_lost_is_drawn_by_seeds() -> None:
     mixed = group(1.0, 0.0, 1.0, 0.0, 0.0)
-    found = won_and_lost([mixed, group(1.0, 1.0)], count=9)
-    assert len(found) == 2 and found == won_and_lost([mixed], count=9)
+    found = pair_wins_with_losses([mixed, group(1.0, 1.0)], count=9)
+    assert len(found) == 2 and found == pair_wins_with_losses([mixed], count=9)
     assert {pair.chosen.index for pair in found} == {0, 2}
     assert len({pair.rejected.index for pair in found}) == 2
     assert all(pair.chosen.is_success and not pair.rejected.is_success for pair in found)
-    assert len(won_and_lost([mixed])) == 1
+    assert len(pair_wins_with_losses([mixed])) == 1
 
 
 def test_the_expert_is_chosen_where_it_is_better_and_rejected_where_it_is_worse() -> None:

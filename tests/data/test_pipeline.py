@@ -9,20 +9,20 @@ from quintain.data.pack import pack
 from quintain.data.pipeline import (
     Pipeline,
     as_example,
-    chosen,
+    check_stage,
     example_samples,
-    judged,
+    filter_stage,
     refuse_empty,
     remade,
+    weigh_stage,
     weigh_turns,
-    weighed,
 )
 from quintain.errors import DataError, InvariantError
 from quintain.types import Example, Group, Trajectory
 
 Make = Callable[..., Trajectory]
 
-SOLVED = chosen("solved", "did not solve its task", successful)
+SOLVED = filter_stage("solved", "did not solve its task", successful)
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def groups(trajectory: Make) -> list[Group]:
 def test_stages_run_in_order_and_count_what_they_did(groups: list[Group]) -> None:
     made = Pipeline(
         SOLVED,
-        chosen("best", "is not the best of its task", best_of_group),
-        weighed("last", "is not the last turn", lambda t: [0.0] * (len(t.turns) - 1) + [1.0]),
+        filter_stage("best", "is not the best of its task", best_of_group),
+        weigh_stage("last", "is not the last turn", lambda t: [0.0] * (len(t.turns) - 1) + [1.0]),
     )(groups)
     assert [e.sources for e in made.examples] == [("a0",), ("b1",)]
     assert [(p.stage, p.num_in, p.num_out, p.lost) for p in made.funnel.passages] == [
@@ -73,7 +73,7 @@ def test_stages_run_in_order_and_count_what_they_did(groups: list[Group]) -> Non
 
 def test_weights_reach_the_loss_and_its_normaliser(groups: list[Group]) -> None:
     made = Pipeline(
-        SOLVED, weighed("first", "is a later turn", lambda t: [1.0] + [0.0] * (len(t.turns) - 1))
+        SOLVED, weigh_stage("first", "is a later turn", lambda t: [1.0] + [0.0] * (len(t.turns) - 1))
     )(groups)
     samples = example_samples(made.examples)
     assert [s.loss_weight.tolist() for s in samples] == [[0, 1, 1], [0, 1, 1], [0, 1, 1, 0, 0]]
@@ -86,7 +86,7 @@ def test_a_stream_in_which_nothing_counts_goes_and_an_example_too(trajectory: Ma
     two = trajectory([((1,), (2,)), ((3,), (4,))], segments=(1,))
     first = weigh_turns(as_example(two), [0, 1])
     assert [s.token_ids.tolist() for s in example_samples([first])] == [[3, 4]]
-    nothing = weighed("none", "never counts", lambda t: [0] * len(t.turns))
+    nothing = weigh_stage("none", "never counts", lambda t: [0] * len(t.turns))
     assert Pipeline(nothing).run([as_example(two)]).examples == ()
     with pytest.raises(DataError, match="got 1 examples in which no token counts; loosen the masks"):
         example_samples([weigh_turns(as_example(two), [0, 0])])
@@ -98,7 +98,7 @@ def test_what_is_remade_names_what_it_was_made_of(groups: list[Group], trajector
         return [replace(example, trajectory=replace(example.trajectory, turns=(t,))) for t in turns]
 
     made = Pipeline(
-        judged("long", "has one turn", lambda e: len(e.trajectory.turns) > 1),
+        check_stage("long", "has one turn", lambda e: len(e.trajectory.turns) > 1),
         remade("halves", "becomes one episode a turn", halves),
     )(groups)
     assert [e.sources for e in made.examples] == [("b1",), ("b1",)]
@@ -107,7 +107,7 @@ def test_what_is_remade_names_what_it_was_made_of(groups: list[Group], trajector
 
 
 def test_nothing_left_is_told_by_the_stage_that_kept_none(groups: list[Group]) -> None:
-    none = Pipeline(SOLVED, judged("wise", "says nothing wise", lambda e: False))
+    none = Pipeline(SOLVED, check_stage("wise", "says nothing wise", lambda e: False))
     with pytest.raises(
         DataError,
         match="data of rft: got 3 episodes into wise and none out of it, because each says nothing wise",

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quintain.data.files import Found, read_lines
+from quintain.data.files import FileValue, read_lines
 from quintain.data.records import Record, read_labelled, read_preferences, read_records, read_tools
 from quintain.errors import DataError
 from quintain.types import ToolCall, ToolSpec, as_text
@@ -14,7 +14,7 @@ GO = ToolCall(name="go", arguments={"to": "Rome"})
 SCHEMA = {"type": "object", "properties": {"to": {"type": "string"}}}
 
 
-def found(*values: object) -> list[Found]:
+def found(*values: object) -> list[FileValue]:
     return list(read_lines([json.dumps(value) for value in values], "f.jsonl"))
 
 
@@ -322,6 +322,6 @@ JSON = st.recursive(
 def test_any_value_is_read_or_refused(value: object) -> None:
     for reader in (read_records, read_preferences, read_labelled):
         try:
-            list(reader([Found(file="f", line=1, value=value)]))
+            list(reader([FileValue(file="f", line=1, value=value)]))
         except DataError as error:
             assert str(error)

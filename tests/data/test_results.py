@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from quintain.data.files import Found
+from quintain.data.files import FileValue
 from quintain.data.messages import message_rows
 from quintain.data.records import Record, read_record
 from quintain.errors import DataError
@@ -22,7 +22,7 @@ def result(text: str, id: str | None = None, **more: Any) -> dict[str, Any]:
 def read(calls: list[dict[str, Any]], results: list[dict[str, Any]], *rest: dict[str, Any]) -> Record:
     asks = {"role": "assistant", "content": None, "tool_calls": calls}
     value = {"messages": [{"role": "user", "content": "go"}, asks, *results, *rest]}
-    return read_record(value, Found(file="f.jsonl", line=3, value=value))
+    return read_record(value, FileValue(file="f.jsonl", line=3, value=value))
 
 
 DONE = {"role": "assistant", "content": "done"}
@@ -61,7 +61,7 @@ def test_anthropic_blocks_have_ids_too() -> None:
             DONE,
         ]
     }
-    assert told(read_record(value, Found(file="f", line=1, value=value))) == [
+    assert told(read_record(value, FileValue(file="f", line=1, value=value))) == [
         ("A", "a", "aa"),
         ("B", "b", "bb"),
     ]
@@ -118,7 +118,10 @@ def test_results_in_the_words_of_the_user_are_results() -> None:
             DONE,
         ]
     }
-    assert told(read_record(value, Found(file="f", line=1, value=value))) == [("1", "", "a"), ("2", "", "b")]
+    assert told(read_record(value, FileValue(file="f", line=1, value=value))) == [
+        ("1", "", "a"),
+        ("2", "", "b"),
+    ]
 
 
 def test_ids_that_nobody_gave_are_made_from_places() -> None:
@@ -127,7 +130,7 @@ def test_ids_that_nobody_gave_are_made_from_places() -> None:
     assert [each["id"] for each in rows[1]["tool_calls"]] == ["call_0_0", "own"]
     assert [row["tool_call_id"] for row in rows[2:4]] == ["call_0_0", "own"] and "name" not in rows[2]
     value = {"messages": rows}
-    again = read_record(value, Found(file="f.jsonl", line=3, value=value))
+    again = read_record(value, FileValue(file="f.jsonl", line=3, value=value))
     assert message_rows(again.messages) == rows
     (_, one) = message_rows(read([call(None, "a"), call(None, "b")], [result("both")], DONE).messages)[1:3]
     assert "tool_call_id" not in one

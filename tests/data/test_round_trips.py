@@ -10,8 +10,8 @@ from tests.cli.test_shapes import MASKED, PARALLEL
 
 from quintain.agents.transcripts import Rules, Transcriber
 from quintain.data.atif import to_atif
-from quintain.data.files import Found
-from quintain.data.messages import UNTOLD, paths_of, recorded, to_record, write_messages
+from quintain.data.files import FileValue
+from quintain.data.messages import UNTOLD, find_conversation, paths_of, to_record, write_messages
 from quintain.data.records import Record, read_record, read_records
 from quintain.data.verifiers import to_rollout
 from quintain.store.codec import decode, encode
@@ -55,7 +55,7 @@ def chat() -> Chat:
 
 def read(value: Any) -> Record:
     (record,) = read_records(
-        [Found(file="f.jsonl", line=3, value=json.loads(json.dumps(value, default=dict)))]
+        [FileValue(file="f.jsonl", line=3, value=json.loads(json.dumps(value, default=dict)))]
     )
     return record
 
@@ -105,8 +105,8 @@ def test_what_went_in_comes_out(chat: Chat, shape: str, form: str) -> None:
 
 def test_an_episode_that_was_cut_is_no_longer_its_conversation(chat: Chat) -> None:
     made = Transcriber(chat, Rules()).trajectory(read(THINKS))
-    assert made is not None and recorded(made) is not None
-    assert recorded(replace(made, turns=made.turns[:1])) is None
+    assert made is not None and find_conversation(made) is not None
+    assert find_conversation(replace(made, turns=made.turns[:1])) is None
 
 
 def turn(answer: int, observation: Any, *, calls: tuple[ToolCall, ...] = (), **facts: Any) -> Turn:
@@ -142,7 +142,7 @@ def test_each_result_of_several_calls_is_a_message_of_its_own() -> None:
         ("user", "go", None), ("assistant", "said 5", None), ("tool", "1", "call_0_0"), ("tool", "2!", "call_0_1"),
         ("assistant", "said 6", None),
     ]  # fmt: skip
-    record = read_record({"messages": rows}, Found(file="f", line=1, value=None))
+    record = read_record({"messages": rows}, FileValue(file="f", line=1, value=None))
     assert [m.name for m in record.messages if m.role == "tool"] == ["a", "b"]
     atif = to_atif(made, say({5}))
     assert [r["source_call_id"] for r in atif["steps"][1]["observation"]["results"]] == [

@@ -11,11 +11,11 @@ from tests.text.pace import STEADY, growth
 from quintain.data.pack import pack
 from quintain.data.samples import (
     imitation_samples,
+    limit_length,
     pair_samples,
     samples_from,
-    unrelated,
+    unrelated_samples,
     whole_prompt,
-    within,
 )
 from quintain.errors import DataError, InvariantError
 from quintain.types import Credit, Pair, Sample, Trajectory
@@ -53,7 +53,7 @@ def test_episodes_after_prompts_that_are_not_theirs(trajectory: Make) -> None:
         trajectory([((9,), (7, 8))]),
     ]
     samples = samples_from(credit_for(*made, returns=True), has_versions=True)
-    found = unrelated(samples)
+    found = unrelated_samples(samples)
     assert [sample.token_ids.tolist() for sample in found] == [[9, 2, 3, 4, 5], [9, 6], [1, 1, 7, 8]]
     assert found[0].loss_weight.tolist() == [0, 1, 0, 1, 1] and found[0].turn_id.tolist() == [-1, 0, -1, 1, 1]
     assert found[0].turn_end.tolist() == [False, True, False, False, True]
@@ -62,13 +62,13 @@ def test_episodes_after_prompts_that_are_not_theirs(trajectory: Make) -> None:
     assert found[2].versions is not None and len(found[2].versions) == 4
     assert [sample.trajectory for sample in found] == [0, 1, 2]
     longest = trajectory([((1, 1, 1, 1), (2,))])
-    kept = unrelated(samples_from(credit_for(longest, trajectory([((9,), (7, 8, 7))]))))
+    kept = unrelated_samples(samples_from(credit_for(longest, trajectory([((9,), (7, 8, 7))]))))
     assert [sample.token_ids.tolist() for sample in kept] == [[9, 2]], (
         "one is longer than all that there were"
     )
     alone = samples_from(credit_for(made[0]))
-    assert unrelated(alone)[0].token_ids.tolist() == alone[0].token_ids.tolist()
-    assert unrelated([]) == []
+    assert unrelated_samples(alone)[0].token_ids.tolist() == alone[0].token_ids.tolist()
+    assert unrelated_samples([]) == []
 
 
 def test_a_stream_by_hand(trajectory: Make) -> None:
@@ -226,15 +226,15 @@ def test_streams_that_are_too_long_are_never_cut(trajectory: Make) -> None:
     short = trajectory([((1,), (2,))])
     long = trajectory([((1,), (2,)), ((1, 2, 3), (4, 5))], segments=[1])
     samples = imitation_samples([short, long])
-    assert within(samples, 5) == (samples, 0)
+    assert limit_length(samples, 5) == (samples, 0)
     with pytest.raises(DataError, match="got 1 longer ones, up to 5"):
-        within(samples, 4)
-    kept, dropped = within(samples, 4, overlong="drop")
+        limit_length(samples, 4)
+    kept, dropped = limit_length(samples, 4, overlong="drop")
     assert [s.trajectory for s in kept] == [0] and dropped == 2
     with pytest.raises(DataError, match="got none of 3"):
-        within(samples, 1, overlong="drop")
+        limit_length(samples, 1, overlong="drop")
     pairs = pair_samples([Pair(chosen=long, rejected=short), Pair(chosen=short, rejected=short)])
-    kept, dropped = within(pairs, 4, overlong="drop")
+    kept, dropped = limit_length(pairs, 4, overlong="drop")
     assert [s.pair for s in kept] == [1, 1] and dropped == 3
 
 

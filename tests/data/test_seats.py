@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from quintain.data.samples import since_segment
-from quintain.data.seats import by_seat, separated
+from quintain.data.seats import by_seat, split_seats
 from quintain.types import (
     Action,
     Completion,
@@ -75,9 +75,9 @@ def test_one_seat_and_failures_stay_as_they_are() -> None:
     alone = episode(turn("agent/plan"), turn("agent", 1.0))
     assert by_seat(alone) == (alone,)
     group = Group(task=TASK, trajectories=(alone,))
-    assert separated([group]) == [group]
+    assert split_seats([group]) == [group]
     empty = Group(task=TASK, trajectories=())
-    assert separated([empty]) == [empty]
+    assert split_seats([empty]) == [empty]
     failure = Failure(owner="environment", kind="timeout", message="late")
     lost = episode(turn("A", 0.0, {"A": 1.0}), turn("B"), outcome=failure)
     assert [part.outcome for part in by_seat(lost)] == [failure, failure]
@@ -85,7 +85,7 @@ def test_one_seat_and_failures_stay_as_they_are() -> None:
 
 def test_groups_are_by_seat() -> None:
     pair = Group(task=TASK, trajectories=(episode(turn("A"), turn("B")), episode(turn("A"))))
-    first, second = separated([pair])
+    first, second = split_seats([pair])
     assert [t.turns for t in first.trajectories] == [(turn("A"),), (turn("A"),)]
     assert {t.group for t in first.trajectories} == {"g/A"}
     assert [t.turns for t in second.trajectories] == [(turn("B"),)]

@@ -6,8 +6,8 @@ import pytest
 from quintain.data.filters import (
     best_of_group,
     distinct,
+    keep_solved_between,
     most_uncertain,
-    solved_between,
     successful,
     token_hash,
     whole,
@@ -15,7 +15,7 @@ from quintain.data.filters import (
 )
 from quintain.data.pairs import best_and_worst
 from quintain.errors import UsageError
-from quintain.types import Failure, Group, Score, Stop, Trajectory, scored
+from quintain.types import Failure, Group, Score, Stop, Trajectory, flatten_scored
 
 Make = Callable[..., Trajectory]
 MakeGroup = Callable[..., Group]
@@ -48,7 +48,7 @@ def some(trajectory: Make, group_of: MakeGroup) -> Callable[..., Group]:
 def test_filters_by_outcome(some: Callable[..., Group]) -> None:
     groups = [some(1.0, 0, None, 0.5), some(0, 0), some(None)]
     assert values(successful(groups)) == [[1.0, 0.5]]
-    assert len(scored(groups)) == 5
+    assert len(flatten_scored(groups)) == 5
 
 
 def test_only_whole_groups(some: Callable[..., Group]) -> None:
@@ -59,10 +59,10 @@ def test_only_whole_groups(some: Callable[..., Group]) -> None:
 
 def test_groups_by_the_share_that_was_solved(some: Callable[..., Group]) -> None:
     groups = [some(1.0, 1.0), some(1.0, 0, None), some(0, 0), some(None)]
-    assert values(solved_between(groups, 0.0, 0.9)) == [[1.0, 0], [0, 0]]
-    assert values(solved_between(groups, 0.5, 1.0)) == [[1.0, 1.0], [1.0, 0]]
+    assert values(keep_solved_between(groups, 0.0, 0.9)) == [[1.0, 0], [0, 0]]
+    assert values(keep_solved_between(groups, 0.5, 1.0)) == [[1.0, 1.0], [1.0, 0]]
     with pytest.raises(UsageError, match=r"solved shares to keep: got 0.9 to 0.1"):
-        solved_between(groups, 0.9, 0.1)
+        keep_solved_between(groups, 0.9, 0.1)
 
 
 def test_best_of_group(some: Callable[..., Group], trajectory: Make, group_of: MakeGroup) -> None:

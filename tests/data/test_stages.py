@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from quintain.data import stages
-from quintain.data.pipeline import Chosen, Pipeline, Stage, as_example, example_samples
+from quintain.data.pipeline import Pipeline, PipelineResult, Stage, as_example, example_samples
 from quintain.errors import DataError, InvariantError, UsageError
 from quintain.types import Action, Failure, Score, Stop, Trajectory, Turn
 
@@ -14,7 +14,7 @@ Make = Callable[..., Trajectory]
 Build = Callable[..., list[Trajectory]]
 
 
-def run(stage: Stage, trajectories: Sequence[Trajectory]) -> Chosen:
+def run(stage: Stage, trajectories: Sequence[Trajectory]) -> PipelineResult:
     return Pipeline(stage).run([as_example(t) for t in trajectories])
 
 
@@ -35,7 +35,7 @@ def weights(stage: Stage, trajectory: Trajectory) -> list[list[float]]:
 
 def test_solved_and_threshold_which_is_strict(episodes: Build) -> None:
     made = episodes([0.1, 0.5, 0.7, 0.9, 0.0])
-    assert kept(stages.solved(), made) == ["t0", "t1", "t2", "t3"]
+    assert kept(stages.keep_solved(), made) == ["t0", "t1", "t2", "t3"]
     assert [len(kept(stages.threshold(cut), made)) for cut in (0.4, 0.6, 0.8)] == [3, 2, 1]
     assert kept(stages.threshold(0.5), made) == ["t2", "t3"]
     broken = replace(made[0], outcome=Failure(owner="tool", kind="timeout", message="30 s"))
@@ -79,12 +79,12 @@ def test_best_distinct_and_what_tells_of_a_group(episodes: Build) -> None:
     assert kept(stages.group_spread(), mixed + same) == ["t0", "t1"]
     assert kept(stages.group_spread(0.5), mixed) == []
     assert kept(stages.widest(0.5), same + mixed) == ["t0", "t1"]
-    assert kept(stages.solved_share(0.1, 0.9), mixed + same) == ["t0", "t1"]
+    assert kept(stages.keep_solved_share(0.1, 0.9), mixed + same) == ["t0", "t1"]
     for wrong in (
         lambda: stages.best(0),
         lambda: stages.group_spread(-1),
         lambda: stages.widest(2),
-        lambda: stages.solved_share(0.5, 0.1),
+        lambda: stages.keep_solved_share(0.5, 0.1),
         lambda: stages.num_turns(3, 2),
         lambda: stages.num_turns(0),
     ):
@@ -94,7 +94,7 @@ def test_best_distinct_and_what_tells_of_a_group(episodes: Build) -> None:
 
 def test_ended_and_lengths(episodes: Build) -> None:
     made = episodes([1, 1, 1], [1, 2, 3])
-    assert kept(stages.ended(), [replace(made[0], stop=Stop.CUT), *made[1:]]) == ["t1", "t2"]
+    assert kept(stages.keep_ended(), [replace(made[0], stop=Stop.CUT), *made[1:]]) == ["t1", "t2"]
     assert kept(stages.num_turns(2), made) == ["t1", "t2"]
     assert kept(stages.num_turns(most=2), made) == ["t0", "t1"]
 
@@ -172,7 +172,7 @@ def test_a_segment_weighs_its_score(trajectory: Make) -> None:
 
 def test_perplexity_under_whoever_sampled_or_under_a_scorer(trajectory: Make) -> None:
     one = replace(trajectory([((1,), (10, 20))]), id="a")  # log-probs -1 and -2
-    assert stages.recorded_perplexity(one) == pytest.approx(math.exp(1.5))
+    assert stages.sampling_perplexity(one) == pytest.approx(math.exp(1.5))
     assert kept(stages.perplexity(4.4, 4.5), [one]) == ["a"]
     assert kept(stages.perplexity(high=4.4), [one]) == []
     assert kept(stages.perplexity(1, 2, score=lambda t: 1.5), [one]) == ["a"]
@@ -187,7 +187,7 @@ def test_perplexity_under_whoever_sampled_or_under_a_scorer(trajectory: Make) ->
 
 def test_verifiers_and_tasks_that_are_held_out(episodes: Build) -> None:
     made = episodes([1, 1, 1], [1, 2, 3])
-    assert kept(stages.verified(lambda t: len(t.turns) == 2), made) == ["t1"]
+    assert kept(stages.keep_verified(lambda t: len(t.turns) == 2), made) == ["t1"]
     held_out = replace(made[0], task=replace(made[0].task, split="eval"))
     assert kept(stages.training_tasks(), [held_out, *made[1:]]) == ["t1", "t2"]
     assert kept(stages.training_tasks(lambda task: task.id == "t"), made) == []
@@ -217,16 +217,16 @@ def test_a_hint_is_taken_out_of_what_was_shown_and_never_of_what_was_said(trajec
     def has_hint(turn: Turn) -> bool:
         return 99 in turn.prompt_ids + turn.completion.token_ids
 
-    made = run(stages.stripped(strip, has_hint), [hinted, says_it])
+    made = run(stages.strip_hints(strip, has_hint), [hinted, says_it])
     assert [e.trajectory.turns[0].prompt_ids for e in made.examples] == [(1,)]
     assert made.funnel.passages[0].lost == ("b",) and made.examples[0].sources == ("a",)
-    assert kept(stages.stripped(lambda turn: turn, has_hint), [hinted]) == []
+    assert kept(stages.strip_hints(lambda turn: turn, has_hint), [hinted]) == []
 
     def rewrite(turn: Turn) -> Turn:
         return replace(turn, completion=replace(turn.completion, token_ids=(3,)))
 
     with pytest.raises(InvariantError, match="turns of a: got other sampled tokens"):
-        run(stages.stripped(rewrite, has_hint), [hinted])
+        run(stages.strip_hints(rewrite, has_hint), [hinted])
 
 
 def test_what_was_not_asked_for_is_asked_for_in_hindsight(episodes: Build) -> None:
@@ -236,7 +236,7 @@ def test_what_was_not_asked_for_is_asked_for_in_hindsight(episodes: Build) -> No
         task = replace(t.task, id="instead")
         return replace(t, task=task, outcome=Score(value=1.0, is_success=True)) if t.index else None
 
-    [example] = run(stages.relabelled(other), made).examples
+    [example] = run(stages.relabel_tasks(other), made).examples
     assert example.trajectory.task.id == "instead" and example.trajectory.is_success
     assert example.sources == ("t1",)
 

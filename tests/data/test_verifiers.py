@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from quintain.data.files import Found
-from quintain.data.messages import Told, to_record
+from quintain.data.files import FileValue
+from quintain.data.messages import OpeningPrompt, to_record
 from quintain.data.records import Record, read_records
 from quintain.data.verifiers import to_rollout
 from quintain.errors import DataError
@@ -27,7 +27,7 @@ from quintain.types import (
 
 CALL = ToolCall(name="guess", arguments={"number": 3})
 WRITTEN = '<tool_call>{"name": "guess", "arguments": {"number": 3}}</tool_call>'
-TOLD = Told(
+TOLD = OpeningPrompt(
     system="Play.",
     tools=(
         ToolSpec(
@@ -74,7 +74,7 @@ def trajectory() -> Trajectory:
 
 
 def read(value: Any) -> list[Record]:
-    return list(read_records([Found(file="results.jsonl", line=1, value=json.loads(json.dumps(value)))]))
+    return list(read_records([FileValue(file="results.jsonl", line=1, value=json.loads(json.dumps(value)))]))
 
 
 def said_of(record: Record) -> list[tuple[str, str, int, bool | None]]:

@@ -223,7 +223,7 @@ class FakeServer:
             logits = self.logits(stream, model, heat)
             if guide is not None:
                 allowed = np.zeros(VOCABULARY, dtype=bool)
-                mask = guide.allowed()[:VOCABULARY]
+                mask = guide.allow_tokens()[:VOCABULARY]
                 allowed[: len(mask)] = mask
                 logits = np.where(allowed, logits, -np.inf)
             with np.errstate(invalid="ignore"):

@@ -12,7 +12,7 @@ from quintain.engines.process_host import Host
 from quintain.engines.protocol import Request
 from quintain.engines.scripted import Scripted
 from quintain.errors import ModelError
-from quintain.processes.keeper import kept
+from quintain.processes.keeper import fork_keeper
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = (
@@ -77,7 +77,7 @@ class ScriptedHost(Host):
 
 def main() -> None:
     """Serve on the standard streams."""
-    kept()
+    fork_keeper()
     requests, replies = os.dup(0), os.dup(1)
     os.dup2(2, 1)
     ScriptedHost(requests, replies).serve()

@@ -4,7 +4,7 @@ from typing import cast
 
 from tests.testing.test_engines import failed, scripted
 
-from quintain.engines.desk import Desk
+from quintain.engines.desk import EngineClient
 from quintain.engines.protocol import Engine, Request, Sampling
 from quintain.engines.scripted import Scripted
 from quintain.testing.engines import check_engine
@@ -15,8 +15,8 @@ def request(name: str) -> Request:
 
 
 def test_each_desk_gets_the_replies_to_its_own_requests() -> None:
-    one = Desk(Scripted(lambda _, __: (7, 2)))
-    two = one.beside()
+    one = EngineClient(Scripted(lambda _, __: (7, 2)))
+    two = one.new_client()
     for desk, names in ((one, "ab"), (two, "cd")):
         for name in names:
             desk.submit(request(name))
@@ -28,7 +28,7 @@ def test_each_desk_gets_the_replies_to_its_own_requests() -> None:
 
 
 def test_a_desk_is_an_engine() -> None:
-    first = Desk(scripted(tokens_per_round=1))
-    for desk in (first, first.beside()):
+    first = EngineClient(scripted(tokens_per_round=1))
+    for desk in (first, first.new_client()):
         findings = list(check_engine(cast(Engine, desk)))
         assert findings and failed(findings) == []

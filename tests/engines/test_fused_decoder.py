@@ -15,7 +15,7 @@ from quintain.models.adapters import add_lora
 from quintain.models.cpu import native
 from quintain.models.cpu.native import unavailable
 from quintain.models.families import head
-from quintain.models.packed import Stream, hidden_states, plan
+from quintain.models.packed import Stream, compute_hidden, plan
 from quintain.models.precision import Precision, computing
 
 pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
@@ -208,7 +208,7 @@ def test_in_bf16_sampling_and_training_round_alike(qwen: PreTrainedModel, *, has
     with torch.no_grad():
         for precision in precisions:
             with computing(precision, torch.device("cpu")):
-                trained[precision] = head(model)(hidden_states(model, ids, positions, plan(streams)))
+                trained[precision] = head(model)(compute_hidden(model, ids, positions, plan(streams)))
     ours = FusedDecoder(model, max_length=200, precision="bf16")
     read = [ours.read([0], [first])]
     ours.copy(0, [1])

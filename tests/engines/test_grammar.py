@@ -33,9 +33,9 @@ def test_a_grammar_is_a_value() -> None:
 
 def test_fixed_tokens_are_said_one_after_the_other() -> None:
     guide = Grammars(8, None).begin(Grammar.of_tokens((3, 5)), frozenset())
-    assert guide.allowed().tolist() == [place == 3 for place in range(8)]
+    assert guide.allow_tokens().tolist() == [place == 3 for place in range(8)]
     guide.take(3)
-    assert (guide.allowed().nonzero()[0].tolist(), guide.is_over) == ([5], False)
+    assert (guide.allow_tokens().nonzero()[0].tolist(), guide.is_over) == ([5], False)
     with pytest.raises(InvariantError, match="a token of a fixed sequence: got 3, which is not the next"):
         guide.take(3)
     assert guide.is_over
@@ -78,12 +78,12 @@ def test_only_what_may_come_next_is_allowed(tokenizer: PreTrainedTokenizerFast) 
     guide, other = compiled.begin(yes, STOP), compiled.begin(yes, STOP)
     ids = tokenizer.encode("yes", add_special_tokens=False)
     for token in ids:
-        assert guide.allowed()[token]
+        assert guide.allow_tokens()[token]
         guide.take(token)
-    assert guide.allowed().nonzero()[0].tolist() == [1] and not guide.is_over
+    assert guide.allow_tokens().nonzero()[0].tolist() == [1] and not guide.is_over
     with pytest.raises(InvariantError, match="a token under a grammar: got 5, which is not allowed here"):
         guide.take(5)
-    assert other.allowed()[ids[0]], "a guide is of one completion"
+    assert other.allow_tokens()[ids[0]], "a guide is of one completion"
 
 
 def test_grammars_are_compiled_once(
@@ -93,7 +93,7 @@ def test_grammars_are_compiled_once(
     seen: list[Grammar] = []
     whole = compiled._compile  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(compiled, "_compile", lambda one, stops: seen.append(one) or whole(one, stops))
-    monkeypatch.setattr(grammar, "MOST_COMPILED", 2)
+    monkeypatch.setattr(grammar, "MAX_COMPILED", 2)
     words = [Grammar(kind="regex", text=text) for text in ("a", "b", "c")]
     for word in (words[0], words[0], words[1], words[0], words[2], words[2], words[0]):
         compiled.begin(word, STOP)

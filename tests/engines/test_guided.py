@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from quintain.engines.local import Local
 from quintain.engines.protocol import Grammar, Reply, Request, Sampling
-from quintain.engines.sampling import guided, sample
+from quintain.engines.sampling import sample, sample_guided
 from quintain.types import Completion
 
 V = 8
@@ -26,7 +26,7 @@ class Only:
     is_over: bool = False
     taken: list[int] = field(default_factory=list[int])
 
-    def allowed(self) -> NDArray[np.bool_]:
+    def allow_tokens(self) -> NDArray[np.bool_]:
         mask = np.zeros(self.num_tokens, np.bool_)
         mask[list(self.tokens)] = True
         return mask
@@ -42,7 +42,7 @@ def drawn(
     heats = torch.full((count,), temperature)
     numbers = torch.arange(count, dtype=torch.float64) / count
     free = sample(logits, heats, numbers)
-    chosen, logprobs, failed = guided([guide] * count, logits, heats, numbers, free)
+    chosen, logprobs, failed = sample_guided([guide] * count, logits, heats, numbers, free)
     assert failed == {}
     return chosen, logprobs, free[0]
 
@@ -77,7 +77,7 @@ def test_a_row_that_is_not_finite_is_left_to_the_engine() -> None:
     logits = torch.full((1, V), float("nan"))
     guide = Only((1, 4))
     one = torch.ones(1)
-    _, logprobs, _ = guided([guide], logits, one, one.double(), sample(logits, one, one.double()))
+    _, logprobs, _ = sample_guided([guide], logits, one, one.double(), sample(logits, one, one.double()))
     assert logprobs.isnan().all() and guide.taken == []
 
 

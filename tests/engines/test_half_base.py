@@ -17,7 +17,7 @@ from quintain.engines.protocol import Request, Sampling
 from quintain.learning.gap import STOP
 from quintain.learning.learner import Learner, Optimization
 from quintain.losses.imitation import imitation
-from quintain.models.adapters import add_lora, merged
+from quintain.models.adapters import add_lora, merge_adapters
 from quintain.models.memory import Use, cache_by_token, shape_of
 from quintain.types import Completion
 
@@ -114,7 +114,7 @@ def test_a_merged_copy_is_rounded_once_and_lies_in_main_memory() -> None:
     a, b = layer.lora_A["default"].weight, layer.lora_B["default"].weight
     whole = (layer.base_layer.weight.float() + b @ a * 2.0).detach()
     name = next(name for name, module in model.named_modules() if module is layer)
-    found = cast(Any, merged(model)).get_submodule(name).weight
+    found = cast(Any, merge_adapters(model)).get_submodule(name).weight
     assert found.dtype == torch.bfloat16 and torch.equal(found, whole.bfloat16())
     assert found.device.type == "cpu" and found.data_ptr() != layer.base_layer.weight.data_ptr()
 

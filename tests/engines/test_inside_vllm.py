@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from quintain.engines.settings import EngineSettings, check_settings, read_engine
-from quintain.engines.shared_weights import shared_weights
+from quintain.engines.shared_weights import share_weights
 from quintain.engines.vllm import EXTENSION, PLUGIN, Vllm
 from quintain.engines.weight_group import WeightGroup, tensors_of
 from quintain.errors import UsageError
@@ -124,7 +124,7 @@ def test_weights_are_read_from_memory_that_is_shared(plugin: Any, tmp_path: Path
     worker.model_runner.get_model().load_weights = lambda parts: taken.update(
         (n, t.clone()) for n, t in parts
     )
-    with shared_weights(tmp_path / "new") as where:
+    with share_weights(tmp_path / "new") as where:
         if "path" in where:
             assert Path(where["path"]).stat().st_mode & 0o077 == 0, "nobody else reads it"
         assert worker.map_quintain_weights(**where) == {"tensors": 4}

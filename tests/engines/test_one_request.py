@@ -61,7 +61,7 @@ def results(engine: Engine, *names: str) -> dict[str, Completion | Failure]:
 
 def opened(guide: Any, tokenizer: PreTrainedTokenizerFast) -> None:
     """Begin the object that the grammar `WIDE` is of."""
-    guide.allowed()
+    guide.allow_tokens()
     guide.take(tokenizer.encode("{", add_special_tokens=False)[0])
 
 
@@ -111,7 +111,7 @@ class Broken:
     def __init__(self, at: str) -> None:
         self.at = at
 
-    def allowed(self) -> NDArray[np.bool_]:
+    def allow_tokens(self) -> NDArray[np.bool_]:
         if self.at == "allowed":
             raise EngineFault("nothing can be said of what may come next")
         return np.full(300, self.at == "take")
@@ -149,12 +149,12 @@ class Matcher:
 @pytest.mark.parametrize("error", [PanicException("called unwrap"), RuntimeError("out of fuel")])
 def test_a_library_that_gives_up_is_an_error_of_the_engine(error: BaseException) -> None:
     with pytest.raises(EngineFault, match=r"following a grammar: got .*(unwrap|fuel)"):
-        TextGuide(Matcher(error), 8).allowed()
+        TextGuide(Matcher(error), 8).allow_tokens()
 
 
 def test_an_interrupt_is_no_error_of_a_grammar() -> None:
     with pytest.raises(KeyboardInterrupt):
-        TextGuide(Matcher(KeyboardInterrupt()), 8).allowed()
+        TextGuide(Matcher(KeyboardInterrupt()), 8).allow_tokens()
 
 
 def test_a_library_that_gives_up_when_it_compiles_refuses(

@@ -17,7 +17,7 @@ from quintain.engines.protocol import Grammar, Reply, Request, Sampling
 from quintain.engines.settings import EngineSettings
 from quintain.engines.wire import to_row
 from quintain.errors import EngineFault, ModelError, UsageError
-from quintain.processes.frames import framed
+from quintain.processes.frames import frame_request
 from quintain.processes.tree import below
 from quintain.testing.engines import check_engine
 from quintain.types import Completion, Failure
@@ -195,7 +195,7 @@ def test_a_reply_to_a_released_session_is_not_for_its_successor(start: Start) ->
 
 @pytest.mark.slow
 def test_many_streams_are_scored_in_portions(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "MOST_SCORED", 10)
+    monkeypatch.setattr(process, "MAX_SCORED", 10)
     engine = start()
     streams = [[1] * length for length in (4, 8, 20, 1, 1)]
     assert [len(row) for row in engine.score(streams)] == [4, 8, 20, 1, 1]
@@ -218,7 +218,7 @@ def spoken(*frames: object) -> list[dict[str, object]]:
     """Return what a host answers to `frames`, in this process."""
     requests, ours = os.pipe()
     theirs, replies = os.pipe()
-    os.write(ours, b"".join(framed(frame) for frame in frames))  # type: ignore[arg-type] # pyright: ignore
+    os.write(ours, b"".join(frame_request(frame) for frame in frames))  # type: ignore[arg-type] # pyright: ignore
     os.close(ours)
     host = ScriptedHost(requests, replies)
     try:

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import torch
 
-from quintain.engines.sampling import guided, likeliest, sample, uniforms
+from quintain.engines.sampling import likeliest, sample, sample_guided, uniforms
 
 
 def splitmix64(seed: int, counter: int) -> float:
@@ -75,7 +75,7 @@ def test_a_row_with_top_p_is_drawn_among_its_likeliest_and_has_the_log_prob_of_a
     odds = torch.tensor([[0.2, 0.5, 0.3]] * 100)
     numbers = (torch.arange(100).double() * 37 % 100) / 100
     free = sample(odds.log(), torch.ones(100), numbers)
-    chosen, logprobs, _ = guided(
+    chosen, logprobs, _ = sample_guided(
         [None] * 100, odds.log(), torch.ones(100), numbers, free, [0.6] * 50 + [1.0] * 50
     )
     assert set(chosen[:50].tolist()) == {1, 2} and chosen[50:].tolist() == free[0][50:].tolist()

@@ -13,7 +13,7 @@ from quintain.engines import scoring
 from quintain.engines.local import Local, decoder_for
 from quintain.engines.protocol import Candidates, Request, Sampling
 from quintain.engines.scoring import (
-    Asked,
+    CandidateRequest,
     action_probabilities,
     candidate_logprobs,
     choose,
@@ -39,7 +39,7 @@ def chosen(
     decoder = decoder_for(model, 200)
     logits = decoder.forward(range(len(streams)), streams)
     asked = [
-        Asked(request=one, slot=slot, stream=stream, after=after)
+        CandidateRequest(request=one, slot=slot, stream=stream, after=after)
         for slot, (one, stream, after) in enumerate(zip(requests, streams, logits, strict=True))
     ]
     return choose(decoder, asked, version=version)
@@ -52,7 +52,7 @@ def logprobs_of(
     logits = decoder.forward(range(len(streams)), streams)
     one = request("a", (), candidates=Candidates(token_ids=ids, lengths=(1.0,) * len(ids)))
     asked = [
-        Asked(request=one, slot=slot, stream=stream, after=logits[slot])
+        CandidateRequest(request=one, slot=slot, stream=stream, after=logits[slot])
         for slot, stream in enumerate(streams)
     ]
     return candidate_logprobs(decoder, asked)[0]
@@ -95,7 +95,7 @@ def test_a_synonym_takes_its_share_and_changes_nothing_else(model: PreTrainedMod
 def test_log_probs_are_those_of_the_plain_model_whatever_else_is_scored(
     model: PreTrainedModel, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(scoring, "MOST_BRANCHES", most)
+    monkeypatch.setattr(scoring, "MAX_BRANCHES", most)
     found = logprobs_of(model, list(STREAMS))
     for stream, logprobs in zip(STREAMS, found, strict=True):
         for ids, own in zip(IDS, logprobs, strict=True):

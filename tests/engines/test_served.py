@@ -17,7 +17,7 @@ from tests.engines import fake_server
 from tests.engines.fake_server import LENGTH, TOKENIZER, VOCABULARY, FakeServer, write_table
 
 from quintain.engines.protocol import Candidates, Grammar, Reply, Request, Sampling
-from quintain.engines.served import ServedEngine
+from quintain.engines.served import HttpEngine
 from quintain.engines.settings import EngineSettings, card_variables, check_settings, read_engine
 from quintain.engines.sglang import Sglang
 from quintain.engines.vllm import Vllm
@@ -28,7 +28,7 @@ from quintain.testing.engines import CHECKS, check_engine
 from quintain.text.tokenizer import train_tokenizer
 from quintain.types import Completion, Failure
 
-Connect = Callable[..., ServedEngine]
+Connect = Callable[..., HttpEngine]
 SHORT = Sampling(max_tokens=6)
 
 
@@ -44,14 +44,14 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def connect() -> Iterator[Connect]:
     """Connect an engine to servers that are there."""
-    engines: list[ServedEngine] = []
+    engines: list[HttpEngine] = []
     listeners: list[Listener] = []
 
-    def call(*servers: FakeServer, kind: str = "vllm", **settings: Any) -> ServedEngine:
+    def call(*servers: FakeServer, kind: str = "vllm", **settings: Any) -> HttpEngine:
         urls = tuple(started(server) for server in servers)
         chosen = EngineSettings(kind=kind, urls=urls, **settings)  # type: ignore[arg-type] # pyright: ignore
         api = Vllm(chosen.weights) if kind == "vllm" else Sglang()
-        engines.append(ServedEngine(api, chosen, None, vocabulary=VOCABULARY, decode=decode, policy="actor"))
+        engines.append(HttpEngine(api, chosen, None, vocabulary=VOCABULARY, decode=decode, policy="actor"))
         return engines[-1]
 
     def started(server: FakeServer) -> str:
@@ -65,11 +65,11 @@ def connect() -> Iterator[Connect]:
         listener.close()
 
 
-def ask(engine: ServedEngine, name: str, *ids: int, seed: int = 1, sampling: Sampling = SHORT) -> None:
+def ask(engine: HttpEngine, name: str, *ids: int, seed: int = 1, sampling: Sampling = SHORT) -> None:
     engine.submit(Request(session=name, prompt_ids=ids or (9, 8), seed=seed, sampling=sampling))
 
 
-def wait(engine: ServedEngine, count: int = 1) -> list[Reply]:
+def wait(engine: HttpEngine, count: int = 1) -> list[Reply]:
     replies: list[Reply] = []
     deadline = time.monotonic() + 60
     while len(replies) < count and time.monotonic() < deadline:
@@ -181,7 +181,7 @@ def test_each_server_that_is_started_sees_its_own_cards(
         assert card_variables(settings, number) == {"CUDA_VISIBLE_DEVICES": str(number + 1)}
         assert "CUDA_VISIBLE_DEVICES" not in variables and command
     with pytest.raises(StopHereError):
-        ServedEngine(api, settings, folder, vocabulary=VOCABULARY, decode=decode)
+        HttpEngine(api, settings, folder, vocabulary=VOCABULARY, decode=decode)
     assert given[0][1]["CUDA_VISIBLE_DEVICES"] == "1"
     assert card_variables(EngineSettings(kind="vllm"), 0) == {}
 
@@ -359,7 +359,7 @@ def test_a_server_of_something_else_is_refused(connect: Connect, folder: Path, t
         engine.load_weights(1, weights)
     assert engine.policy_version == 0
     with pytest.raises(EngineFault, match=r"got ConnectError.*name the URL of such a server"):
-        ServedEngine(Vllm(), EngineSettings(kind="vllm", urls=("http://127.0.0.1:9",)), None, vocabulary=9)
+        HttpEngine(Vllm(), EngineSettings(kind="vllm", urls=("http://127.0.0.1:9",)), None, vocabulary=9)
 
 
 @pytest.mark.parametrize(
@@ -462,7 +462,7 @@ def test_servers_that_are_started_end_and_are_started_again(
     program: str, folder: Path, tmp_path: Path
 ) -> None:
     settings = EngineSettings(kind="vllm", program=program, replicas=2, start_timeout=120.0)
-    engine = ServedEngine(Vllm(), settings, folder, vocabulary=VOCABULARY, decode=decode)
+    engine = HttpEngine(Vllm(), settings, folder, vocabulary=VOCABULARY, decode=decode)
     new = write_table(tmp_path / "new", 3)
     engine.load_weights(4, new)
     before = engine.score([[1, 2, 3]])
@@ -494,9 +494,9 @@ def test_servers_that_are_started_end_and_are_started_again(
 def test_a_server_that_does_not_start(program: str, folder: Path, tmp_path: Path) -> None:
     broken = write_table(tmp_path / "broken", 0)
 
-    def start(**options: Any) -> ServedEngine:
+    def start(**options: Any) -> HttpEngine:
         settings = EngineSettings(kind="vllm", **{"program": program, "start_timeout": 120.0, **options})  # type: ignore[arg-type]
-        return ServedEngine(Vllm(), settings, broken, vocabulary=VOCABULARY)
+        return HttpEngine(Vllm(), settings, broken, vocabulary=VOCABULARY)
 
     with pytest.raises(
         EngineFault, match=r"exit status 3; it said: RuntimeError: head size 16 is not supported; give"

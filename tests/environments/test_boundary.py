@@ -90,7 +90,7 @@ def test_tasks_are_those_of_the_environment() -> None:
 
 def test_errors_of_ours_keep_their_kind() -> None:
     def missing() -> None:
-        raise MissingExtra.named("minigrid", "minigrid", "BabyAI")
+        raise MissingExtra.for_package("minigrid", "minigrid", "BabyAI")
 
     with pytest.raises(MissingExtra, match="BabyAI needs the package minigrid"):
         call_within("babyai", missing)

@@ -3,7 +3,7 @@ import random
 import pytest
 
 from quintain.environments.baselines import play
-from quintain.environments.noisy import Fallible, chatter, noisy, noisy_policy, padded, single_method
+from quintain.environments.noisy import Fallible, chatter, make_idler, noisy, noisy_policy, single_method
 from quintain.environments.protocol import Environment, begin, tool_action
 from quintain.errors import UsageError
 from quintain.types import Action, Task
@@ -93,7 +93,7 @@ def test_a_padded_teacher_idles_at_its_rate_and_solves_what_the_expert_solves() 
     for style in range(6):
         idle = total = 0
         for index in range(40):
-            rng, act = random.Random(index), padded(0.4, style)
+            rng, act = random.Random(index), make_idler(0.4, style)
             texts: list[str] = []
 
             def policy(environment: Environment, observation: str) -> Action:
@@ -111,11 +111,11 @@ def test_a_padded_teacher_idles_at_its_rate_and_solves_what_the_expert_solves() 
 
 def test_a_padded_teacher_needs_something_idle_to_do() -> None:
     with pytest.raises(UsageError, match="rate of idle turns"):
-        padded(1.0, 0)
+        make_idler(1.0, 0)
     world = KeyDoor()
     begin(world, world.task("train", 0))
     with pytest.raises(UsageError, match="idle action"):
-        padded(0.4, 0)(world, random.Random(0), ())
+        make_idler(0.4, 0)(world, random.Random(0), ())
 
 
 def test_teachers_of_one_way_do_all_tasks_alike() -> None:

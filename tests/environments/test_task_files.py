@@ -14,7 +14,7 @@ from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, Expert, Legal
 from quintain.environments.rehearsal import find_ready
 from quintain.environments.task_files import (
-    held_out_prompts,
+    read_held_out_prompts,
     read_tasks,
     refuse_overlap,
     split_spec,
@@ -132,8 +132,8 @@ def test_prompts_that_are_held_out(tmp_path: Path) -> None:
     ]
     spec = tasks_spec("", written(tmp_path, rows))
     ids = {f"tickets.jsonl/{line - 1}": f"tickets.jsonl line {line}" for line in (3, 4, 5)}
-    assert held_out_prompts(spec, "guess") == {**ids, "add 2": "tickets.jsonl line 4"}
-    assert held_out_prompts("guess") == {}
+    assert read_held_out_prompts(spec, "guess") == {**ids, "add 2": "tickets.jsonl line 4"}
+    assert read_held_out_prompts("guess") == {}
 
 
 def test_csv_and_parquet_hold_the_same(tmp_path: Path) -> None:

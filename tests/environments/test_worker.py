@@ -243,7 +243,7 @@ def test_who_prints_too_much_is_known_however_late_we_look(
     """What was said is in two pipes, and all of it may have come before either is looked at."""
     path = tmp_path / "loud.py"
     path.write_text(LOUD_WORLD)
-    monkeypatch.setattr(worker, "MOST_OUTPUT", 2000)
+    monkeypatch.setattr(worker, "MAX_OUTPUT", 2000)
     with closing(Worker(f"{path}:Loud", where=where)) as world:
         begin(world, world.task("train", 0))
 

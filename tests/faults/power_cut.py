@@ -135,5 +135,5 @@ def survived(node: Node, rng: random.Random) -> bytes | Entries:
 @contextmanager
 def followed(root: Path) -> Generator[Disk]:
     """Follow what the block does below `root`."""
-    with closing(Disk(root)) as disk, faults.heard(disk):
+    with closing(Disk(root)) as disk, faults.listen(disk):
         yield disk

@@ -21,7 +21,7 @@ from quintain.learning.gap import STOP
 from quintain.learning.learner import Learner, Optimization
 from quintain.learning.pass_size import fit_pass
 from quintain.losses.imitation import imitation
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.models.adapters import add_lora
 from quintain.models.device import free_memory
 from quintain.models.memory import GIB, Use, shape_of, update
@@ -124,7 +124,7 @@ def test_a_base_in_16_bits_agrees_before_and_after_updates() -> None:
         samples = sampled(model, "bf16")
         logprobs = torch.cat([torch.from_numpy(each.logprobs[each.turn_id >= 0]) for each in samples])
         assert float(logprobs.std()) > 0.5, "a model that says the same of every token shows nothing"
-        report = learner.step([pack(samples)], clipped(), is_on_policy=True)
+        report = learner.step([pack(samples)], clip_ratio(), is_on_policy=True)
         print(f"gap {report.metrics['gap/mean']:.1e}, at most {report.metrics['gap/max']:.1e}")
         assert report.metrics["gap/mean"] < 0.05
 

@@ -19,7 +19,7 @@ from quintain.engines.protocol import Request, Sampling
 from quintain.errors import ConfigError, InvariantError, StoreError, UsageError
 from quintain.learning.gap import gap
 from quintain.learning.learner import Learner, Optimization
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.models.cpu import native
 from quintain.models.heads import ValueHead
 from quintain.types import Batch, Completion, Loss, LossReport, Outputs, Sample
@@ -108,11 +108,11 @@ def test_gradients_of_every_layout_equal_the_padded_one(seed: int, shared: int, 
     model = qwen()
     padded = Learner(model, PLAIN)
     padded.forward.fallback_reason = "compared with"
-    expected = gradient(padded, [pack(samples)], clipped())
+    expected = gradient(padded, [pack(samples)], clip_ratio())
     for optimization in (PLAIN, SHARED):
         for batches in ([pack(samples)], micro_batches(samples, max_tokens=limit)):
             for got, want in zip(
-                gradient(Learner(model, optimization), batches, clipped()), expected, strict=True
+                gradient(Learner(model, optimization), batches, clip_ratio()), expected, strict=True
             ):
                 torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-4)
 

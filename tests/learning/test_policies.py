@@ -24,7 +24,7 @@ from quintain.learning.learner import Forward
 from quintain.learning.policies import Policies, Policy, build_policies, load_main, plan_policies
 from quintain.learning.update import Update
 from quintain.learning.updating import learn_in_epochs
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.method import Needs
 from quintain.models.adapters import has_adapters
@@ -35,7 +35,7 @@ from quintain.runs.context import make_engine
 from quintain.types import Action, Batch, Completion, Sample, Score, Stop, Task, Trajectory, Turn
 from quintain.warm_start.start import make_start
 
-UPDATE = Update(loss=clipped(), is_on_policy=False, lr_warmup=1)
+UPDATE = Update(loss=clip_ratio(), is_on_policy=False, lr_warmup=1)
 VALUES = Update(loss=value(), is_on_policy=False, lr_warmup=1)
 CRITIC = {
     "critic": PolicySpec(head="value", is_trained=True),

@@ -21,7 +21,7 @@ from quintain.learning import gap
 from quintain.learning.canary import Canary
 from quintain.learning.job import Job
 from quintain.learning.learner import Learner, Optimization
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.models.fingerprint import fingerprint
 from quintain.models.weights import write_weights
 from quintain.rollout.collect import Rollout
@@ -60,7 +60,7 @@ def test_grpo_through_a_process(tmp_path: Path) -> None:
             batches = micro_batches(samples, max_tokens=4096)
             for batch in batches:
                 assert gap.gap(learner.infer(batch), batch).largest < 1e-3
-            learner.step(batches, clipped())
+            learner.step(batches, clip_ratio())
             with pytest.raises(InvariantError, match=f"got version {step} of the learner's {step + 1}"):
                 canary.check(engine)
             hand_over(engine, model, learner.version, tmp_path)

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from quintain.data.leaves import LeafRule
 from quintain.data.pack import micro_batches
-from quintain.data.samples import unrelated
+from quintain.data.samples import unrelated_samples
 from quintain.learning.job import MAIN, Job, OnPolicyJob, PolicySettings
 from quintain.learning.learner import Learner, Optimization, StepReport
 from quintain.learning.policies import Policies, Policy, SharedModel
@@ -32,7 +32,7 @@ from quintain.learning.updating import (
     num_batches,
     prepare,
 )
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.models.heads import ValueHead
 from quintain.types import (
@@ -51,7 +51,7 @@ from quintain.types import (
     Turn,
 )
 
-OFF_POLICY = Update(loss=clipped(), is_on_policy=False)
+OFF_POLICY = Update(loss=clip_ratio(), is_on_policy=False)
 
 
 def policy(name: str = MAIN, *, has_head: bool = False, micro_tokens: int = 9999) -> Policy:
@@ -177,7 +177,7 @@ def test_only_the_very_first_step_is_held_to_the_sampler(taken: list[dict[str, A
     job = OnPolicyJob(num_epochs=2, num_minibatches=2)
     for is_on_policy in (True, False):
         taken.clear()
-        update = Update(loss=clipped(), is_on_policy=is_on_policy)
+        update = Update(loss=clip_ratio(), is_on_policy=is_on_policy)
         learn_in_epochs(Policies({MAIN: policy()}), own_streams(0, 1), update, job, step=1, seed=0)
         assert [each["is_on_policy"] for each in taken] == [is_on_policy, False, False, False]
         assert taken[0]["rate_scale"] == pytest.approx(0.1)
@@ -192,7 +192,7 @@ def test_one_epoch_of_one_minibatch_is_a_plain_step_bit_for_bit() -> None:
     samples, one, other = streams(3), policy(micro_tokens=40), policy(micro_tokens=40)
     assert other.learner is not None
     report = learn_in_epochs(Policies({MAIN: one}), samples, OFF_POLICY, OnPolicyJob(), step=3, seed=7)
-    plain = other.learner.step(micro_batches(samples, max_tokens=40), clipped(), rate_scale=0.3)
+    plain = other.learner.step(micro_batches(samples, max_tokens=40), clip_ratio(), rate_scale=0.3)
     assert are_equal(weights(one), weights(other))
     assert report is not None and (report.loss, report.grad_norm) == (plain.loss, plain.grad_norm)
     assert report.metrics == plain.metrics
@@ -307,7 +307,7 @@ def test_what_others_say_goes_with_its_stream_into_every_minibatch() -> None:
 def test_sides_of_a_pair_that_lie_apart_keep_what_is_said_of_them() -> None:
     samples = own_streams(0, 1, 0, 1, is_paired=True)
     main, reference = policy(micro_tokens=len(samples[0].token_ids) * 2), policy("reference")
-    update = Update(loss=clipped(), has_reference=True)
+    update = Update(loss=clip_ratio(), has_reference=True)
     prepared = prepare(Policies({MAIN: main, "reference": reference}), main, samples, update)
     assert prepared.reference is not None and [s.pair for s in prepared.samples] == [0, 0, 1, 1]
     for said, sample in zip(prepared.reference, prepared.samples, strict=True):
@@ -342,7 +342,7 @@ def test_the_kl_estimate_is_of_the_whole_step_whatever_the_cut() -> None:
         seen.append([])
         learn_in_epochs(policies, samples, update, Job(), step=9, seed=0)
     assert [len(found) for found in seen] == [1, 1, 2, 2]
-    ((expected,), *_), streamed = seen, unrelated(samples)
+    ((expected,), *_), streamed = seen, unrelated_samples(samples)
     assert expected is not None
     (batch,) = micro_batches([replace(sample, pair=-1) for sample in streamed], max_tokens=9999)
     by_hand = (main.infer(batch).logprobs - reference.infer(batch).logprobs).sum() / 4
@@ -356,7 +356,9 @@ def test_the_policy_rests_while_the_critic_learns_first() -> None:
     head = main.forward.value_head
     assert head is not None and main.learner is not None
     before, head_before = weights(main), [p.detach().clone() for p in head.parameters()]
-    update = Update(loss=clipped(), critic_steps=2, critic_loss=value(), critic_epochs=3, is_on_policy=False)
+    update = Update(
+        loss=clip_ratio(), critic_steps=2, critic_loss=value(), critic_epochs=3, is_on_policy=False
+    )
     policies = Policies({MAIN: main})
     for step in (1, 2):
         assert learn_in_epochs(policies, streams(3), update, OnPolicyJob(), step=step, seed=0) is not None
@@ -372,7 +374,7 @@ def test_an_error_in_the_rest_wakes_the_policy_again() -> None:
         raise ZeroDivisionError
 
     main = policy(has_head=True)
-    update = Update(loss=clipped(), critic_steps=1, critic_loss=broken)
+    update = Update(loss=clip_ratio(), critic_steps=1, critic_loss=broken)
     with pytest.raises(ZeroDivisionError):
         learn_in_epochs(Policies({MAIN: main}), streams(3), update, OnPolicyJob(), step=1, seed=0)
     assert all(p.requires_grad for p in main.model.parameters())

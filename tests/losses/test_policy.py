@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from quintain.losses.policy import cispo, clipped, gspo, reinforce, whole_ratio
+from quintain.losses.policy import cispo, clip_ratio, gspo, reinforce, whole_ratio
 from quintain.types import Batch, Loss, Outputs
 
 MakeBatch = Callable[..., Batch]
@@ -31,8 +31,8 @@ def gradient(loss: Loss, outputs: Outputs, batch: Batch) -> list[float]:
 
 ON_POLICY = [
     reinforce(),
-    clipped(),
-    clipped(0.2, 0.28, dual=3.0),
+    clip_ratio(),
+    clip_ratio(0.2, 0.28, dual=3.0),
     gspo(),
     gspo(unit="turn"),
     whole_ratio(),
@@ -73,9 +73,9 @@ def test_one_ratio_of_a_whole_stream_is_the_product_over_its_tokens(
 def test_off_policy_clip_to_infinity_is_importance_weighted_reinforce(toy: Toy) -> None:
     toy.theta = toy.theta + torch.tensor([[0.5, 0.0, -0.5], [0.0, 1.0, 0.0]], dtype=torch.float64)
     want = -toy.exact(lambda p: (p * toy.advantages).sum())
-    assert torch.allclose(toy.gradient(clipped(1e9, 1e9)), want, atol=1e-12)
+    assert torch.allclose(toy.gradient(clip_ratio(1e9, 1e9)), want, atol=1e-12)
     assert torch.allclose(toy.gradient(cispo(1e9)), want, atol=1e-12)
-    assert not torch.allclose(toy.gradient(clipped()), want, atol=1e-3)
+    assert not torch.allclose(toy.gradient(clip_ratio()), want, atol=1e-3)
     assert not torch.allclose(toy.gradient(reinforce()), want, atol=1e-3)
 
 
@@ -102,9 +102,9 @@ def test_clip_by_hand(
 ) -> None:
     made = batch([1.0], advantages=[advantage], logprobs=[-1.0])
     given = outputs([-1 + math.log(ratio)])
-    report = clipped(low, high)(given, made)
+    report = clip_ratio(low, high)(given, made)
     assert report.loss.item() == pytest.approx(-value)
-    assert gradient(clipped(low, high), given, made) == pytest.approx([-slope])
+    assert gradient(clip_ratio(low, high), given, made) == pytest.approx([-slope])
     assert report.metrics["policy/clip_fraction"] == (slope == 0)
     assert report.metrics["policy/ratio_mean"] == pytest.approx(ratio)
     assert report.metrics["policy/approx_kl"] == pytest.approx(ratio - 1 - math.log(ratio), abs=1e-6)
@@ -114,11 +114,11 @@ def test_clip_by_hand(
 def test_dual_clip_bounds_only_negative_advantages(batch: MakeBatch, outputs: MakeOutputs) -> None:
     made = batch([1.0, 1.0], advantages=[-1.0, 1.0])
     given = outputs([math.log(5.0), math.log(5.0)])
-    assert clipped()(given, made).loss.item() == pytest.approx(5 - 1.2)
-    report = clipped(dual=3.0)(given, made)
+    assert clip_ratio()(given, made).loss.item() == pytest.approx(5 - 1.2)
+    report = clip_ratio(dual=3.0)(given, made)
     assert report.loss.item() == pytest.approx(3 - 1.2)
     assert report.metrics["policy/clip_fraction"] == 1
-    assert gradient(clipped(dual=3.0), given, made) == [0, 0]
+    assert gradient(clip_ratio(dual=3.0), given, made) == [0, 0]
 
 
 def test_only_tokens_with_weight_count(batch: MakeBatch, outputs: MakeOutputs) -> None:

@@ -6,7 +6,18 @@ import pytest
 import torch
 
 from quintain.errors import DataError, InvariantError, UsageError
-from quintain.losses.preference import chosen_nll, dmpo, dpo, hinge, ipo, kto, logged, orpo, rpo, simpo
+from quintain.losses.preference import (
+    dmpo,
+    dpo,
+    hinge,
+    ipo,
+    kto,
+    nll_of_chosen,
+    orpo,
+    reference_from_logprobs,
+    rpo,
+    simpo,
+)
 from quintain.types import Batch, Loss, Outputs
 
 MakeBatch = Callable[..., Batch]
@@ -60,9 +71,9 @@ def test_logged_log_probs_are_a_reference_that_stays(
     made = replace(
         made, logprobs=made.extra.reference_logprobs, extra=replace(made.extra, reference_logprobs=None)
     )
-    found = logged(dpo(0.1))(given, made)
+    found = reference_from_logprobs(dpo(0.1))(given, made)
     assert found.loss.item() == frozen.loss.item() and found.metrics == frozen.metrics
-    fresh = logged(dpo(0.1))(outputs(made.logprobs.tolist()), made)
+    fresh = reference_from_logprobs(dpo(0.1))(outputs(made.logprobs.tolist()), made)
     assert fresh.loss.item() == pytest.approx(math.log(2)) and fresh.metrics["preference/margin"] == 0
     with pytest.raises(UsageError, match="reference"):
         dpo(0.1)(given, made)
@@ -74,8 +85,8 @@ def test_logged_log_probs_are_a_reference_that_stays(
         (ipo(0.1), 12.25),
         (rpo(0.1, alpha=1.0), 2.6209570478),
         (dpo(0.1, label_smoothing=0.1), 0.9 * 0.6209570478 + 0.1 * (0.6209570478 + 0.15)),
-        (chosen_nll(), 2.0),
-        (chosen_nll(is_summed=True), 10.0),
+        (nll_of_chosen(), 2.0),
+        (nll_of_chosen(is_summed=True), 10.0),
         (rpo(0.1, alpha=1.0, is_summed=True), 10.6209570478),
         (hinge(0.1), 0.85),
         (hinge(1.0), 0.0),
@@ -134,7 +145,7 @@ def test_numbers_recorded_from_trl(
 def test_the_odds_ratio_recorded_from_trl(batch: MakeBatch, outputs: MakeOutputs, pairs: MakePairs) -> None:
     """TRL 1.16.0 computes it in float32."""
     given, made = outputs(CARD), fixture(batch, pairs)
-    added = orpo(0.1)(given, made).loss - chosen_nll()(given, made).loss
+    added = orpo(0.1)(given, made).loss - nll_of_chosen()(given, made).loss
     assert added.item() == pytest.approx(0.0015751533210277557, abs=1e-8)
     slopes = torch.autograd.grad(added, given.logprobs)[0].tolist()
     assert slopes == pytest.approx(
@@ -308,7 +319,7 @@ def test_dpo_finds_the_regularised_optimum(batch: MakeBatch, pairs: MakePairs) -
     assert torch.allclose(torch.softmax(theta.detach(), -1), want, atol=1e-6)
 
 
-@pytest.mark.parametrize("loss", [dpo(), ipo(), dmpo(), chosen_nll()])
+@pytest.mark.parametrize("loss", [dpo(), ipo(), dmpo(), nll_of_chosen()])
 def test_half_a_pair_is_an_error(
     batch: MakeBatch, outputs: MakeOutputs, pairs: MakePairs, loss: Loss
 ) -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from quintain.losses.importance import truncated_importance, truncated_weights
-from quintain.losses.policy import clipped, gspo
+from quintain.losses.importance import truncate_importance, truncate_weights
+from quintain.losses.policy import clip_ratio, gspo
 from quintain.losses.regression import kl_regression
 from quintain.types import Batch, Outputs
 
@@ -32,7 +32,7 @@ def test_the_decoupled_loss_of_areal(beyond: str, batch: Callable[..., Batch]) -
     made = batch([1 / 6] * 6, advantages=ADVANTAGES, logprobs=SAMPLED)
     proximal = torch.tensor(PROXIMAL, dtype=torch.float64)
     logs = torch.tensor(NOW, dtype=torch.float64, requires_grad=True)
-    loss = truncated_importance(clipped(0.4, 0.4), cap=5.0, beyond=beyond, proximal=lambda _: proximal)  # type: ignore[arg-type]
+    loss = truncate_importance(clip_ratio(0.4, 0.4), cap=5.0, beyond=beyond, proximal=lambda _: proximal)  # type: ignore[arg-type]
     report = loss(Outputs(logprobs=logs, entropy=torch.zeros_like(logs)), made)
     (gradient,) = torch.autograd.grad(report.loss, logs)
     value, expected = AREAL[beyond]
@@ -43,8 +43,8 @@ def test_the_decoupled_loss_of_areal(beyond: str, batch: Callable[..., Batch]) -
 
 def test_beyond_the_cap() -> None:
     logs = torch.tensor([0.0, math.log(3), math.log(5)], dtype=torch.float64)
-    assert truncated_weights(logs, cap=4.0).tolist() == pytest.approx([1, 3, 4])
-    assert truncated_weights(logs, cap=4.0, beyond="drop").tolist() == pytest.approx([1, 3, 0])
+    assert truncate_weights(logs, cap=4.0).tolist() == pytest.approx([1, 3, 4])
+    assert truncate_weights(logs, cap=4.0, beyond="drop").tolist() == pytest.approx([1, 3, 0])
 
 
 def test_a_turn_of_twenty_tokens_counts_as_much_as_one_of_two(batch: Callable[..., Batch]) -> None:

@@ -10,10 +10,10 @@ from torch import Tensor
 from quintain.errors import UsageError
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
-from quintain.losses.imitation import imitation, weighted_imitation
-from quintain.losses.importance import masked_importance, truncated_importance, truncated_weights
-from quintain.losses.kl import adapted_coefficient, kl_estimate, kl_penalty
-from quintain.losses.policy import clipped, gspo, reinforce
+from quintain.losses.imitation import imitate_weighted, imitation
+from quintain.losses.importance import mask_importance, truncate_importance, truncate_weights
+from quintain.losses.kl import adapt_coefficient, kl_estimate, kl_penalty
+from quintain.losses.policy import clip_ratio, gspo, reinforce
 from quintain.losses.value import value
 from quintain.types import Batch, Loss, Outputs
 
@@ -53,12 +53,12 @@ def test_imitation_is_the_mean_negative_log_likelihood(batch: MakeBatch, outputs
 
 def test_weighted_imitation_reads_the_advantage(batch: MakeBatch, outputs: MakeOutputs) -> None:
     made = batch([0.5, 0.5], advantages=[2.0, 0.0])
-    report = weighted_imitation()(outputs([-1.0, -3.0]), made)
+    report = imitate_weighted()(outputs([-1.0, -3.0]), made)
     assert report.loss.item() == 1
     assert report.metrics["imitation/weight"] == 1 and report.metrics["imitation/nll"] == 2
     ones = replace(made, advantages=torch.ones(2, dtype=torch.float64))
-    assert weighted_imitation()(outputs([-1.0, -3.0]), ones).loss.item() == 2
-    assert gradient(weighted_imitation(), outputs([-1.0, -3.0]), ones) == gradient(
+    assert imitate_weighted()(outputs([-1.0, -3.0]), ones).loss.item() == 2
+    assert gradient(imitate_weighted(), outputs([-1.0, -3.0]), ones) == gradient(
         imitation(), outputs([-1.0, -3.0]), ones
     )
 
@@ -126,10 +126,10 @@ def test_kl_needs_a_reference_and_a_known_estimator(batch: MakeBatch, outputs: M
 
 
 def test_adapted_coefficient_fixtures() -> None:
-    assert adapted_coefficient(0.2, 12, target=6, num=64) == pytest.approx(0.200256)
-    assert adapted_coefficient(0.2, 5.4, target=6, num=64) == pytest.approx(0.199872)
-    assert adapted_coefficient(0.2, 0, target=6, num=64) == pytest.approx(0.2 * (1 - 0.2 * 0.0064))
-    assert adapted_coefficient(0.2, 6, target=6, num=64) == 0.2
+    assert adapt_coefficient(0.2, 12, target=6, num=64) == pytest.approx(0.200256)
+    assert adapt_coefficient(0.2, 5.4, target=6, num=64) == pytest.approx(0.199872)
+    assert adapt_coefficient(0.2, 0, target=6, num=64) == pytest.approx(0.2 * (1 - 0.2 * 0.0064))
+    assert adapt_coefficient(0.2, 6, target=6, num=64) == 0.2
 
 
 # value
@@ -207,15 +207,15 @@ def test_combine_adds_with_coefficients(batch: MakeBatch, outputs: MakeOutputs) 
     assert report.loss.item() == pytest.approx(2 * 1.5 - 0.1 * 2 + 0.5 * 1.5)
     assert {"policy/loss", "entropy/bonus", "imitation/nll"} <= report.metrics.keys()
     assert gradient(loss, given, made) == pytest.approx([-1.25, -1.25])
-    alone = combine((clipped(), 1.0))(given, made)
-    assert alone.metrics == clipped()(given, made).metrics
+    alone = combine((clip_ratio(), 1.0))(given, made)
+    assert alone.metrics == clip_ratio()(given, made).metrics
 
 
 def test_combine_refuses_nothing_and_clashes(batch: MakeBatch, outputs: MakeOutputs) -> None:
     with pytest.raises(UsageError, match="got none"):
         combine()
     with pytest.raises(UsageError, match="policy/approx_kl twice"):
-        combine((reinforce(), 1.0), (clipped(), 1.0))(outputs([-1.0]), batch([1.0]))
+        combine((reinforce(), 1.0), (clip_ratio(), 1.0))(outputs([-1.0]), batch([1.0]))
 
 
 # importance
@@ -224,7 +224,7 @@ def test_combine_refuses_nothing_and_clashes(batch: MakeBatch, outputs: MakeOutp
 def test_truncated_importance_by_hand(batch: MakeBatch, outputs: MakeOutputs) -> None:
     made = batch([0, 0.5, 0.5], advantages=[1, 1.0, 1.0], logprobs=[0, -1.0, -1.0])
     given = outputs([-9.0, -1 + math.log(0.5), -1 + math.log(8.0)])
-    loss = truncated_importance(reinforce(), cap=2.0)
+    loss = truncate_importance(reinforce(), cap=2.0)
     assert gradient(loss, given, made) == pytest.approx([0, -0.25, -1.0])
     metrics = loss(given, made).metrics
     assert metrics["importance/weight"] == pytest.approx(1.25)
@@ -234,7 +234,7 @@ def test_truncated_importance_by_hand(batch: MakeBatch, outputs: MakeOutputs) ->
 def test_truncated_weights_by_hand() -> None:
     learner = torch.tensor([-1.0, -1.0, -1.0], requires_grad=True)
     sampler = torch.tensor([-1.0 - math.log(3.0), -1.0, -1.0 + math.log(4.0)])
-    weights = truncated_weights(learner - sampler, cap=2.0)
+    weights = truncate_weights(learner - sampler, cap=2.0)
     assert weights.tolist() == pytest.approx([2.0, 1.0, 0.25])
     assert not weights.requires_grad
 
@@ -242,18 +242,18 @@ def test_truncated_weights_by_hand() -> None:
 def test_truncated_to_infinity_is_the_policy_gradient_off_policy(toy: Toy) -> None:
     toy.theta = toy.theta + torch.tensor([[0.5, 0.0, -0.5], [0.0, 1.0, 0.0]], dtype=torch.float64)
     want = -toy.exact(lambda p: (p * toy.advantages).sum())
-    assert torch.allclose(toy.gradient(truncated_importance(reinforce(), cap=1e9)), want, atol=1e-12)
+    assert torch.allclose(toy.gradient(truncate_importance(reinforce(), cap=1e9)), want, atol=1e-12)
 
 
 def test_masked_importance_drops_whole_units(batch: MakeBatch, outputs: MakeOutputs) -> None:
     made = batch([0.25] * 4, advantages=[1.0] * 4, lengths=[2, 2])
     given = outputs([math.log(9.0), 0.0, math.log(1.2), 0.0])
-    token = masked_importance(reinforce(), high=5.0)
+    token = mask_importance(reinforce(), high=5.0)
     assert gradient(token, given, made) == [0, -0.25, -0.25, -0.25]
     assert token(given, made).metrics["importance/masked_fraction"] == 0.25
-    sequence = masked_importance(reinforce(), high=2.0, unit="sequence")
+    sequence = mask_importance(reinforce(), high=2.0, unit="sequence")
     assert gradient(sequence, given, made) == [0, 0, -0.25, -0.25]
-    assert gradient(masked_importance(reinforce(), low=1.05, unit="turn"), given, made) == [-0.25] * 4
+    assert gradient(mask_importance(reinforce(), low=1.05, unit="turn"), given, made) == [-0.25] * 4
 
 
 def test_decoupled_from_the_sampler(batch: MakeBatch, outputs: MakeOutputs) -> None:
@@ -263,10 +263,10 @@ def test_decoupled_from_the_sampler(batch: MakeBatch, outputs: MakeOutputs) -> N
     def start(batch: Batch) -> Tensor:
         return batch.logprobs + math.log(1.4)
 
-    loss = truncated_importance(clipped(), cap=2.0, proximal=start)
+    loss = truncate_importance(clip_ratio(), cap=2.0, proximal=start)
     assert loss(given, made).loss.item() == pytest.approx(-1.4 * 1.5 / 1.4)
     assert loss(given, made).metrics["policy/ratio_mean"] == pytest.approx(1.5 / 1.4)
-    masked = masked_importance(clipped(), high=1.3, proximal=start)
+    masked = mask_importance(clip_ratio(), high=1.3, proximal=start)
     assert masked(given, made).loss.item() == 0
 
 
@@ -277,7 +277,7 @@ def test_decoupled_from_the_sampler(batch: MakeBatch, outputs: MakeOutputs) -> N
     "loss",
     [
         imitation(),
-        weighted_imitation(),
+        imitate_weighted(),
         kl_penalty("k1"),
         kl_penalty("k2"),
         kl_penalty("k3"),
@@ -285,9 +285,9 @@ def test_decoupled_from_the_sampler(batch: MakeBatch, outputs: MakeOutputs) -> N
         value(clip=0.2),
         entropy_bonus(),
         entropy_bonus(lambda batch: torch.ones_like(batch.loss_weight)),
-        truncated_importance(reinforce()),
-        masked_importance(reinforce(), unit="turn"),
-        combine((clipped(), 1.0), (value(), 0.5), (entropy_bonus(), 0.1)),
+        truncate_importance(reinforce()),
+        mask_importance(reinforce(), unit="turn"),
+        combine((clip_ratio(), 1.0), (value(), 0.5), (entropy_bonus(), 0.1)),
     ],
 )
 def test_without_a_trained_token_nothing_is_lost_and_no_nan_leaks(
@@ -312,10 +312,10 @@ def test_limits_in_which_one_loss_is_another(batch: MakeBatch, outputs: MakeOutp
     )
     given = outputs([-0.7, -1.0, -0.9, -1.5])
     pairs: list[tuple[Loss, Loss]] = [
-        (clipped(dual=1e9), clipped()),
-        (gspo(0.2, 0.2), clipped(0.2, 0.2)),
-        (masked_importance(reinforce(), low=0.0, high=1e9), reinforce()),
-        (combine((clipped(), 1.0), (entropy_bonus(), 0.0)), clipped()),
+        (clip_ratio(dual=1e9), clip_ratio()),
+        (gspo(0.2, 0.2), clip_ratio(0.2, 0.2)),
+        (mask_importance(reinforce(), low=0.0, high=1e9), reinforce()),
+        (combine((clip_ratio(), 1.0), (entropy_bonus(), 0.0)), clip_ratio()),
     ]
     for one, other in pairs:
         assert gradient(one, given, made) == pytest.approx(gradient(other, given, made))

@@ -12,11 +12,11 @@ from tests.methods.test_training import interrupting, rows, weights
 
 from quintain.credit.gae import gae_tokens
 from quintain.credit.outcome import outcome_return
-from quintain.data.pipeline import Pipeline, Stage, judged
+from quintain.data.pipeline import Pipeline, Stage, check_stage
 from quintain.errors import UsageError
 from quintain.learning.job import MAIN, OnPolicyJob, PolicySpec
 from quintain.losses.imitation import imitation
-from quintain.losses.policy import clipped, reinforce
+from quintain.losses.policy import clip_ratio, reinforce
 from quintain.losses.value import value
 from quintain.methods.loops import train_by
 from quintain.methods.loops.recall import remember, tell
@@ -103,7 +103,7 @@ def rounds(*, starts_over: bool) -> Made:
     diary = Diary()
 
     build = Pipeline(
-        judged(
+        check_stage(
             "paid",
             "earned .2 at most",
             lambda e: isinstance(s := e.trajectory.outcome, Score) and s.value > 0.2,
@@ -121,7 +121,7 @@ def on_policy() -> Made:
     diary = Diary()
     method = OnPolicy(
         collect=grouped(2, 3), reward=diary.reward, credit=lambda groups, _: outcome_return(groups),
-        update=Update(loss=clipped(), num_epochs=2, num_minibatches=2), state=diary,
+        update=Update(loss=clip_ratio(), num_epochs=2, num_minibatches=2), state=diary,
     )  # fmt: skip
     return Made(method, diary)
 
@@ -134,7 +134,7 @@ def centred(groups: Sequence[Group], consulted: Consultation) -> Credit:
 def replay(capacity: int = 8, min_size: int = 1, fresh_share: float = 0.5) -> Made:
     diary = Diary()
     critic = Update(loss=value(), keeps_zeros=True, is_on_policy=False)
-    actor = Update(loss=clipped(), keeps_zeros=True, is_on_policy=False, num_minibatches=2)
+    actor = Update(loss=clip_ratio(), keeps_zeros=True, is_on_policy=False, num_minibatches=2)
     method = Replay(
         collect=grouped(2, 3),
         buffer=ReplayBuffer(capacity=capacity, batch_size=5, fresh_share=fresh_share, min_size=min_size),
@@ -226,7 +226,7 @@ def test_a_round_without_data_learns_nothing_and_says_so(
 ) -> None:
     made = rounds(starts_over=False)
     method = replace(
-        cast(Rounds, made.method), build=Pipeline(judged("none", "is never kept", lambda _: False))
+        cast(Rounds, made.method), build=Pipeline(check_stage("none", "is never kept", lambda _: False))
     )
     folder = train(replace(made, method=method), tmp_path / "run")
     assert weights(folder / "start") == weights(folder / "model")

@@ -16,7 +16,7 @@ from quintain.methods.loops.rounds import Material, funnels, step_batches
 from quintain.methods.method import Improve, OptimizerSteps, Rounds, Update
 from quintain.store.run import Run
 from quintain.testing.episodes import Lived, recorded
-from quintain.types import Trajectory, scored
+from quintain.types import Trajectory, flatten_scored
 
 FIELDS: dict[str, dict[str, Any]] = {
     "rest": {"tasks": 4, "group_size": 2, "with_demonstrations": True},
@@ -64,7 +64,7 @@ def test_tasks_that_failed_are_tried_again_beside_their_first_try(tmp_path: Path
 
 def lived(*values: float) -> list[Trajectory]:
     made = recorded([Lived(task=k, value=v, is_success=True, num_turns=1) for k, v in enumerate(values)])
-    return list(scored(made))
+    return list(flatten_scored(made))
 
 
 def method(**fields: Any) -> Rounds:

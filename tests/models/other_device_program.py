@@ -17,7 +17,7 @@ from quintain.engines.decoder import FastDecoder  # noqa: E402
 from quintain.engines.local import Local  # noqa: E402
 from quintain.engines.protocol import Request, Sampling  # noqa: E402
 from quintain.learning.learner import Forward, Learner, Optimization  # noqa: E402
-from quintain.losses.policy import clipped  # noqa: E402
+from quintain.losses.policy import clip_ratio  # noqa: E402
 from quintain.models import device as devices  # noqa: E402
 from quintain.models.heads import ValueHead  # noqa: E402
 from quintain.types import Completion  # noqa: E402
@@ -69,7 +69,7 @@ def main() -> None:
     assert outputs.logprobs.device.type == NAME and outputs.values is not None
     assert bool(outputs.logprobs.cpu().isfinite().all()) and len(scored) > 0
     learner = Learner(model, Optimization(optimizer="sgd"), value_head=head)
-    report = learner.step([batch], clipped())
+    report = learner.step([batch], clip_ratio())
     assert report.grad_norm > 0 and learner.version == 1
     engine.release("a")
     scaled = ValueHead(32, has_scales=True).to(DEVICE)

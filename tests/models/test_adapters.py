@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from quintain.errors import MissingExtra, UsageError
-from quintain.models.adapters import Lora, add_lora, has_adapters, merged, read_lora
+from quintain.models.adapters import Lora, add_lora, has_adapters, merge_adapters, read_lora
 from quintain.models.fingerprint import fingerprint
 from quintain.models.load import load
 from quintain.models.save import save
@@ -55,7 +55,7 @@ def test_targets_and_rank_by_value(tokenizer: PreTrainedTokenizerFast) -> None:
 
 def test_a_merge_is_a_copy_that_computes_the_same(adapted: "PreTrainedModel") -> None:
     before = fingerprint(adapted)
-    plain = merged(adapted)
+    plain = merge_adapters(adapted)
     torch.testing.assert_close(logits_of(plain), logits_of(adapted))
     assert not has_adapters(plain)
     assert has_adapters(adapted)

@@ -11,7 +11,7 @@ from quintain.engines.protocol import Request, Sampling
 from quintain.engines.settings import EngineSettings
 from quintain.models.adapters import add_lora
 from quintain.models.lora_linear import effective_weight
-from quintain.models.packed import Stream, hidden_states, plan
+from quintain.models.packed import Stream, compute_hidden, plan
 from quintain.models.precision import computing
 from quintain.models.tiny import build_tiny
 from quintain.types import Completion
@@ -102,7 +102,7 @@ def test_engine_and_learner_say_the_same_in_bf16(learned: "PreTrainedModel") -> 
     assert isinstance(reply, Completion)
     ids = torch.tensor([*prompt, *reply.token_ids])
     with torch.no_grad(), computing("bf16", CPU):
-        hidden = hidden_states(learned, ids, torch.arange(len(ids)), plan([Stream(0, len(ids))]))
+        hidden = compute_hidden(learned, ids, torch.arange(len(ids)), plan([Stream(0, len(ids))]))
         logits = cast("Any", learned).lm_head(hidden)
     told = logits.log_softmax(-1)[len(prompt) - 1 : -1].gather(1, ids[len(prompt) :, None])[:, 0]
     torch.testing.assert_close(told, torch.tensor(reply.logprobs), atol=2e-4, rtol=0)

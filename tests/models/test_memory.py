@@ -14,19 +14,19 @@ from quintain.models.memory import (
     Phase,
     Shape,
     Use,
+    activation_bytes,
     amount,
     cache_by_token,
-    kept_by_token,
+    count_trainable,
     most_tokens,
     path_of,
     phases,
     sampling,
     shape_of,
-    trained,
     update,
     weights,
 )
-from quintain.models.packed import Stream, hidden_states, plan
+from quintain.models.packed import Stream, compute_hidden, plan
 from quintain.models.precision import DTYPES, Precision, storage_dtype
 
 TOKENS = 77
@@ -62,7 +62,7 @@ def kept(model: PreTrainedModel, path: str) -> int:
     ids, places = torch.arange(TOKENS) % 64, torch.arange(TOKENS)
     cast_is_on = torch.autocast("cpu", dtype=torch.bfloat16, enabled=path == "autocast")
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor), cast_is_on:
-        hidden_states(model, ids, places, plan([Stream(0, TOKENS)]), use_kernels=path == "kernels")
+        compute_hidden(model, ids, places, plan([Stream(0, TOKENS)]), use_kernels=path == "kernels")
     return sum(size for size, _ in found.values())
 
 
@@ -89,7 +89,7 @@ def test_what_a_layer_keeps_of_a_token(
         device=device, precision=use.precision, is_frozen=use.is_frozen, lora_rank=4 * lora, is_trained=True
     )
     assert path_of(use, shape) == path
-    assert kept_by_token(shape, use) == pytest.approx((deep - shallow) / TOKENS, rel=0.05)
+    assert activation_bytes(shape, use) == pytest.approx((deep - shallow) / TOKENS, rel=0.05)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -105,11 +105,11 @@ def test_numbers_of_qwen3_8b() -> None:
     assert shape.parameters == 8_190_735_360
     base = Use(device="cuda", precision="bf16", is_frozen=True, lora_rank=16)
     assert weights(shape, base) / GIB == pytest.approx(15.3 + 0.16, abs=0.05)
-    assert trained(shape, base) == 43_646_976
+    assert count_trainable(shape, base) == 43_646_976
     assert weights(shape, Use(device="cuda")) / GIB == pytest.approx(30.5, abs=0.1)
     assert cache_by_token(shape, base) == 36 * 2 * 8 * 128 * 2
     whole = Use(device="cuda", precision="bf16")
-    assert kept_by_token(shape, Use(device="cuda", precision="bf16", lora_rank=16)) // 1024 == 208
+    assert activation_bytes(shape, Use(device="cuda", precision="bf16", lora_rank=16)) // 1024 == 208
     assert update(shape, whole).total > 4 * 30 * GIB, "weights, gradients and two moments in fp32"
     kept_again = update(
         shape, Use(device="cuda", precision="bf16", is_frozen=True, lora_rank=16, checkpoints=True)
@@ -122,8 +122,8 @@ def test_lora_has_as_many_parameters_as_are_reckoned() -> None:
     shape = shape_of(model)
     add_lora(model, rank=4, alpha=8.0)
     count = sum(p.numel() for name, p in model.named_parameters() if "lora_" in name)
-    assert trained(shape, Use(lora_rank=4)) == count
-    assert trained(shape, Use(is_trained=False)) == 0
+    assert count_trainable(shape, Use(lora_rank=4)) == count
+    assert count_trainable(shape, Use(is_trained=False)) == 0
 
 
 def test_ties_count_once_and_other_families_are_told() -> None:

@@ -4,17 +4,17 @@ import pytest
 import torch
 
 from quintain.errors import UsageError
-from quintain.models.merge import merged
+from quintain.models.merge import merge_states
 
 
 def test_tensors_are_weighted_means_in_their_own_type() -> None:
     first = {"w": torch.tensor([1.0, 2.0], dtype=torch.bfloat16), "n": torch.tensor([3])}
     second = {"w": torch.tensor([3.0, 6.0], dtype=torch.bfloat16), "n": torch.tensor([3])}
-    found = merged([first, second], [0.75, 0.25])
+    found = merge_states([first, second], [0.75, 0.25])
     assert found["w"].dtype == torch.bfloat16
     assert found["w"].tolist() == [1.5, 3.0]
     assert found["n"].tolist() == [3]
-    assert merged([first], [1.0])["w"].tolist() == [1.0, 2.0]
+    assert merge_states([first], [1.0])["w"].tolist() == [1.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,4 @@ def test_what_has_no_common_ancestor_is_refused(
     states: list[dict[str, torch.Tensor]], weights: list[float], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        merged(states, weights)
+        merge_states(states, weights)

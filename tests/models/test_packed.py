@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
-from quintain.models.families import head, head_sizes, unsupported
-from quintain.models.packed import Stream, hidden_states, plan
+from quintain.models.families import find_unsupported, head, head_sizes
+from quintain.models.packed import Stream, compute_hidden, plan
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 40,
@@ -46,7 +46,7 @@ def test_packed_streams_equal_the_plain_forward(
     attention = plan([Stream(start, length) for start, length in zip(starts, lengths, strict=True)])
     positions = torch.cat([torch.arange(length) for length in lengths])
     with torch.no_grad():
-        logits = head(model)(hidden_states(model, torch.cat(streams), positions, attention))
+        logits = head(model)(compute_hidden(model, torch.cat(streams), positions, attention))
         for start, stream in zip(starts, streams, strict=True):
             torch.testing.assert_close(logits[start : start + len(stream)], plain(model, stream))
 
@@ -60,7 +60,7 @@ def test_streams_that_share_a_prefix_equal_the_plain_forward(model: PreTrainedMo
     streams += [Stream(place, len(rest), ((0, 7),)) for place, rest in zip(places, rests, strict=True)]
     positions = torch.cat([torch.arange(7), *(torch.arange(7, 7 + len(rest)) for rest in rests)])
     with torch.no_grad():
-        logits = head(model)(hidden_states(model, torch.cat([prefix, *rests]), positions, plan(streams)))
+        logits = head(model)(compute_hidden(model, torch.cat([prefix, *rests]), positions, plan(streams)))
         for place, rest in zip(places, rests, strict=True):
             whole = plain(model, torch.cat([prefix, rest]))
             torch.testing.assert_close(logits[place : place + len(rest)], whole[7:])
@@ -74,20 +74,20 @@ def test_streams_of_like_length_run_in_one_call() -> None:
 
 def test_unsupported_says_why() -> None:
     model = built("qwen3")
-    assert unsupported(model) is None
+    assert find_unsupported(model) is None
     model.config.hidden_act = "gelu"
-    assert unsupported(model) == "activation 'gelu' is not silu"
+    assert find_unsupported(model) == "activation 'gelu' is not silu"
     model.config.hidden_act = "silu"
     model.config.layer_types = ["sliding_attention", "full_attention"]
-    assert unsupported(model) == "some layers have sliding-window attention"
+    assert find_unsupported(model) == "some layers have sliding-window attention"
     model.config.layer_types = None
     model.config.rope_parameters = {"rope_type": "dynamic", "rope_theta": 1e4}
-    assert "rope type 'dynamic'" in (unsupported(model) or "")
+    assert "rope type 'dynamic'" in (find_unsupported(model) or "")
     vars(model.config)["model_type"] = "gpt2"
-    assert "model type 'gpt2'" in (unsupported(model) or "")
+    assert "model type 'gpt2'" in (find_unsupported(model) or "")
     mistral = built("llama")
     vars(mistral.config).update(model_type="mistral", sliding_window=128)
-    assert unsupported(mistral) == "sliding-window attention"
+    assert find_unsupported(mistral) == "sliding-window attention"
 
 
 def test_head_sizes() -> None:
@@ -102,7 +102,7 @@ def test_what_is_hooked_to_modules_is_called() -> None:
     attention, ids = plan([Stream(0, 5)]), torch.arange(5)
     config = cast(Any, model.config)
     before = config._attn_implementation
-    hidden_states(model, ids, torch.arange(5), attention, use_kernels=False)
+    compute_hidden(model, ids, torch.arange(5), attention, use_kernels=False)
     for part in ("self_attn", "self_attn.q_proj", "self_attn.k_norm", "mlp.down_proj", "input_layernorm"):
         assert called.count(f"model.layers.1.{part}") == 1
     assert {"model.embed_tokens", "model.norm", "model.layers.0"} <= set(called)

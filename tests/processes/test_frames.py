@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from quintain.processes.frames import LARGEST, Frames, UnreadableFrameError, framed
+from quintain.processes.frames import LARGEST, Frames, UnreadableFrameError, frame_request
 
 LONG = 60.0
 Talk = Callable[[str], "Other"]
@@ -30,7 +30,7 @@ class Other:
         self.frames = Frames(self.process)
         self.limit = ""
 
-    def passed_limit(self) -> str:
+    def find_passed_limit(self) -> str:
         return self.limit
 
     def read(self, seconds: float = LONG, most: int = 1000) -> object:
@@ -62,7 +62,7 @@ def saying(*frames: bytes) -> str:
 
 
 def test_frames_that_come_together_are_read_one_by_one(talk: Talk) -> None:
-    other = talk(saying(framed({"a": 1}), framed({"b": "é\ud800"}), b"\0\0\0\x09{"))
+    other = talk(saying(frame_request({"a": 1}), frame_request({"b": "é\ud800"}), b"\0\0\0\x09{"))
     assert [other.read(), other.read()] == [{"a": 1}, {"b": "é\ud800"}]
     assert other.read(0.05) == "time"
     assert not other.frames.is_quiet(), "half a frame is there"
@@ -72,8 +72,8 @@ def test_frames_that_come_together_are_read_one_by_one(talk: Talk) -> None:
 
 def test_a_request_larger_than_a_pipe_gets_through(talk: Talk) -> None:
     code = "n = 4 + int.from_bytes(os.read(0, 4), 'big')\nwhile n > 4: n -= len(os.read(0, 1 << 16))\n"
-    other = talk(code + saying(framed({"is_done": True})))
-    other.frames.write(framed({"text": "x" * 1_000_000}))
+    other = talk(code + saying(frame_request({"is_done": True})))
+    other.frames.write(frame_request({"text": "x" * 1_000_000}))
     assert other.read() == {"is_done": True}
 
 
@@ -92,7 +92,7 @@ def test_what_is_no_frame_is_named(talk: Talk, said: bytes, complaint: str) -> N
 
 
 def test_output_is_kept_apart_and_counted(talk: Talk) -> None:
-    other = talk("os.write(2, b'hello')\n" + saying(framed({"a": 1})))
+    other = talk("os.write(2, b'hello')\n" + saying(frame_request({"a": 1})))
     assert other.read() == {"a": 1}
     while not (said := other.frames.output(3)):
         assert other.read(0.05) == "time"
@@ -102,7 +102,7 @@ def test_output_is_kept_apart_and_counted(talk: Talk) -> None:
 
 
 def test_the_end_of_the_other_side_and_its_limits_are_told(talk: Talk) -> None:
-    assert talk(f"os.write(1, {framed({'last': 1})!r})").read() == {"last": 1}
+    assert talk(f"os.write(1, {frame_request({'last': 1})!r})").read() == {"last": 1}
     assert talk("os._exit(3)").read() == "exited"
     assert talk("os.close(1); os.close(2); time.sleep(60)").read() == "exited"
     other = talk("time.sleep(60)")

@@ -18,8 +18,8 @@ from torch import Tensor
 from quintain.credit.gae import gae
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
-from quintain.losses.policy import cispo, clipped, gspo
-from quintain.losses.preference import chosen_nll, dpo, hinge, ipo, kto, orpo, simpo
+from quintain.losses.policy import cispo, clip_ratio, gspo
+from quintain.losses.preference import dpo, hinge, ipo, kto, nll_of_chosen, orpo, simpo
 from quintain.types import Batch, BatchExtra, Loss, Outputs
 
 SEEDS = range(4)
@@ -173,10 +173,10 @@ def constant(data: Random) -> Tensor:
 
 
 PAIRS: dict[str, tuple[Loss, Callable[[Random], Tensor], dict[str, Any]]] = {
-    "grpo": (clipped(0.2, 0.28), sequence_mean, {"loss_type": "grpo"}),
-    "dapo": (clipped(0.2, 0.28), token_mean, {"loss_type": "dapo"}),
-    "dr_grpo": (clipped(0.2, 0.28), constant, {"loss_type": "dr_grpo"}),
-    "dual clip": (clipped(0.2, 0.28, dual=1.5), token_mean, {"loss_type": "bnpo", "delta": 1.5}),
+    "grpo": (clip_ratio(0.2, 0.28), sequence_mean, {"loss_type": "grpo"}),
+    "dapo": (clip_ratio(0.2, 0.28), token_mean, {"loss_type": "dapo"}),
+    "dr_grpo": (clip_ratio(0.2, 0.28), constant, {"loss_type": "dr_grpo"}),
+    "dual clip": (clip_ratio(0.2, 0.28, dual=1.5), token_mean, {"loss_type": "bnpo", "delta": 1.5}),
     "gspo": (
         gspo(0.03, 0.04),
         sequence_mean,
@@ -189,7 +189,7 @@ PAIRS: dict[str, tuple[Loss, Callable[[Random], Tensor], dict[str, Any]]] = {
     ),
     "cispo": (cispo(0.28), token_mean, {"loss_type": "cispo", "epsilon_high": 1.28}),
     "kl": (
-        combine((clipped(0.2, 0.28), 1.0), (kl_penalty("k3"), 0.1)),
+        combine((clip_ratio(0.2, 0.28), 1.0), (kl_penalty("k3"), 0.1)),
         token_mean,
         {"loss_type": "bnpo", "beta": 0.1},
     ),
@@ -378,7 +378,7 @@ def test_kto_takes_sides_one_by_one(seed: int, kl: float) -> None:
 def test_the_odds_ratio_is_what_orpo_adds_to_the_likelihood(seed: int) -> None:
     data = Preferred(seed)
     expected, expected_gradient = data.odds_ratio()
-    whole, likelihood = data.ours(orpo(0.1)), data.ours(chosen_nll())
+    whole, likelihood = data.ours(orpo(0.1)), data.ours(nll_of_chosen())
     assert whole[0] - likelihood[0] == pytest.approx(expected, abs=1e-5), "theirs is computed in float32"
     assert torch.allclose(whole[1] - likelihood[1], expected_gradient, atol=1e-5)
 
@@ -386,5 +386,5 @@ def test_the_odds_ratio_is_what_orpo_adds_to_the_likelihood(seed: int) -> None:
 def test_the_comparison_can_fail() -> None:
     data = Random(0)
     expected, _ = data.theirs(loss_type="grpo")
-    found, _ = data.ours(clipped(0.2, 0.28), 2 * token_mean(data))
+    found, _ = data.ours(clip_ratio(0.2, 0.28), 2 * token_mean(data))
     assert abs(found - expected) > 1e-6

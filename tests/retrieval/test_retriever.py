@@ -14,7 +14,7 @@ from tests.processes.test_http_json import raw
 from quintain.errors import DataError, StoreError, UsageError
 from quintain.processes import http_json
 from quintain.retrieval.passages import Passage
-from quintain.retrieval.retriever import Found, Indexed, Recorded, Remote, RetrievalTrouble
+from quintain.retrieval.retriever import FoundPassage, Indexed, Recorded, Remote, RetrievalTrouble
 from quintain.serve.listener import Listener
 from quintain.serve.retrieval import retrieval_app
 
@@ -139,11 +139,11 @@ class Fickle:
     def __init__(self) -> None:
         self.asked = 0
 
-    def search(self, query: str, count: int) -> tuple[Found, ...]:
+    def search(self, query: str, count: int) -> tuple[FoundPassage, ...]:
         self.asked += 1
         if query == "break":
             raise RetrievalTrouble("timeout", "slow")
-        return (Found(PASSAGES[self.asked % 3], 1 / 3),)[:count]
+        return (FoundPassage(PASSAGES[self.asked % 3], 1 / 3),)[:count]
 
 
 def test_what_was_recorded_comes_back_bit_for_bit_and_is_not_asked_again(tmp_path: Path) -> None:

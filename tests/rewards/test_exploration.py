@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from quintain.rewards.conduct import executed, well_formed
+from quintain.rewards.conduct import pay_executed, well_formed
 from quintain.rewards.efficiency import num_calls, num_turns
-from quintain.rewards.exploration import Visits, by_environment, untried_bonus
+from quintain.rewards.exploration import Visits, by_environment, pay_untried
 from quintain.rewards.retrieval import has_searched
 from quintain.rewards.terms import Term, apply
 from quintain.types import Group, Trajectory, Turn
@@ -52,7 +52,7 @@ def test_what_an_agent_says_to_itself_is_neither_paid_nor_counted(turn: MakeTurn
     pulls = [turn(text="a", calls=1, state="a", tokens=3), turn(text="a", calls=1, state="b")]
     deliberate = episode([plan, pulls[0], replace(other, state_key="b"), pulls[1]])
     bare = episode(pulls)
-    assert per_turn(deliberate, untried_bonus()) == [0, 1, 0, 0]
+    assert per_turn(deliberate, pay_untried()) == [0, 1, 0, 0]
     visits, same = Visits(), Visits()
     visits.update([group(deliberate)])
     same.update([group(bare)])
@@ -62,10 +62,10 @@ def test_what_an_agent_says_to_itself_is_neither_paid_nor_counted(turn: MakeTurn
     assert (num_turns(deliberate), num_calls(deliberate)) == (num_turns(bare), num_calls(bare)) == (2, 2)
     draft = turn(seat="agent/draft", error="unreadable")
     assert per_turn(episode([draft, pulls[0]]), well_formed())[-1] == 1
-    assert per_turn(deliberate, executed(1.0)) == [0, 1, 0, 1]
+    assert per_turn(deliberate, pay_executed(1.0)) == [0, 1, 0, 1]
     assert not has_searched(episode([plan, turn(text="no call")])), "a call that was planned is none"
 
 
 def test_an_action_is_untried_once(turn: MakeTurn, episode: Make) -> None:
     acted = [turn(text="a"), turn(text="a"), turn(text="b", is_valid=False), turn(text="b"), turn(error="?")]
-    assert per_turn(episode(acted), untried_bonus()) == [1, 0, 0, 1, 0]
+    assert per_turn(episode(acted), pay_untried()) == [1, 0, 0, 1, 0]

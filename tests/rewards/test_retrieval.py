@@ -8,12 +8,12 @@ from quintain.errors import UsageError
 from quintain.rewards.retrieval import (
     answer_score,
     first_stage,
-    floored,
     has_searched,
     is_well_formed,
+    pay_stages,
+    pay_with_floor,
     search_rate,
     second_stage,
-    staged,
     with_floor,
 )
 from quintain.text.parse import parse_tags
@@ -69,9 +69,9 @@ def test_eight_episodes_of_r1_searcher(
     texts: tuple[str, ...], score: float, paper: float, code: float, second: float
 ) -> None:
     found = episode(*texts, score=score)
-    assert staged(is_first=True).measure(found) == paper
-    assert staged(is_first=True, pays_answers=True).measure(found) == code
-    assert staged(is_first=False).measure(found) == pytest.approx(second)
+    assert pay_stages(is_first=True).measure(found) == paper
+    assert pay_stages(is_first=True, pays_answers=True).measure(found) == code
+    assert pay_stages(is_first=False).measure(found) == pytest.approx(second)
 
 
 def test_a_search_that_finds_nothing_is_one_and_a_call_that_was_not_carried_out_is_none() -> None:
@@ -91,7 +91,10 @@ def test_research_pays_less_for_a_little_than_for_nothing(
 ) -> None:
     assert with_floor(f1, formed) == paper and with_floor(f1, formed, is_monotone=True) == monotone
     found = episode(SEARCH, ANSWER, score=f1, stop=Stop.TERMINATED if formed else Stop.MAX_TOKENS)
-    assert floored().measure(found) == paper and floored(is_monotone=True).measure(found) == monotone
+    assert (
+        pay_with_floor().measure(found) == paper
+        and pay_with_floor(is_monotone=True).measure(found) == monotone
+    )
 
 
 def test_what_was_cut_has_no_form() -> None:
@@ -104,6 +107,6 @@ def test_what_was_cut_has_no_form() -> None:
 
 def test_numbers_that_cannot_be() -> None:
     with pytest.raises(UsageError, match="penalty of a broken form: got -1"):
-        staged(is_first=True, penalty=-1)
+        pay_stages(is_first=True, penalty=-1)
     with pytest.raises(UsageError, match="floor of an answer's score: got 2"):
-        floored(floor=2)
+        pay_with_floor(floor=2)

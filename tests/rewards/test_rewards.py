@@ -9,10 +9,10 @@ from quintain.errors import DataError, UsageError
 from quintain.rewards.answers import exact_match, normalise, token_f1
 from quintain.rewards.conduct import (
     environment_reward,
-    executed,
     format_penalty,
     invalid_action_penalty,
     new_state_bonus,
+    pay_executed,
     success,
     well_formed,
 )
@@ -100,7 +100,7 @@ def test_conduct_by_turn(turn: MakeTurn, episode: Make) -> None:
 
 def test_an_action_that_was_read_and_carried_out_is_executed(turn: MakeTurn, episode: Make) -> None:
     trajectory = episode([turn(), turn(is_valid=False), turn(error="?", is_valid=False), turn()])
-    assert per_turn(trajectory, executed(0.2)) == [0.2, 0, 0, 0.2]
+    assert per_turn(trajectory, pay_executed(0.2)) == [0.2, 0, 0, 0.2]
 
 
 def test_new_states(turn: MakeTurn, episode: Make) -> None:

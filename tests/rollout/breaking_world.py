@@ -13,7 +13,7 @@ from typing import Any, Literal
 from quintain.environments.protocol import Environment
 from quintain.environments.tools import tool
 from quintain.environments.wire import result_row
-from quintain.processes.frames import framed
+from quintain.processes.frames import frame_request
 from quintain.types import Action, StepResult, Task
 
 Where = Literal["reset", "step", "tool"]
@@ -96,7 +96,7 @@ def floods(_: Breaking) -> None:
 
 
 def says_half(_: Breaking) -> None:
-    os.write(replies(), framed({"id": 1, "value": "x" * 100})[:50])
+    os.write(replies(), frame_request({"id": 1, "value": "x" * 100})[:50])
     time.sleep(FOREVER)
 
 
@@ -118,7 +118,7 @@ def answers_twice(_: Breaking) -> None:
     number, value = request["id"], dict[str, Any](observation="A door.", instructions="", tools=[])
     if request["do"] == "step":
         value = result_row(StepResult(observation="A door."))
-    os.write(replies(), framed({"id": number, "value": value}))
+    os.write(replies(), frame_request({"id": number, "value": value}))
 
 
 def resets_the_connection(_: Breaking) -> None:

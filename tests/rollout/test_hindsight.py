@@ -89,7 +89,7 @@ def test_a_stage_keeps_sources_and_weights_up_to_where_it_was_solved(
     of = hindsight(Craft, build_agent(tokenizer, Craft, temperature=1.0))
     old = next(t for t in show(Craft) if not t.is_success and of(t))
     example = weigh_turns(as_example(old), [float(n % 2) for n in range(len(old.turns))])
-    [made] = Pipeline(stages.relabelled(of)).run([example]).examples
+    [made] = Pipeline(stages.relabel_tasks(of)).run([example]).examples
     assert made.sources == example.sources and made.weights is not None
     assert len(made.weights) == len(made.trajectory.turns) <= len(old.turns)
     assert [float(own.max()) for own in made.weights] == [float(n % 2) for n in range(len(made.weights))]

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from quintain.agents.harness import PlainText
-from quintain.data.seats import by_seat, compared, seat_returns
+from quintain.data.seats import by_seat, comparable_groups, seat_returns
 from quintain.engines.scripted import Scripted
 from quintain.environments.baselines import Episode, expert, play
 from quintain.environments.catalog import find
 from quintain.environments.check import check
 from quintain.environments.probes import require_same
-from quintain.environments.protocol import Environment, advance, joined
+from quintain.environments.protocol import Environment, advance, join_results
 from quintain.errors import EnvironmentFault
 from quintain.methods.method import differs
 from quintain.rollout.collect import Rollout
@@ -163,7 +163,7 @@ def test_seats_that_there_are_not_are_paid_by_nobody() -> None:
 def test_groups_that_differ_for_a_seat_alone_are_no_ties(chat: Chat) -> None:
     even = grouped(episode(chat, "2", "take"), episode(chat, "4", "take", 1))
     assert even.returns == [0.5, 0.5] and differs(even)
-    assert [part.returns for part in compared([even])] == [[0.8, 0.6], [0.2, 0.4]]
+    assert [part.returns for part in comparable_groups([even])] == [[0.8, 0.6], [0.2, 0.4]]
     found = measures([even])
     assert found["monitor/zero_variance"] == 0.0 and found["monitor/solved"] == 1.0
     same = grouped(episode(chat, "4", "take"), episode(chat, "4", "take", 1))
@@ -202,5 +202,5 @@ def test_an_episode_that_pays_other_seats_does_not_repeat(chat: Chat) -> None:
 
 def test_steps_of_one_turn_pay_seats_together() -> None:
     parts: list[Any] = [StepResult(observation="", rewards={"left": 1.0}, reward=1.0)] * 2
-    total = joined([*parts, StepResult(observation="", rewards={"right": 2.0})])
+    total = join_results([*parts, StepResult(observation="", rewards={"right": 2.0})])
     assert dict(total.rewards) == {"left": 2.0, "right": 2.0} and total.reward == 2.0

@@ -13,7 +13,7 @@ from quintain.agents.rci import Critique
 from quintain.credit.group import group_relative
 from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples, samples_from
-from quintain.data.seats import by_seat, separated
+from quintain.data.seats import by_seat, split_seats
 from quintain.engines.local import Local
 from quintain.engines.protocol import Request
 from quintain.engines.scripted import Scripted
@@ -169,7 +169,7 @@ def test_roles_that_share_a_context_are_of_one_policy(chat: Chat) -> None:
 
 def test_what_a_seat_is_worth_is_its_own(chat: Chat) -> None:
     rollout = Rollout(PlainText(chat), Rounds, Scripted(lambda request, stream: chat.write("go")))
-    groups = separated(rollout.groups([Rounds().task("train", 0)], size=2, seed=3))
+    groups = split_seats(rollout.groups([Rounds().task("train", 0)], size=2, seed=3))
     left, right = groups
     assert [t.outcome for t in left.trajectories] == [Score(value=1.0, is_success=True)] * 2
     assert [t.outcome for t in right.trajectories] == [Score(value=-1.0, is_success=False)] * 2

@@ -8,7 +8,7 @@ import pytest
 
 from quintain.agents.harness import PlainText
 from quintain.agents.protocol import Agent
-from quintain.data.seats import by_seat, separated
+from quintain.data.seats import by_seat, split_seats
 from quintain.engines.protocol import Engine
 from quintain.engines.scripted import Scripted
 from quintain.environments.check import check
@@ -322,7 +322,7 @@ def test_rewards_by_seat_of_seats_in_turn(chat: Chat) -> None:
     with closing(Rollout(PlainText(chat), Alternating, engine)) as rollout:
         groups = rollout.groups([Alternating().task("train", 0)], size=1, seed=0)
     assert [dict(turn.rewards) for turn in groups[0].trajectories[0].turns] == [{}, {}, {"A": 1.0, "B": -1.0}]
-    first, second = separated(groups)
+    first, second = split_seats(groups)
     assert [turn.reward for turn in first.trajectories[0].turns] == [0.0, 1.0]
     assert [turn.reward for turn in second.trajectories[0].turns] == [-1.0]
     seeds = [derive_seed(groups[0].trajectories[0].seed, number) for number in range(3)]

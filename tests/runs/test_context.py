@@ -200,7 +200,7 @@ def test_what_is_not_finite_ends_a_run_with_the_last_good_checkpoint_named(
 
         return loss
 
-    monkeypatch.setattr(grpo, "clipped", spoiled)
+    monkeypatch.setattr(grpo, "clip_ratio", spoiled)
     folder = tmp_path / "run"
     with pytest.raises(InvariantError, match=r"in a row; .*; the last good checkpoint is ") as caught:
         train(folder, replace(config, steps=9, learning_rate=1e-6, demonstrations=16, imitation_epochs=3))

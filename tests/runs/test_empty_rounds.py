@@ -3,8 +3,8 @@
 from typing import Any
 
 from quintain.data.pairs import Pairs
-from quintain.data.pipeline import Pipeline, judged
-from quintain.data.stages import solved
+from quintain.data.pipeline import Pipeline, check_stage
+from quintain.data.stages import keep_solved
 from quintain.runs.empty_rounds import Emptied, emptied, repeated, told
 
 
@@ -22,7 +22,9 @@ def test_the_first_stage_that_kept_none_is_named() -> None:
     assert emptied(row(1, 0, 0, 0)) == Emptied(stage="", num_in=0)
     pairs = {"step": 1, **Pairs(()).metrics}
     assert emptied(pairs) == Emptied(stage="", num_in=None)
-    metrics = Pipeline(solved(), judged("none", "is never kept", lambda _: False)).run([]).funnel.metrics
+    metrics = (
+        Pipeline(keep_solved(), check_stage("none", "is never kept", lambda _: False)).run([]).funnel.metrics
+    )
     assert emptied({"step": 1, **metrics}) == Emptied(stage="", num_in=0)
 
 

@@ -10,7 +10,7 @@ from quintain.errors import DataError, SandboxError, UsageError
 from quintain.processes.tree import below
 from quintain.safety import python as module
 from quintain.safety.limits import Limits
-from quintain.safety.python import PythonProcess, Served, function_of
+from quintain.safety.python import PythonProcess, ToolResult, function_of
 from quintain.types import ToolSpec
 
 pytestmark = pytest.mark.usefixtures("isolation")
@@ -22,11 +22,11 @@ ADD = ToolSpec(
 )
 
 
-def adding(name: str, arguments: Mapping[str, Any]) -> Served:
+def adding(name: str, arguments: Mapping[str, Any]) -> ToolResult:
     assert name == "add"
     if not {"a", "b"} <= arguments.keys():
-        return Served(text=f"add: got {sorted(arguments)}", is_error=True)
-    return Served(text=str(arguments["a"] + arguments["b"]))
+        return ToolResult(text=f"add: got {sorted(arguments)}", is_error=True)
+    return ToolResult(text=str(arguments["a"] + arguments["b"]))
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_tools_are_functions_that_are_served_outside(shared: PythonProcess) -> N
 
 def test_a_tool_can_end_the_cell() -> None:
     with PythonProcess(LONG, tools=[ADD]) as python:
-        found = python.run("print('a'); add(1, 2); print('b')", lambda *_: Served(text="", is_over=True))
+        found = python.run("print('a'); add(1, 2); print('b')", lambda *_: ToolResult(text="", is_over=True))
         assert (found.output, found.was_cut, found.was_killed) == ("a\n", True, False)
         assert python.run("add(1, 2)", adding).output == "'3'\n"
         assert python.num_starts == 2
@@ -198,9 +198,9 @@ def test_two_processes_share_nothing() -> None:
 
 @pytest.mark.slow
 def test_the_time_of_a_tool_is_not_the_cell_s() -> None:
-    def slow(_name: str, _arguments: Mapping[str, Any]) -> Served:
+    def slow(_name: str, _arguments: Mapping[str, Any]) -> ToolResult:
         time.sleep(2.5)
-        return Served(text="done")
+        return ToolResult(text="done")
 
     with PythonProcess(Limits(seconds=2.0), tools=[ADD]) as python:
         python.put(x=1)

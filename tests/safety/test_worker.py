@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from quintain.processes.frames import framed
+from quintain.processes.frames import frame_request
 from quintain.safety.worker import Worker, bury
 
 
 def answers(*requests: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what a worker says to `requests`, after its greeting."""
     replies = io.BytesIO()
-    Worker(io.BytesIO(b"".join(map(framed, requests))), replies).serve()
+    Worker(io.BytesIO(b"".join(map(frame_request, requests))), replies).serve()
     replies.seek(0)
     found: list[dict[str, Any]] = []
     while head := replies.read(4):

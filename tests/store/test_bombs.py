@@ -84,14 +84,14 @@ def test_arrays_that_are_read_again_and_again(lengths: list[int], kind: str, mak
 
 
 def test_prompts_that_repeat_each_other(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "MOST_IDS", 100)
+    monkeypatch.setattr(codec, "MAX_IDS", 100)
     one = replace(make().turns[0], prompt_ids=(5,) * 20, starts_segment=True)
     grown = replace(one, prompt_ids=(*one.prompt_ids, *one.completion.token_ids, 9))
     whole = encode(replace(make(), turns=(one, grown)))
     assert len(decode(whole).turns) == 2
     with pytest.raises(DataError, match=r"prompts of \d+ tokens in all, and 100 can be recorded"):
         encode(replace(make(), turns=(one, *[grown] * 21)[:22]))
-    monkeypatch.setattr(codec, "MOST_IDS", 30)
+    monkeypatch.setattr(codec, "MAX_IDS", 30)
     with pytest.raises(DataError, match="prompts of more than 30 tokens in all"):
         decode(whole)
 

@@ -83,7 +83,7 @@ def test_a_run_that_cannot_be_read_leaves_no_file(
     def broken(step: int | None = None, phase: str | None = None) -> Iterator[Recorded]:
         raise StoreError("reading: got nothing; try again")
 
-    monkeypatch.setattr(run, "recorded", broken)
+    monkeypatch.setattr(run, "read_rows", broken)
     with pytest.raises(StoreError, match="reading: got nothing"):
         export_parquet(run, tmp_path / "run.parquet")
     assert [entry.name for entry in tmp_path.iterdir()] == ["runs"]

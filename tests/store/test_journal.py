@@ -27,7 +27,7 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
 
 
 def stored(journal: Journal, step: int | None = None, phase: str | None = None) -> list[Trajectory]:
-    return [each.trajectory for each in journal.recorded(step=step, phase=phase)]
+    return [each.trajectory for each in journal.read_rows(step=step, phase=phase)]
 
 
 def test_trajectories_come_back_in_order_of_arrival(opened: Opened, make: Any) -> None:
@@ -36,7 +36,7 @@ def test_trajectories_come_back_in_order_of_arrival(opened: Opened, make: Any) -
     ids = journal.append(first, step=0, phase="train")
     ids += journal.append(second, step=1, phase="train")
     ids += journal.append(first, step=1, phase="eval")
-    assert [(each.row, each.trajectory.id) for each in journal.recorded(step=None, phase=None)] == [
+    assert [(each.row, each.trajectory.id) for each in journal.read_rows(step=None, phase=None)] == [
         *enumerate(ids, start=1)
     ]
     assert len(set(ids)) == 5 and all(len(bytes.fromhex(each)) == 10 for each in ids)
@@ -129,8 +129,8 @@ def test_abandoned_steps_are_kept_but_not_returned(opened: Opened, make: Any) ->
     assert [row["a"] for row in journal.metrics()] == [0]
     assert journal.last_step() == 0
     assert len(stored(journal)) == 1
-    assert journal.abandoned_hashes(2, "train") == (hashes[2], None, "")
-    assert journal.abandoned_hashes(0, "train") is None
+    assert journal.find_abandoned_hashes(2, "train") == (hashes[2], None, "")
+    assert journal.find_abandoned_hashes(0, "train") is None
     journal.append([make(0, text="right")], step=2, phase="train")
     journal.commit(step=2, phase="train", metrics={"a": 20}, seconds=0.0)
     assert journal.metrics("train")[-1] == {"step": 2, "phase": "train", "a": 20}

@@ -48,7 +48,7 @@ def test_a_run_records_and_reads_back(run: Run, folder: Path, make: Any) -> None
     assert [row["step"] for row in run.metrics("eval")] == [1]
     assert list(run.trajectories()) == [make(0), make(1), make(0), make(1), make(7)]
     assert list(run.trajectories(1, "eval")) == [make(7)]
-    assert [(r.row, r.step, r.phase) for r in run.recorded(step=1)] == [
+    assert [(r.row, r.step, r.phase) for r in run.read_rows(step=1)] == [
         (3, 1, "train"),
         (4, 1, "train"),
         (5, 1, "eval"),

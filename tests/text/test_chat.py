@@ -492,7 +492,7 @@ def test_openings_are_what_the_template_renders(chat_of: ChatOf, name: str) -> N
 
 
 def test_kept_openings_are_bounded(chat_of: ChatOf, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(template_module, "MOST_OPENINGS", 1)
+    monkeypatch.setattr(template_module, "MAX_OPENINGS", 1)
     template = Chat(chat_of("chatml").tokenizer).template
     for role in ("user", "system", "user"):
         entries: list[dict[str, Any]] = [{"role": role, "content": "go"}]

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerFast
 from quintain.agents.harness import JsonTools, PlainText
 from quintain.agents.protocol import Brief
 from quintain.agents.transcripts import Rules, Transcriber
-from quintain.data.files import Found
+from quintain.data.files import FileValue
 from quintain.data.records import read_record
 from quintain.errors import DataError, ModelError, UsageError
 from quintain.text.chat import Chat, without_thought
@@ -63,7 +63,7 @@ def streams(chat: Chat, messages: list[dict[str, Any]], tools: Sequence[Any] = (
     """Return the streams that these messages train."""
     value = {"messages": messages, **({"tools": list(tools)} if tools else {})}
     trajectory = Transcriber(chat, Rules()).trajectory(
-        read_record(value, Found(file="f", line=1, value=value))
+        read_record(value, FileValue(file="f", line=1, value=value))
     )
     assert trajectory is not None
     found: list[list[int]] = []

@@ -136,7 +136,7 @@ def test_an_answer_without_an_open_prompt_is_written_behind_one_of_a_user() -> N
 
 
 def test_kept_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_module, "MOST_ANSWERS", 2)
+    monkeypatch.setattr(chat_module, "MAX_ANSWERS", 2)
     chat = Chat(tokenizer_of(QWEN, IM, "<|im_end|>"))
     ids = [chat.write(text) for text in "abcd"]
     assert ids == [chat.write(text) for text in "abcd"] and chat.find_written("a") is None
@@ -183,7 +183,7 @@ def test_a_check_of_pieces(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_check_of_prompts(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     chats = [user("Q"), Message(role="assistant", content=as_content("A"))]
-    monkeypatch.setattr(template_check, "expected_prompt", lambda *_: "something else")
+    monkeypatch.setattr(template_check, "render_prompt", lambda *_: "something else")
     found = check_chat(chat, "plain", chats)
     assert found.verdict == "differs" and "before an answer the stream has" in found.detail
 
@@ -293,8 +293,8 @@ def test_a_template_without_any_mark_ends_with_the_tokenizers_end() -> None:
 
 
 def test_where_an_empty_thought_ends_a_prompt(chat: Chat) -> None:
-    assert chat.writer.closed_thought_at("a\n<think>\n\n</think>\n\n") == 2
-    assert chat.writer.closed_thought_at("a\n<think>\n") is None
+    assert chat.writer.find_closed_thought("a\n<think>\n\n</think>\n\n") == 2
+    assert chat.writer.find_closed_thought("a\n<think>\n") is None
 
 
 def test_a_check_of_a_thought_that_is_read_as_words(monkeypatch: pytest.MonkeyPatch) -> None:

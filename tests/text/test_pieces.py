@@ -1,6 +1,6 @@
 import pytest
 
-from quintain.text.pieces import PAD, Pieces, pieces_of, shared_start
+from quintain.text.pieces import PAD, Pieces, common_prefix, pieces_of
 
 
 def test_pieces_are_filled_with_trimmed_contents() -> None:
@@ -30,7 +30,7 @@ def test_no_pieces_where_contents_are_edited_lost_or_repeated() -> None:
 
 
 def test_what_two_texts_begin_with() -> None:
-    assert [shared_start("abc", each) for each in ("abd", "abc", "abcd", "x", "")] == [
+    assert [common_prefix("abc", each) for each in ("abd", "abc", "abcd", "x", "")] == [
         "ab",
         "abc",
         "abc",

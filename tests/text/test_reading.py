@@ -15,7 +15,7 @@ from transformers.utils.chat_parsing import ResponseParser, parse_response
 from transformers.utils.chat_parsing.response_templates import load_response_template
 
 from quintain.errors import DataError
-from quintain.text.answer_reader import LONGEST_MARK, MOST_CALLS, MOST_SKIPPED
+from quintain.text.answer_reader import LONGEST_MARK, MAX_CALLS, MAX_SKIPPED
 from quintain.text.probe_chats import FIND, PROBE_TOOLS, say
 from quintain.text.reading import (
     NAMES,
@@ -460,7 +460,7 @@ def test_a_value_that_is_never_closed_does_not_swallow_the_next_call() -> None:
     assert answer.content == "A"
     two = "<tool_call>\n<function=book>\n<parameter=train>\na\n</tool_call>\n" + XML
     assert [call.status for call in read(FORMATS["qwen-xml"], two).calls] == ["malformed", "ok"]
-    many = read(hermes, '<tool_call>{"a": "' + "</tool_call>" * (MOST_SKIPPED + 2) + HERMES)
+    many = read(hermes, '<tool_call>{"a": "' + "</tool_call>" * (MAX_SKIPPED + 2) + HERMES)
     assert [call.status for call in many.calls] == ["invalid_json", "ok", "malformed"]
 
 
@@ -486,12 +486,12 @@ def test_words_that_hold_the_marks_of_a_call() -> None:
 
 
 def test_too_many_calls() -> None:
-    answer = FORMATS["hermes"].parse(HERMES * (MOST_CALLS + 2))
-    assert [call.status for call in answer.calls] == ["ok"] * MOST_CALLS + ["too_many"] * 2
+    answer = FORMATS["hermes"].parse(HERMES * (MAX_CALLS + 2))
+    assert [call.status for call in answer.calls] == ["ok"] * MAX_CALLS + ["too_many"] * 2
     assert answer.calls[-1].arguments is None
     listed = (
         "<tool_calls>["
-        + ", ".join(['{"name": "book", "arguments": {}}'] * (MOST_CALLS + 1))
+        + ", ".join(['{"name": "book", "arguments": {}}'] * (MAX_CALLS + 1))
         + "]</tool_calls>"
     )
     assert FORMATS["minimax-m1"].parse(listed).calls[-1].status == "too_many"

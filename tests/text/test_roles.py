@@ -13,7 +13,7 @@ from quintain.text.roles import (
     SUGGEST,
     THINK,
     Activation,
-    broken_rule,
+    find_broken_rule,
     read_roles,
     score_of,
     write_roles,
@@ -63,19 +63,19 @@ def test_what_is_no_transcript_is_refused(text: str) -> None:
 
 
 def test_roles_in_their_order() -> None:
-    assert broken_rule(made(*GOOD)) == ""
-    assert broken_rule(made(*GOOD[4:])) == ""
-    assert broken_rule(made((SUGGEST, "1"), (CHECK, "5"), (ACT, "1"))) == ""
+    assert find_broken_rule(made(*GOOD)) == ""
+    assert find_broken_rule(made(*GOOD[4:])) == ""
+    assert find_broken_rule(made((SUGGEST, "1"), (CHECK, "5"), (ACT, "1"))) == ""
     assert [score_of(text) for text in ("1", "5", "0", "6", "3.5", "")] == [1, 5, None, None, None, None]
 
 
 def test_the_threshold_is_three() -> None:
     for score in (1, 2):
-        assert "may not follow double_check of" in broken_rule(
+        assert "may not follow double_check of" in find_broken_rule(
             made((SUGGEST, "1"), (CHECK, str(score)), (ACT, "1"))
         )
     for score in (3, 4, 5):
-        assert broken_rule(made((SUGGEST, "1"), (CHECK, str(score)), (PLAN, "x"))) == (
+        assert find_broken_rule(made((SUGGEST, "1"), (CHECK, str(score)), (PLAN, "x"))) == (
             f"plan may not follow double_check of {score}"
         )
 
@@ -95,10 +95,13 @@ VIOLATIONS = [
 
 @pytest.mark.parametrize("roles", VIOLATIONS)
 def test_planted_violations_are_found(roles: list[Activation]) -> None:
-    assert broken_rule(roles)
+    assert find_broken_rule(roles)
 
 
 def test_twenty_were_planted() -> None:
     assert len(VIOLATIONS) == 20
-    assert broken_rule([]) == "nothing is done at the end"
-    assert broken_rule(made((SUGGEST, "1"), (CHECK, "no"))) == "double_check gives no score from 1 to 5: 'no'"
+    assert find_broken_rule([]) == "nothing is done at the end"
+    assert (
+        find_broken_rule(made((SUGGEST, "1"), (CHECK, "no")))
+        == "double_check gives no score from 1 to 5: 'no'"
+    )

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from quintain.errors import DataError, UsageError
 from quintain.text.chat import Chat
-from quintain.text.parse import LONGEST_READ, MOST_CALLS
+from quintain.text.parse import LONGEST_READ, MAX_CALLS
 from quintain.text.tool_formats import (
     FORMATS,
     PYTHON_TAG,
@@ -204,7 +204,7 @@ def test_what_is_no_call_is_text() -> None:
         ("{'name': 'a'}", "tool call 1 is not valid JSON"),
         ("<|python_tag|>", "there is no tool call after the marker"),
         ("{" * LONGEST_READ + "}", f"the tool calls are {LONGEST_READ + 1} characters long"),
-        ('{"name": "a"}' * (MOST_CALLS + 1), "there are more than 64 tool calls; make fewer at once"),
+        ('{"name": "a"}' * (MAX_CALLS + 1), "there are more than 64 tool calls; make fewer at once"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_llama_call_is_said(text: str, problem: str) -> None:

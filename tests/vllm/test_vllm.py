@@ -17,7 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from quintain.engines.build import build_engine, hand_over
 from quintain.engines.local import Local
 from quintain.engines.protocol import Request, Sampling
-from quintain.engines.served import ServedEngine
+from quintain.engines.served import HttpEngine
 from quintain.engines.settings import EngineSettings
 from quintain.models.adapters import add_lora
 from quintain.models.save import save
@@ -56,14 +56,14 @@ def settings(**more: Any) -> EngineSettings:
 
 
 @pytest.fixture(scope="module", name="engine")
-def _engine(start: Start) -> Iterator[ServedEngine]:  # pyright: ignore[reportUnusedFunction]
+def _engine(start: Start) -> Iterator[HttpEngine]:  # pyright: ignore[reportUnusedFunction]
     engine = build_engine(settings(), *start, policy="actor")
-    assert isinstance(engine, ServedEngine)
+    assert isinstance(engine, HttpEngine)
     yield engine
     engine.close()
 
 
-def ask(engine: ServedEngine, name: str, *ids: int, most: int = 8) -> Completion:
+def ask(engine: HttpEngine, name: str, *ids: int, most: int = 8) -> Completion:
     """Return what `engine` says."""
     request = Request(session=name, prompt_ids=ids, seed=1, sampling=Sampling(max_tokens=most))
     engine.submit(request)
@@ -80,7 +80,7 @@ def kill(numbers: list[int]) -> None:
         os.kill(number, signal.SIGKILL)
 
 
-def test_turns_are_cached_and_a_released_request_ends(engine: ServedEngine) -> None:
+def test_turns_are_cached_and_a_released_request_ends(engine: HttpEngine) -> None:
     read: list[int] = []
     for _ in range(4):
         before = engine.stats().num_prefilled
@@ -95,7 +95,7 @@ def test_turns_are_cached_and_a_released_request_ends(engine: ServedEngine) -> N
     assert time.monotonic() - began < 30 and engine.stats().num_released == 1
 
 
-def test_it_passes_what_every_engine_must(engine: ServedEngine, start: Start, tmp_path: Path) -> None:
+def test_it_passes_what_every_engine_must(engine: HttpEngine, start: Start, tmp_path: Path) -> None:
     model, tokenizer = start
 
     def update() -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from quintain.environments.protocol import Shelved, advance, begin
+from quintain.environments.protocol import RetrievesTools, advance, begin
 from quintain.errors import ModelError, UsageError
 from quintain.models.embedder import Embedder, features
 from quintain.types import Action, StepResult
@@ -103,7 +103,7 @@ def test_mistakes_are_other_tools() -> None:
 def test_a_trusting_agent_takes_what_is_found_first(tmp_path: Path) -> None:
     Embedder(size=8).save(tmp_path / "embedder")
     world = Shelf(retriever=str(tmp_path), tools=40)
-    assert isinstance(world, Shelved) and world.ranker is not None
+    assert isinstance(world, RetrievesTools) and world.ranker is not None
     begin(world, world.task("eval", 0))
     need, _, _ = world.snapshot()
     first = world.trusting_action().text

@@ -41,17 +41,18 @@ def without_docstrings(source: str) -> ast.Module:
 def normalize(source: str, names: Mapping[str, str]) -> str:
     """Return what `source` computes after `names` (old → new), whatever the order of its imports.
 
-    A name with dots is a module or a member of one, and stands for all below it; one without is an identifier.
+    A name with dots is a module or a member of one, and stands for all below it; one without is an identifier. A
+    member that is imported has its new name where the name stands alone: attributes of other things keep theirs.
     """
     tree = without_docstrings(source)
-    identifiers = {old: new for old, new in names.items() if "." not in old}
+    imported = dict[str, str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             for alias in node.names:
                 member = rename(f"{node.module}.{alias.name}", names).rpartition(".")[2]
                 if member != alias.name and alias.asname is None:
-                    identifiers[alias.name] = member
-    tree = _Renaming(identifiers, names).visit(tree)
+                    imported[alias.name] = member
+    tree = _Renaming(imported, names).visit(tree)
     for node in ast.walk(tree):
         for body in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
             if isinstance(body, list):
@@ -70,18 +71,24 @@ def rename(dotted: str, names: Mapping[str, str]) -> str:
 class _Renaming(ast.NodeTransformer):
     """Puts new names in the place of old ones: in imports, identifiers and texts."""
 
-    def __init__(self, identifiers: Mapping[str, str], names: Mapping[str, str]) -> None:
-        self.identifiers, self.names = identifiers, names
+    def __init__(self, imported: Mapping[str, str], names: Mapping[str, str]) -> None:
+        self.imported, self.names = imported, names
+        self.identifiers = {old: new for old, new in names.items() if "." not in old}
         dotted = sorted((re.escape(name) for name in names if "." in name), key=len, reverse=True)
         self.inside = re.compile(rf"(?<![\w.])({'|'.join(dotted)})(?!\w)") if dotted else None
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         """Rename what any kind of node holds as an identifier."""
-        for field in ("id", "attr", "arg", "name"):
+        for field in ("attr", "arg", "name"):
             found = getattr(node, field, None)
             if isinstance(found, str) and not isinstance(node, ast.alias):
                 setattr(node, field, self.identifiers.get(found, found))
         return super().generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        """Rename a name that stands alone: one that is imported, or any identifier."""
+        node.id = self.imported.get(node.id, self.identifiers.get(node.id, node.id))
+        return node
 
     def visit_Import(self, node: ast.Import) -> ast.Import:
         """Rename the modules of an import."""

@@ -15,7 +15,7 @@ from quintain.credit_lab.permute import (
 from quintain.errors import UsageError
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.terms import Term, apply_all
-from quintain.types import Group, Score, scored
+from quintain.types import Group, Score, flatten_scored
 from quintain_evidence.labs.tables import new_table, s3
 
 
@@ -26,7 +26,7 @@ def played() -> list[Group]:
 
 
 def returns(groups: list[Group]) -> list[float]:
-    return [t.outcome.value for t in scored(groups) if isinstance(t.outcome, Score)]
+    return [t.outcome.value for t in flatten_scored(groups) if isinstance(t.outcome, Score)]
 
 
 def test_outcomes_are_exchanged_in_the_group_and_agree_with_turn_rewards() -> None:
@@ -37,7 +37,7 @@ def test_outcomes_are_exchanged_in_the_group_and_agree_with_turn_rewards() -> No
     assert found.num_stayed == 0 and returns(moved) != returns(groups)
     assert all(
         sum(turn.reward for turn in t.turns) == t.outcome.value
-        for t in scored(moved)
+        for t in flatten_scored(moved)
         if isinstance(t.outcome, Score)
     )
     across, _ = permute_outcomes(groups, seed=3, across=True)
@@ -74,7 +74,7 @@ def test_turn_rewards_are_exchanged_within_an_episode() -> None:
     groups = played()
     moved, _ = permute_turn_rewards(groups, seed=1)
     assert returns(moved) == pytest.approx(returns(groups))
-    late = [t.turns[-1].reward for t in scored(moved) if len(t.turns) > 1]
+    late = [t.turns[-1].reward for t in flatten_scored(moved) if len(t.turns) > 1]
     assert sum(late) == 0.0, "the only reward of an episode was in its last turn"
 
 
@@ -87,7 +87,7 @@ def test_state_keys_are_exchanged_and_how_often_each_occurs_stays() -> None:
         assert counts[0] == counts[1]
     changed = [
         a.state_key != b.state_key
-        for s, t in zip(scored(groups), scored(moved), strict=True)
+        for s, t in zip(flatten_scored(groups), flatten_scored(moved), strict=True)
         for a, b in zip(s.turns, t.turns, strict=True)
     ]
     assert sum(changed) > len(changed) / 2

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from quintain.types import scored
+from quintain.types import flatten_scored
 from quintain_evidence.experiments.critic import archer, digi_q
 from quintain_evidence.labs.exact import exact_values
 from quintain_evidence.labs.tables import fitted_table, s3
@@ -12,7 +12,7 @@ from quintain_evidence.labs.tables import fitted_table, s3
 def test_a_critic_of_a_table_learns_what_actions_are_worth() -> None:
     """On many episodes of one table Q is near the exact one wherever an action was often seen."""
     policy = fitted_table(s3(3, num_tasks=4), 3)
-    episodes = scored(policy.sample(size=150, seed=1))
+    episodes = flatten_scored(policy.sample(size=150, seed=1))
     critic = archer.TableCritic.learned(policy, episodes, 1.0)
     exact = exact_values(policy.world, policy.probabilities())
     starts = policy.world.start

@@ -8,7 +8,7 @@ import torch
 
 from quintain.data.comparisons import Labeller
 from quintain.methods.loops.comparing import draw_segments
-from quintain.types import scored
+from quintain.types import flatten_scored
 from quintain_evidence.experiments.rlhf import human_preferences
 
 
@@ -20,8 +20,8 @@ def one_thread() -> None:
 def test_answers_are_right_as_often_as_they_say_and_are_dealt_whole(tmp_path: Path) -> None:
     lab = human_preferences.opened({"rate": 3e-3, "epochs": 1}, 5, tmp_path)
     groups = lab.start.sample(size=16, seed=1)
-    assert all(len(t.turns) == human_preferences.HORIZON for t in scored(groups))
-    seen = [(1, t) for t in scored(groups)]
+    assert all(len(t.turns) == human_preferences.HORIZON for t in flatten_scored(groups))
+    seen = [(1, t) for t in flatten_scored(groups)]
     pairs = draw_segments(seen, size=4, count=600, rng=np.random.default_rng(0))
     told = human_preferences.labelled(pairs, Labeller(error_rate=0.2), 5)
     right = [

@@ -10,7 +10,7 @@ import torch
 
 from quintain.data.pipeline import as_example, num_trained
 from quintain.environments.catalog import find
-from quintain.environments.noisy import padded
+from quintain.environments.noisy import make_idler
 from quintain.environments.protocol import begin
 from quintain.errors import DataError
 from quintain.testing.pupil import Pupil, new_pupil, tasks_from
@@ -184,7 +184,7 @@ def test_styles_idle_alike_on_the_whole_and_in_places_of_their_own() -> None:
     pupil = new_pupil([world], seed=0, model="micro?tokens=words")
     before: list[set[str]] = []
     for style in (1, 4):
-        shown = pupil.show(world, tasks_from(world, 20), padded(0.4, style), seed=style)
+        shown = pupil.show(world, tasks_from(world, 20), make_idler(0.4, style), seed=style)
         pairs = [
             (a.action.text, b.action.text) for t in shown for a, b in zip(t.turns, t.turns[1:], strict=False)
         ]

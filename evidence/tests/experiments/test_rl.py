@@ -7,7 +7,7 @@ from quintain.credit.group import group_relative
 from quintain.credit.turn_group import turn_group_relative
 from quintain.methods.method import Estimates
 from quintain.methods.rl.loop import Config, method
-from quintain.types import scored
+from quintain.types import flatten_scored
 from quintain_evidence.experiments.rl import (
     gigpo,
     grpo,
@@ -55,7 +55,7 @@ def test_groups_matter_where_tasks_differ_and_not_where_they_are_one() -> None:
 def test_relabelling_deals_every_episode_once() -> None:
     groups = fitted_table(s3(0, num_tasks=4), 0).sample(size=4, seed=0)
     dealt = relabelled(groups, 1)
-    assert sorted(t.seed for t in scored(dealt)) == sorted(t.seed for t in scored(groups))
+    assert sorted(t.seed for t in flatten_scored(dealt)) == sorted(t.seed for t in flatten_scored(groups))
     assert [len(group.trajectories) for group in dealt] == [4] * 4
     assert group_relative(dealt).metrics["credit/groups"] == 4
     assert dealt != groups
@@ -122,5 +122,5 @@ def test_what_a_search_earns_moves_to_the_answer() -> None:
         assert other[0] == pytest.approx(outcome[0]) and own[1] == pytest.approx(outcome[1])
         assert other[1] - outcome[1] == pytest.approx(own[0] - outcome[0])
     free = [mt_grpo.without_hits(group) for group in groups]
-    assert {turn.reward for t in scored(free) for turn in t.turns[:1]} == {0.0}
-    assert all(t.outcome.value == t.turns[1].reward for t in scored(free))  # type: ignore[union-attr] # pyright: ignore
+    assert {turn.reward for t in flatten_scored(free) for turn in t.turns[:1]} == {0.0}
+    assert all(t.outcome.value == t.turns[1].reward for t in flatten_scored(free))  # type: ignore[union-attr] # pyright: ignore

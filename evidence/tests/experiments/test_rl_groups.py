@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from quintain.methods.rl.scaling_inter import Config
-from quintain.types import Credit, Score, scored
+from quintain.types import Credit, Score, flatten_scored
 from quintain_evidence.experiments.rl import (
     lite_ppo,
     openmanus,
@@ -46,11 +46,11 @@ def test_a_judge_errs_by_a_little_and_solved_stays_solved() -> None:
     told = lite_ppo.jittered(groups, 1e-3, 1)
     gaps = [
         abs(a.outcome.value - b.outcome.value)
-        for a, b in zip(scored(told), scored(groups), strict=True)
+        for a, b in zip(flatten_scored(told), flatten_scored(groups), strict=True)
         if isinstance(a.outcome, Score) and isinstance(b.outcome, Score)
     ]
     assert 0 < max(gaps) < 0.01
-    assert [t.is_success for t in scored(told)] == [t.is_success for t in scored(groups)]
+    assert [t.is_success for t in flatten_scored(told)] == [t.is_success for t in flatten_scored(groups)]
 
 
 def test_wide_groups_tell_more_than_as_many_at_random() -> None:
@@ -126,7 +126,7 @@ def test_the_quieter_role_is_heard() -> None:
 
 def seen_last_answers(asked: Asked) -> float:
     groups = asked.told(asked.start.sample(size=150, seed=0))
-    last = [[u for u in t.turns if u.is_answer][-1].reward for t in scored(groups)]
+    last = [[u for u in t.turns if u.is_answer][-1].reward for t in flatten_scored(groups)]
     return float(np.mean(last))
 
 
@@ -139,7 +139,7 @@ def test_roles_are_dealt_to_other_turns_and_verdicts_are_loud() -> None:
     asked = drawn(0)
     groups = asked.told(asked.start.sample(size=8, seed=0))
     right, wrong = (assign(asked.start, method, groups) for method in (whole(10.0), mislabelled(10.0, 1)))
-    role = [state % 4 in (pag.RIGHT, pag.WRONG) for t in scored(groups) for state in states_of(t)]
+    role = [state % 4 in (pag.RIGHT, pag.WRONG) for t in flatten_scored(groups) for state in states_of(t)]
 
     def size_of_answers(credit: Credit) -> float:
         sizes = np.abs(per_turn(credit))
@@ -153,10 +153,12 @@ def test_search_terms_go_to_other_episodes_and_their_sum_stays() -> None:
     groups = rlsp.thoughtful(start.sample(size=16, seed=0))
     method = rlsp.rlsp.method(rlsp.rlsp.Config(base=0.8))
     paid, other = rlsp.same(method, groups), rlsp.moved(1)(method, groups)
-    values = [[t.outcome.value for t in scored(g) if isinstance(t.outcome, Score)] for g in (paid, other)]
+    values = [
+        [t.outcome.value for t in flatten_scored(g) if isinstance(t.outcome, Score)] for g in (paid, other)
+    ]
     assert sum(values[0]) == pytest.approx(sum(values[1])) and values[0] != values[1]
-    assert values[1] == pytest.approx([sum(turn.reward for turn in t.turns) for t in scored(other)])
-    longest = max(scored(groups), key=lambda t: len(t.turns))
+    assert values[1] == pytest.approx([sum(turn.reward for turn in t.turns) for t in flatten_scored(other)])
+    longest = max(flatten_scored(groups), key=lambda t: len(t.turns))
     assert [turn.is_internal for turn in longest.turns] == [True] * (len(longest.turns) - 1) + [False]
 
 
@@ -165,5 +167,5 @@ def test_scratch_work_helps_where_it_does_and_is_found() -> None:
     assert row["null_method"] == pytest.approx(0.3, abs=0.02)
     assert row["extra.scratch_start"] < 0.02
     start = rlsp.thinker(rlsp.scratch(0.3, 0.9), 0, thinks=0.5)
-    seen = [len(t.turns) for t in scored(start.sample(size=2000, seed=1))]
+    seen = [len(t.turns) for t in flatten_scored(start.sample(size=2000, seed=1))]
     assert 0 < rlsp.reached(start) < np.mean([length > rlsp.HELPFUL for length in seen]) + 0.02

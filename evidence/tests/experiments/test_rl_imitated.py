@@ -5,7 +5,7 @@ import pytest
 
 from quintain.credit.segments import segment_weights
 from quintain.methods.rl.epo import key_turns
-from quintain.types import scored
+from quintain.types import flatten_scored
 from quintain_evidence.experiments.rl import epo, mucode
 from quintain_evidence.labs.tables import uniform_start
 from quintain_evidence.labs.tabular import states_of
@@ -21,7 +21,7 @@ def test_scores_lead_a_strategist_and_a_deaf_actor_teaches_nothing() -> None:
 
 def test_scores_are_exchanged_within_an_episode_and_keep_their_sum() -> None:
     groups = epo.strategist(epo.house(1), 1, skill=2.0).sample(size=2, seed=1)
-    credit = segment_weights(groups, [key_turns(t) for t in scored(groups)], discount=0.5)
+    credit = segment_weights(groups, [key_turns(t) for t in flatten_scored(groups)], discount=0.5)
     found = epo.exchanged(credit, 3)
     pairs = list(zip(credit.advantages, found.advantages, strict=True))
     for old, new in pairs:
@@ -35,11 +35,11 @@ def test_a_deaf_actor_goes_where_it_likes() -> None:
     start = epo.strategist(epo.house(1), 1, skill=0.0)
     played = uniform_start(start.world).sample(size=2, seed=1)
     named = epo.unheard(played, start, 1)
-    told = [t.turns[0].completion.token_ids for t in scored(named)]
-    assert told != [t.turns[0].completion.token_ids for t in scored(played)]
-    assert [states_of(t) for t in scored(named)] == [states_of(t) for t in scored(played)]
+    told = [t.turns[0].completion.token_ids for t in flatten_scored(named)]
+    assert told != [t.turns[0].completion.token_ids for t in flatten_scored(played)]
+    assert [states_of(t) for t in flatten_scored(named)] == [states_of(t) for t in flatten_scored(played)]
     logs = start.logs().detach().numpy()
-    turn = scored(named)[0].turns[0]
+    turn = flatten_scored(named)[0].turns[0]
     name = turn.completion.token_ids[0] - start.world.num_states
     assert turn.completion.logprobs == (pytest.approx(float(logs[turn.prompt_ids[0], name])),)
     assert turn.action.text == f"thing {name}"

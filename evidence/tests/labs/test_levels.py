@@ -6,7 +6,7 @@ import pytest
 from quintain.environments.catalog import find
 from quintain.environments.protocol import advance, begin
 from quintain.errors import UsageError
-from quintain.types import Action, scored
+from quintain.types import Action, flatten_scored
 from quintain.worlds.sokoban.game import Sokoban
 from quintain_evidence.labs.levels import (
     drawn_rows,
@@ -43,7 +43,7 @@ def test_what_is_exact_is_what_is_sampled() -> None:
     world = starting_at(rows)
     policy = expert_table(mistakes=0.4)
     done = exact(policy, rows)
-    episodes = scored(type(policy)(world, policy.theta).sample(size=20, seed=0))
+    episodes = flatten_scored(type(policy)(world, policy.theta).sample(size=20, seed=0))
     assert np.mean([t.is_success for t in episodes]) == pytest.approx(done.success.mean(), abs=0.02)
     quick = np.mean([t.is_success and len(t.turns) <= 6 for t in episodes])
     assert quick == pytest.approx(done.within(np.full(200, 6)).mean(), abs=0.02)

@@ -9,7 +9,7 @@ from quintain.agents.protocol import Agent
 from quintain.environments.protocol import Environment
 from quintain.errors import UsageError
 from quintain.learning.saved import START
-from quintain.types import Group, Trajectory, scored
+from quintain.types import Group, Trajectory, flatten_scored
 from quintain_evidence.labs.probe import Paired, Probe, opened, pair
 
 WORLD = "sokoban?size=3&walls=0&scramble=10"
@@ -20,7 +20,7 @@ def played(probe: Probe) -> list[Group]:
 
 
 def actions(groups: list[Group]) -> list[tuple[str, ...]]:
-    return [tuple(turn.action.text for turn in t.turns) for t in scored(groups)]
+    return [tuple(turn.action.text for turn in t.turns) for t in flatten_scored(groups)]
 
 
 def shortened(environment: Environment) -> Environment:
@@ -50,8 +50,8 @@ def test_episodes_go_on_from_a_moment(lab_run: Path) -> None:
 
     with opened(lab_run / START, WORLD, seed=0) as probe:
         groups = played(probe)
-        moments = probe.moments(scored(groups), second)
-        assert len(moments) == sum(len(t.turns) > 2 for t in scored(groups)) > 1
+        moments = probe.moments(flatten_scored(groups), second)
+        assert len(moments) == sum(len(t.turns) > 2 for t in flatten_scored(groups)) > 1
         plain = probe.continue_from(moments)
         assert actions(plain) == actions(probe.continue_from(moments))
         for moment, group in zip(moments, plain, strict=True):

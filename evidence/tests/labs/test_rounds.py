@@ -5,16 +5,16 @@ from dataclasses import replace
 import torch
 
 from quintain.data.pipeline import Pipeline
-from quintain.data.stages import solved
+from quintain.data.stages import keep_solved
 from quintain.losses.imitation import imitation
 from quintain.methods.method import OptimizerSteps, Rounds, Update, grouped
-from quintain.types import scored
+from quintain.types import flatten_scored
 from quintain_evidence.labs.rounds import TableCollector, cloned, train_rounds
 from quintain_evidence.labs.tables import fitted_table, new_table, s3
 
 PLAIN = Rounds(
     collect=grouped(6, 4),
-    build=Pipeline(solved()),
+    build=Pipeline(keep_solved()),
     update=Update(loss=imitation(), is_on_policy=False, num_epochs=5),
 )
 
@@ -40,7 +40,7 @@ def test_counted_steps_are_taken_and_starting_over_forgets() -> None:
 def test_the_collector_draws_tasks_of_its_pool_and_says_what_it_is_given() -> None:
     world = s3(0, num_tasks=6)
     policy = new_table(world, 0)
-    shown = list(scored(policy.sample(size=1, seed=0)))
+    shown = list(flatten_scored(policy.sample(size=1, seed=0)))
     collector = TableCollector(
         policy, world.tasks, 3, demonstrated=shown, teach=lambda tasks: shown[: len(tasks)]
     )
@@ -55,7 +55,7 @@ def test_the_collector_draws_tasks_of_its_pool_and_says_what_it_is_given() -> No
 
 def test_a_table_is_cloned_from_what_is_shown() -> None:
     world = s3(0, num_tasks=6)
-    shown = scored(fitted_table(world, 0, until=0.95).sample(size=4, seed=0))
+    shown = flatten_scored(fitted_table(world, 0, until=0.95).sample(size=4, seed=0))
     start = new_table(world, 1)
     assert cloned(start, shown, PLAIN.update, rate=0.5).objective() > start.objective() + 0.2
     assert torch.equal(cloned(start, [], PLAIN.update, rate=0.5).theta, start.theta)

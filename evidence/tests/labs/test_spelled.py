@@ -8,7 +8,7 @@ from quintain.credit.discounted import discounted_return
 from quintain.data.samples import samples_from
 from quintain.errors import UsageError
 from quintain.learning.update import Update
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.rl import twosome
 from quintain_evidence.labs.spelled import SpelledPolicy, spelled, train_spelled, with_nothing
 from quintain_evidence.labs.tables import s3
@@ -38,7 +38,7 @@ def test_what_was_recorded_is_what_is_computed() -> None:
     found = policy(pad=2)
     groups = found.sample(size=3, seed=1)
     credit = discounted_return(groups)
-    batch = packed(samples_from(credit), Update(loss=clipped()))
+    batch = packed(samples_from(credit), Update(loss=clip_ratio()))
     outputs = found(batch)
     is_sampled = batch.turn_id >= 0
     assert torch.allclose(outputs.logprobs[is_sampled], batch.logprobs[is_sampled], atol=1e-5)

@@ -7,9 +7,9 @@ import torch
 from quintain.data.pack import pack
 from quintain.data.samples import samples_from
 from quintain.errors import UsageError
-from quintain.losses.policy import clipped, reinforce
+from quintain.losses.policy import clip_ratio, reinforce
 from quintain.methods.rl import gigpo, grpo, loop, policy_gradient, ppo, reinforce_plus_plus
-from quintain.types import Stop, scored
+from quintain.types import Stop, flatten_scored
 from quintain_evidence.labs.exact import exact_gradient, exact_values
 from quintain_evidence.labs.tables import a16, arms, fitted_table, new_table, s3, uniform_start
 from quintain_evidence.labs.tabular import (
@@ -35,8 +35,11 @@ def test_episodes_are_those_of_the_world() -> None:
     world = s3(0)
     groups = new_table(world, 0).sample(size=3, seed=1, tasks=[2, 5, 2])
     assert [group.task for group in groups] == [world.tasks[2], world.tasks[5], world.tasks[2]]
-    assert len({t.group for t in scored(groups)}) == 3 and len({t.seed for t in scored(groups)}) == 9
-    for t in scored(groups):
+    assert (
+        len({t.group for t in flatten_scored(groups)}) == 3
+        and len({t.seed for t in flatten_scored(groups)}) == 9
+    )
+    for t in flatten_scored(groups):
         states, actions = states_of(t), actions_of(t, world)
         assert states[0] == world.start[world.tasks.index(t.task)]
         for k, (state, action) in enumerate(zip(states, actions, strict=True)):
@@ -65,7 +68,7 @@ def test_the_mean_of_many_gradients_is_the_exact_one() -> None:
     groups = policy.sample(size=1500, seed=0)
     found = loss_gradient(policy, assign(policy, PLAIN, groups), PLAIN.update, loss=reinforce())
     # episodes without any return are left out of the mean, as in training
-    share = sum(t.is_success for t in scored(groups)) / len(scored(groups))
+    share = sum(t.is_success for t in flatten_scored(groups)) / len(flatten_scored(groups))
     assert cosine(found, exact) > 0.99
     assert float((found * share - exact).norm() / exact.norm()) < 0.1
 
@@ -75,7 +78,7 @@ def test_equal_seeds_have_common_random_numbers() -> None:
     one, other = new_table(world, 0), new_table(world, 0)
     with torch.no_grad():
         other.theta[world.start[3]] += 5.0 * torch.randn(4, dtype=torch.float64)
-    first, second = (scored(p.sample(size=4, seed=9)) for p in (one, other))
+    first, second = (flatten_scored(p.sample(size=4, seed=9)) for p in (one, other))
     same = [a.turns[0].action == b.turns[0].action for a, b in zip(first, second, strict=True)]
     assert all(same[:12] + same[16:]) and [t.action for t in first[0].turns] == [
         t.action for t in second[0].turns
@@ -115,7 +118,7 @@ def test_gradients_are_rescaled_to_the_norm_of_another_loss() -> None:
     start = a16(1)
     method = loop.method(loop.Config())
     given = {"num_batches": 1, "size": 8, "tasks_per_batch": 8, "seed": 0, "rate": 4.0, "num_epochs": 2}
-    free = clipped(1.0, 1e9)
+    free = clip_ratio(1.0, 1e9)
     plain = train_table(start, method, loss=free, **given)  # type: ignore[arg-type]
     scaled = train_table(start, method, loss=free, norm_like=method.update.loss, **given)  # type: ignore[arg-type]
     clip = train_table(start, method, **given)  # type: ignore[arg-type]
@@ -157,7 +160,7 @@ def test_true_advantages_are_those_of_the_turns() -> None:
     groups = policy.sample(size=20, seed=0)
     wanted = {0: 0.5, 1: 0.0, 2: -0.5}
     found = true_advantages(groups, policy)
-    assert found.tolist() == pytest.approx([wanted[actions_of(t, world)[0]] for t in scored(groups)])
+    assert found.tolist() == pytest.approx([wanted[actions_of(t, world)[0]] for t in flatten_scored(groups)])
     credit = assign(policy, GRPO, groups)
     mean = np.mean(groups[0].returns)
     assert per_turn(credit).tolist() == pytest.approx([x - mean for x in groups[0].returns], abs=1e-6)

@@ -108,7 +108,7 @@ def test_random_batches_are_ragged() -> None:
 
 
 LAYOUT = {
-    "quintain.credit.decomposition": {"Earlier", "describe_turn"},
+    "quintain.credit.decomposition": {"EarlierSteps", "describe_turn"},
     "quintain.credit.layout": None,
     "quintain.losses.measure": {"is_trained", "token_means", "numbers", "reference_of"},
     "quintain.rewards.dealt": None,  # an exchange by chance, whose tests say what it keeps
@@ -120,8 +120,8 @@ LAYOUT = {
         "answer_score",
         "has_searched",
         "is_well_formed",
-        "staged",
-        "floored",
+        "pay_stages",
+        "pay_with_floor",
         "search_rate",
     },
     "quintain.rewards.terms": {"acts", "mean_terms"},

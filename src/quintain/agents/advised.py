@@ -26,7 +26,7 @@ from quintain.agents.seated import Anew, SeatedWorld
 from quintain.environments.advice import FACTS, clauses
 from quintain.environments.baselines import random_action
 from quintain.environments.noisy import Idle
-from quintain.environments.protocol import Advises, Environment, Led, environment_name, joined
+from quintain.environments.protocol import Advises, Environment, FindsWay, environment_name, join_results
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
 from quintain.types import Action, StepResult, as_text, derive_seed
@@ -95,7 +95,7 @@ class AdvisedWorld(SeatedWorld):
             UsageError: `inner` has tools, or does not know what a script needs.
         """
         super().__init__(inner)
-        is_known = isinstance(inner, Led) and isinstance(inner, Advises) and isinstance(inner, Idle)
+        is_known = isinstance(inner, FindsWay) and isinstance(inner, Advises) and isinstance(inner, Idle)
         if not is_known or inner.tools():
             raise UsageError(
                 f"an advised agent: got {environment_name(inner)}, which has no adviser or does not know the way to a "
@@ -136,7 +136,7 @@ class AdvisedWorld(SeatedWorld):
         early, self._early = self._early, []
         results = [*early, *self._scripts_after([own])]
         paid = {seat: sum(r.rewards.get(seat, 0.0) for r in results) for seat in self._played}
-        return replace(joined(results), is_valid=own.is_valid, rewards=paid)
+        return replace(join_results(results), is_valid=own.is_valid, rewards=paid)
 
     def facts(self) -> list[str]:
         """Return the clauses of all that the adapter is shown, none twice: what a message is made of."""
@@ -165,7 +165,7 @@ class AdvisedWorld(SeatedWorld):
 
     def _followed(self) -> Action:
         """Return what leads to the sub-goal; where nothing does, what only passes time."""
-        return cast(Led, self.inner).follow(self.subgoal) or cast(Idle, self.inner).idle_action()
+        return cast(FindsWay, self.inner).follow(self.subgoal) or cast(Idle, self.inner).idle_action()
 
     def _scripts_after(self, done: list[StepResult]) -> list[StepResult]:
         """Return `done` and what comes of the turns of those who are not played."""
@@ -202,7 +202,7 @@ class AdvisedWorld(SeatedWorld):
         result = self._done(action)
         self._seen = as_text(result.observation)
         self._behaviour.append(text)
-        led = cast(Led, self.inner)
+        led = cast(FindsWay, self.inner)
         is_known = self.subgoal in led.things() and self.subgoal not in self.done
         is_reached = is_known and result.reward > 0 and led.follow(self.subgoal) is None
         is_over = result.is_terminated or result.is_truncated

@@ -22,11 +22,11 @@ from quintain.environments.protocol import (
     advance,
     begin,
     environment_name,
-    joined,
+    join_results,
 )
 from quintain.errors import DataError
 from quintain.safety.limits import Limits
-from quintain.safety.python import Cell, PythonProcess, Served
+from quintain.safety.python import Cell, PythonProcess, ToolResult
 from quintain.types import (
     NOTHING,
     Action,
@@ -144,7 +144,7 @@ class InCode(Environment):
             self._cells.append(code)
         if not turn.is_over and not cell.reason:
             self._hand_over(turn, cell)
-        total = joined(turn.results)
+        total = join_results(turn.results)
         self._total += total.reward
         if turn.is_over:
             self._learn(total)
@@ -196,13 +196,13 @@ class InCode(Environment):
         self._shelf = tuple(f"{entry.signature}: {entry.description}" for entry in found)
         return self._library.code(entry.name for entry in found)
 
-    def _serve(self, turn: _Turn, name: str, arguments: Mapping[str, Any]) -> Served:
+    def _serve(self, turn: _Turn, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Carry out a call of the code."""
         if name == LEGAL.name and not self.inner.tools() and isinstance(self.inner, Legal):
-            return Served(text=", ".join(self.inner.legal_actions()))
+            return ToolResult(text=", ".join(self.inner.legal_actions()))
         turn.num_calls += 1
         if turn.num_calls > self._max_calls:
-            return Served(
+            return ToolResult(
                 text=f"more than {self._max_calls} calls in one turn; go on in the next", is_error=True
             )
         if self.inner.tools():
@@ -212,7 +212,7 @@ class InCode(Environment):
         result = advance(self.inner, action)
         turn.results.append(result)
         is_refused = not result.is_valid and bool(self.inner.tools())
-        return Served(
+        return ToolResult(
             text=as_text(result.observation).removeprefix("Error: " if is_refused else ""),
             is_error=is_refused,
             is_over=turn.is_over,

@@ -26,7 +26,7 @@ from quintain.errors import DataError, ModelError, UsageError
 from quintain.text.chat import Chat
 from quintain.text.encoder import TextEncoder
 from quintain.text.parse import json_text
-from quintain.text.pieces import shared_start
+from quintain.text.pieces import common_prefix
 from quintain.text.tool_formats import FORMATS, format_named
 from quintain.types import Message, Observation, ToolCall, ToolSpec
 
@@ -138,8 +138,8 @@ def shape(chat: Chat, calls: str, name: str) -> tuple[str, str, str, str, str]:
     if len(two) != 3:
         return "", before, "", after, ""
     middle = two[1]
-    ends = shared_start(after, middle)
-    starts = shared_start(before[::-1], middle[::-1])[::-1]
+    ends = common_prefix(after, middle)
+    starts = common_prefix(before[::-1], middle[::-1])[::-1]
     opening, closing = before[: len(before) - len(starts)], after[len(ends) :]
     return opening, starts, middle[len(ends) : len(middle) - len(starts)], ends, closing
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from quintain.agents.deliberation import describe_action
-from quintain.types import Group, Trajectory, as_text, scored
+from quintain.types import Group, Trajectory, as_text, flatten_scored
 
 TOLD = "A task like this one was solved:"
 
@@ -45,7 +45,7 @@ class Experience:
 
     def update(self, groups: Sequence[Group]) -> None:
         """Take in the solved episodes of `groups`; see `quintain.methods.method.State`."""
-        for trajectory in scored(groups):
+        for trajectory in flatten_scored(groups):
             if trajectory.is_success and trajectory.turns:
                 found = remembered(trajectory)
                 known = self._solved.get(found.task)

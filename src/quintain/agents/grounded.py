@@ -29,7 +29,7 @@ from quintain.environments.protocol import (
     advance,
     begin,
     environment_name,
-    joined,
+    join_results,
 )
 from quintain.errors import DataError, UsageError
 from quintain.text.chat import Chat
@@ -169,7 +169,7 @@ class GroundedWorld(Environment):
     def step(self, action: Action) -> StepResult:
         """Take a plan, or what points at its thing, as the seat's turn is."""
         own, early, self._early = self._taken(action), self._early, []
-        return replace(joined([*early, own, *self._experts_after(own)]), is_valid=own.is_valid)
+        return replace(join_results([*early, own, *self._experts_after(own)]), is_valid=own.is_valid)
 
     def _experts_after(self, last: StepResult) -> list[StepResult]:
         """Return what comes of the turns of the experts after `last`."""

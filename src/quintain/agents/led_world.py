@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, cast
 
 from quintain.environments.protocol import (
     Environment,
-    Led,
+    FindsWay,
     Snapshot,
     StateKey,
     advance,
     begin,
     environment_name,
-    joined,
+    join_results,
 )
 from quintain.errors import UsageError
 from quintain.types import Action, StepResult, derive_seed
@@ -39,7 +39,7 @@ class LedWorld(Environment):
         Raises:
             UsageError: `inner` does not know how to get to a thing.
         """
-        if not (isinstance(inner, Led) and isinstance(inner, StateKey) and isinstance(inner, Snapshot)):
+        if not (isinstance(inner, FindsWay) and isinstance(inner, StateKey) and isinstance(inner, Snapshot)):
             raise UsageError(
                 f"an actor that follows hints: got {environment_name(inner)}, which does not know the way to a thing; "
                 "take keydoor, house or craft, or let the policy act (actor=policy)"
@@ -56,7 +56,7 @@ class LedWorld(Environment):
 
     def step(self, action: Action) -> StepResult:
         """Let the actor do what the named thing takes; a name that it can do nothing with costs a turn."""
-        world = cast(Led, self.inner)
+        world = cast(FindsWay, self.inner)
         states = cast(StateKey, self.inner)
         thing = self._heard(action)
         done: list[StepResult] = []
@@ -73,7 +73,7 @@ class LedWorld(Environment):
             )
             there = f"{said} Things here: {', '.join(world.things())}"
             done.append(StepResult(observation=there, is_success=False, is_valid=False))
-        result = joined(done)
+        result = join_results(done)
         is_over = not result.is_terminated and self._num_acted >= self.max_turns
         return replace(result, is_truncated=result.is_truncated or is_over)
 
@@ -81,7 +81,7 @@ class LedWorld(Environment):
         """Return the thing that the actor goes for."""
         self._num_turns += 1
         if self._is_deaf:
-            things = cast(Led, self.inner).things()
+            things = cast(FindsWay, self.inner).things()
             return random.Random(derive_seed("deaf", self._seed, self._num_turns)).choice(things)
         return "" if action.error is not None else " ".join(action.text.lower().split())
 
@@ -99,11 +99,11 @@ class LedWorld(Environment):
 
     def expert_action(self) -> Action:
         """Return the name of the thing that comes next."""
-        return Action(text=cast(Led, self.inner).expert_thing())
+        return Action(text=cast(FindsWay, self.inner).expert_thing())
 
     def mistaken_action(self, rng: random.Random) -> Action:
         """Return the name of some thing that is here; see `noisy.Fallible`."""
-        return Action(text=rng.choice(cast(Led, self.inner).things()))
+        return Action(text=rng.choice(cast(FindsWay, self.inner).things()))
 
     def snapshot(self) -> tuple[object, int, int, int]:
         """Return the world as it is, and how long it was acted in."""

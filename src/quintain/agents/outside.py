@@ -29,7 +29,7 @@ from typing import IO, Any, cast
 
 from quintain.agents.protocol import Agent, Brief, Session
 from quintain.environments.catalog import file_member
-from quintain.environments.protocol import checked_claim, checked_reward
+from quintain.environments.protocol import check_claim, check_reward
 from quintain.environments.tools import GraderFault, OwnedFault
 from quintain.errors import EnvironmentFault, UsageError, suggestion
 from quintain.processes.tree import below, send
@@ -244,9 +244,9 @@ def scored(value: object, who: str) -> Score:
     """
     given = value.value if isinstance(value, Score) else value
     try:
-        number = checked_reward(who, "score", given)
+        number = check_reward(who, "score", given)
         is_success = (
-            checked_claim(who, "is_success", value.is_success) if isinstance(value, Score) else number > 0
+            check_claim(who, "is_success", value.is_success) if isinstance(value, Score) else number > 0
         )
     except EnvironmentFault as fault:
         raise GraderFault(f"{fault}, or name a grader with grade=file.py:function") from fault

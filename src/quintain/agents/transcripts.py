@@ -17,8 +17,8 @@ from typing import Any, cast
 from quintain.agents.deliberation import with_words
 from quintain.agents.harness import ChatSession, JsonTools
 from quintain.agents.protocol import Agent, Brief
-from quintain.data.messages import FIELDS, Told, conversation_data
-from quintain.data.records import Overlong, Preference, Record, Said, TrainOn, Unusable
+from quintain.data.messages import FIELDS, OpeningPrompt, conversation_data
+from quintain.data.records import Overlong, Preference, Record, RecordMessage, TrainOn, Unusable
 from quintain.errors import DataError, UsageError
 from quintain.text.chat import Chat
 from quintain.types import (
@@ -67,11 +67,11 @@ class Place:
     """The environment that conversations are written for: what it tells, and the harness of its rollouts."""
 
     name: str
-    told: tuple[Told, ...]
+    told: tuple[OpeningPrompt, ...]
     """what it tells before an episode; of a mixture, what each part tells"""
     agent: Agent
 
-    def told_to(self, record: Record) -> Told:
+    def told_to(self, record: Record) -> OpeningPrompt:
         """Return what is told where `record` was written: that with its tools, else the first."""
         fits = (told for told in self.told if same_tools(told.tools, record.tools))
         return next(fits, self.told[0])
@@ -204,7 +204,7 @@ class Transcriber:
         turns, _ = self._turns(self._open(brief), said, [True] * len(said))
         return tuple(turn for turn, _ in turns)
 
-    def _begun(self, record: Record) -> tuple[Brief, list[Said]]:
+    def _begun(self, record: Record) -> tuple[Brief, list[RecordMessage]]:
         """Return what the agent of `record` is told, and the messages after that."""
         said = list(record.said)
         system = as_text(said.pop(0).message.content) if said[0].message.role == "system" else ""
@@ -238,7 +238,7 @@ class Transcriber:
         return session
 
     def _turns(
-        self, session: ChatSession, said: Sequence[Said], trained: Sequence[bool]
+        self, session: ChatSession, said: Sequence[RecordMessage], trained: Sequence[bool]
     ) -> tuple[list[tuple[Turn, bool]], list[Message]]:
         """Return a turn for each answer, with whether it is trained, and the messages after the last answer."""
         turns: list[tuple[Turn, bool]] = []
@@ -286,7 +286,7 @@ class Transcriber:
         return False
 
 
-def with_opening(said: list[Said], words: str) -> list[Said]:
+def with_opening(said: list[RecordMessage], words: str) -> list[RecordMessage]:
     """Return `said` with `words` behind the last message before the first answer."""
     first = next((at for at, each in enumerate(said) if at and each.message.role == "assistant"), 0)
     if not words or not first:
@@ -308,7 +308,7 @@ def observation(messages: Sequence[Message]) -> tuple[Content, ...]:
     return tuple(found)
 
 
-def chosen(said: Sequence[Said], train_on: TrainOn) -> list[bool]:
+def chosen(said: Sequence[RecordMessage], train_on: TrainOn) -> list[bool]:
     """Return of each message whether it is trained: never one that is not the assistant's, or is tagged against."""
     answers = [each.message.role == "assistant" for each in said]
     last = max((place for place, is_answer in enumerate(answers) if is_answer), default=-1)
@@ -358,7 +358,9 @@ def train_only(trajectory: Trajectory, train_on: TrainOn) -> Trajectory | None:
     return replace(trajectory, turns=turns) if turns else None
 
 
-def check_calls(record: Record, said: Iterable[Said], tools: Sequence[ToolSpec], place: Place | None) -> None:
+def check_calls(
+    record: Record, said: Iterable[RecordMessage], tools: Sequence[ToolSpec], place: Place | None
+) -> None:
     """Raise where an answer that is to be trained calls a tool that is not there.
 
     Raises:
@@ -373,7 +375,7 @@ def check_calls(record: Record, said: Iterable[Said], tools: Sequence[ToolSpec],
         )
 
 
-def unknown_tools(said: Iterable[Said], tools: Sequence[ToolSpec], *, is_closed: bool) -> list[str]:
+def unknown_tools(said: Iterable[RecordMessage], tools: Sequence[ToolSpec], *, is_closed: bool) -> list[str]:
     """Return the tools that `said` calls and that are not in `tools`; with no tools at all only where `is_closed`."""
     if not tools and not is_closed:
         return []

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quintain.data.calls import CLASSES, Fault, find_faults
-from quintain.data.files import Found, read_objects
+from quintain.data.files import FileValue, read_objects
 from quintain.data.forms import USES, Form, form_of
 from quintain.data.records import Overlong, TrainOn, Unusable, as_object
 from quintain.environments.tools import Shapes
@@ -162,7 +162,7 @@ def look(source: Path, transcriber: Transcriber, num_shown: int) -> Survey:
     return survey
 
 
-def look_at(found: Found, survey: Survey, transcriber: Transcriber, num_shown: int) -> None:
+def look_at(found: FileValue, survey: Survey, transcriber: Transcriber, num_shown: int) -> None:
     """Count the record `found`, and keep its pieces if it is one of the first."""
     from quintain.data.samples import imitation_samples
     from quintain.runs.preflight import pieces

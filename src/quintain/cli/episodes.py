@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-Tells = Callable[[Trajectory], messages.Told]
+Tells = Callable[[Trajectory], messages.OpeningPrompt]
 """What an episode was begun with: instructions and tools."""
 
 
@@ -143,7 +143,7 @@ def chat_writer(
     def written(trajectory: Trajectory) -> Mapping[str, Any]:
         if len(speakers(trajectory)) != 1:
             return {}
-        found = None if is_compared else messages.recorded(trajectory)
+        found = None if is_compared else messages.find_conversation(trajectory)
         if found is not None:
             return found[0]
         return messages.to_record(trajectory, decode, told=told(trajectory), is_compared=is_compared)

@@ -83,7 +83,7 @@ def shares(text: str | None, num: int) -> list[float]:
 def export_mean(folders: Sequence[Path], weights: Sequence[float], out: Path) -> str:
     """Write the weighted mean of the models of the runs `folders`: specialists as one (UI-TARS-2, arXiv 2509.02544)."""
     from quintain import api as launch
-    from quintain.models.merge import merged
+    from quintain.models.merge import merge_states
     from quintain.models.save import save
 
     first, *others = [launch.policy_of(folder) for folder in folders]
@@ -91,7 +91,7 @@ def export_mean(folders: Sequence[Path], weights: Sequence[float], out: Path) ->
         if other.tokenizer.get_vocab() != first.tokenizer.get_vocab():
             raise UsageError(f"--with: got {folder}, whose tokenizer is another; merge runs with one start")
     states = [loaded.model.state_dict() for loaded in (first, *others)]
-    first.model.load_state_dict(merged(states, weights))
+    first.model.load_state_dict(merge_states(states, weights))
     save(first.model, first.tokenizer, out)
     return f"{first.model.num_parameters():,} parameters, the mean of {len(states)} models"
 

@@ -16,7 +16,7 @@ from quintain.errors import DataError, UsageError
 from quintain.types.terminal import write_line
 
 if TYPE_CHECKING:
-    from quintain.data.pipeline import Chosen
+    from quintain.data.pipeline import PipelineResult
     from quintain.pipelines.episode_sources import Gathered
     from quintain.text.chat import Chat
 
@@ -111,9 +111,9 @@ def list_stages() -> int:
     return 0
 
 
-def report(made: Chosen, given: Gathered) -> Iterator[str]:
+def report(made: PipelineResult, given: Gathered) -> Iterator[str]:
     """Yield the funnel, what is trained, and where it came from."""
-    from quintain.data.mixtures import drawn_shares
+    from quintain.data.mixtures import measure_shares
 
     yield from (f"note: {note}" for note in given.notes())
     if differing := given.differing_tools():
@@ -123,7 +123,7 @@ def report(made: Chosen, given: Gathered) -> Iterator[str]:
     yield (
         f"{len(made.examples):,} examples of {len(sources):,} episodes, {made.funnel.num_tokens:,} tokens to train"
     )
-    shares = drawn_shares(made.examples, given.part)
+    shares = measure_shares(made.examples, given.part)
     if len(given.origins) > 1:
         for part, (samples, tokens) in shares.items():
             yield f"{part}: {samples:.0%} of the samples, {tokens:.0%} of the tokens"

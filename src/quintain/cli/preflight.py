@@ -13,7 +13,7 @@ from quintain.errors import InvariantError, UsageError
 from quintain.types.terminal import spell_out, write_line
 
 if TYPE_CHECKING:
-    from quintain.data.pipeline import Chosen
+    from quintain.data.pipeline import PipelineResult
     from quintain.runs.collector import Collector
     from quintain.runs.preflight import Piece
 
@@ -78,9 +78,9 @@ def check_method(argv: Sequence[str]) -> int:
     return status
 
 
-def data_of(method: object) -> "Callable[[Collector], Chosen] | None":
+def data_of(method: object) -> "Callable[[Collector], PipelineResult] | None":
     """Return what makes the data that `method` learns from demonstrations; None where it learns from other things."""
-    from quintain.data.pipeline import Chosen, Pipeline
+    from quintain.data.pipeline import Pipeline, PipelineResult
     from quintain.methods.loops.offline import examples_of
     from quintain.methods.method import Offline
     from quintain.types import Example
@@ -88,9 +88,9 @@ def data_of(method: object) -> "Callable[[Collector], Chosen] | None":
     if not isinstance(method, Offline) or method.needs.reference:
         return None
 
-    def made(collector: "Collector") -> Chosen:
+    def made(collector: "Collector") -> PipelineResult:
         found = method.data(collector)
-        if isinstance(found, Chosen):
+        if isinstance(found, PipelineResult):
             return found
         return Pipeline().run([each for each in examples_of(found) if isinstance(each, Example)])
 

@@ -30,7 +30,7 @@ from quintain.config.wording import show
 from quintain.data import augmented, mixtures, stages
 from quintain.data.calls import right_calls
 from quintain.data.chat_form import in_chat
-from quintain.data.negatives import mended
+from quintain.data.negatives import mend_calls
 from quintain.data.pipeline import Stage, remade
 from quintain.data.thoughts import whole_text
 from quintain.engines.chat_client import is_endpoint
@@ -136,7 +136,7 @@ def executable(given: Gathered, environment: str = "", *, name: str = "executabl
     from quintain.rollout.splices import UNREPEATABLE, can_be_carried_out
 
     check = given.by_world(name, environment, lambda world, _: can_be_carried_out(find(world)))
-    return stages.verified(check, says=UNREPEATABLE, name=name)
+    return stages.keep_verified(check, says=UNREPEATABLE, name=name)
 
 
 def relabelled(given: Gathered, *, name: str = "relabelled") -> Stage:
@@ -152,7 +152,7 @@ def relabelled(given: Gathered, *, name: str = "relabelled") -> Stage:
         agent = build_agent(origin.chat.tokenizer, make, temperature=1.0, agent=origin.harness)
         return hindsight(make, agent)
 
-    return stages.relabelled(given.by_world(name, "", of), name=name)
+    return stages.relabel_tasks(given.by_world(name, "", of), name=name)
 
 
 def spliced(
@@ -267,7 +267,7 @@ def negatives(given: Gathered, *, name: str = "negatives") -> Stage:
     With ``--as preferences`` it is preferred to that call.
     """
     refuse_conversations(given, name, "which do not say what came of a call")
-    return mended(name=name)
+    return mend_calls(name=name)
 
 
 def as_chat(given: Gathered, *, name: str = "as_chat") -> Stage:
@@ -323,7 +323,7 @@ def refusals(
             record = replace(record, fields={**record.fields, "task": name_of_task})
             made.append(given.made_of(example, record, "refused"))
         for example, record in rng.sample(plain, taken[1]):
-            other = given.made_of(example, augmented.beside(record, rng.choice(lists)), "beside")
+            other = given.made_of(example, augmented.offer_tools(record, rng.choice(lists)), "beside")
             made.append(replace(other, weights=carried(example, other.trajectory)))
         counts["ask for tools that are not listed"] += taken[0]
         counts["are plain chats beside tools"] += taken[1]
@@ -349,7 +349,7 @@ def shuffled_tools(given: Gathered, copies: int = 1, seed: int = 0, *, name: str
             return
         for number in range(copies):
             rng = Random(derive_seed("shuffled tools", seed, example.sources[0], number))
-            made = given.made_of(example, augmented.shuffled(record, rng), "shuffled")
+            made = given.made_of(example, augmented.shuffle_tools(record, rng), "shuffled")
             yield replace(made, weights=carried(example, made.trajectory))
 
     return remade(name, "gets copies beside it", make, counts=counts)
@@ -432,7 +432,7 @@ def verified(
 
     if (judge := judge_of(by, name, SOLVED, others=("world",))) is None:
         again = given.by_world(name, environment, lambda world, _: is_solved_again(find(world)))
-        return stages.verified(again, says="is not solved where it is carried out again", name=name)
+        return stages.keep_verified(again, says="is not solved where it is carried out again", name=name)
 
     verdicts, counts = Verdicts(MOST_UNREAD, flag=""), Counter[str]()
 
@@ -490,14 +490,14 @@ def segment_reward(*, name: str = "segment_reward") -> Stage:
 
 
 STAGES: Mapping[str, Callable[..., Stage]] = {
-    "solved": stages.solved,
+    "solved": stages.keep_solved,
     "threshold": stages.threshold,
     "quantile": stages.quantile,
     "shortest": stages.shortest,
     "best": stages.best,
     "num_turns": stages.num_turns,
-    "ended": stages.ended,
-    "solved_share": stages.solved_share,
+    "ended": stages.keep_ended,
+    "solved_share": stages.keep_solved_share,
     "group_spread": stages.group_spread,
     "widest": stages.widest,
     "perplexity": perplexity,

@@ -13,7 +13,7 @@ from quintain.credit.discounted import returns_to_go
 from quintain.credit.group import Std, group_relative, normalise
 from quintain.credit.layout import credit_of, turn_rewards
 from quintain.errors import DataError
-from quintain.types import Credit, Group, scored
+from quintain.types import Credit, Group, flatten_scored
 
 
 def state_anchored(
@@ -28,7 +28,7 @@ def state_anchored(
 
     Turns whose `state_key` is None have no step credit. Raises `DataError` when no turn has a state key.
     """
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     base = group_relative(groups, std=std, epsilon=epsilon)
     places: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for index, trajectory in enumerate(trajectories):

@@ -20,13 +20,13 @@ def subtract_others(credit: Credit) -> Credit:
     others = len(worth) - 1
     if others < 1:
         zeros = [[np.zeros(len(array)) for array in turns] for turns in credit.advantages]
-        return credit_of(credit.trajectories, zeros, metrics=_kept(credit))
+        return credit_of(credit.trajectories, zeros, metrics=_other_metrics(credit))
     total = sum(worth)
     advantages = [
         [array.astype(np.float64) - (total - own) / others for array in turns]
         for turns, own in zip(credit.advantages, worth, strict=True)
     ]
-    return credit_of(credit.trajectories, advantages, metrics=_kept(credit))
+    return credit_of(credit.trajectories, advantages, metrics=_other_metrics(credit))
 
 
 def drop_small(credit: Credit, min_size: float) -> Credit:
@@ -34,8 +34,8 @@ def drop_small(credit: Credit, min_size: float) -> Credit:
     advantages = [
         [np.where(np.abs(array) < min_size, 0.0, array) for array in turns] for turns in credit.advantages
     ]
-    return credit_of(credit.trajectories, advantages, returns=credit.returns, metrics=_kept(credit))
+    return credit_of(credit.trajectories, advantages, returns=credit.returns, metrics=_other_metrics(credit))
 
 
-def _kept(credit: Credit) -> dict[str, float]:
+def _other_metrics(credit: Credit) -> dict[str, float]:
     return {name: value for name, value in credit.metrics.items() if "advantage" not in name}

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from quintain.credit.gae import final_value, gae, placed_rewards, realised, values_of, with_returns
+from quintain.credit.gae import final_value, gae, place_rewards, sum_discounted, values_of, with_returns
 from quintain.credit.layout import Critic
-from quintain.types import Credit, Group, scored
+from quintain.types import Credit, Group, flatten_scored
 
 
 def gae_bilevel(
@@ -30,14 +30,14 @@ def gae_bilevel(
     Example: two turns of 5 tokens, rewards 1 and 1, values .1, .2, … 1, gamma = λ = 1, gamma_h = .95 →
     1.85, 1.75, 1.65, 1.55, 1.45 and .4, .3, .2, .1, 0.
     """
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     values = values_of(trajectories, critic)
     advantages: list[list[NDArray[np.float64]]] = []
     outcomes: list[list[NDArray[np.float64]]] = []
     for index, trajectory in enumerate(trajectories):
         arrays = values[index]
         acting = [k for k, array in enumerate(arrays) if len(array)]
-        rewards = placed_rewards(
+        rewards = place_rewards(
             trajectory, None if critic.token_rewards is None else critic.token_rewards[index]
         )
         ends = [float(arrays[k][-1]) for k in acting]
@@ -53,7 +53,7 @@ def gae_bilevel(
         advantages.append(
             [_inside(array, targets.get(k, 0.0), discount, gae_lambda) for k, array in enumerate(arrays)]
         )
-        came = dict(zip(acting, realised(paid, discounts), strict=True))
+        came = dict(zip(acting, sum_discounted(paid, discounts), strict=True))
         outcomes.append(
             [
                 came.get(k, 0.0) * np.power(discount, np.arange(len(array), dtype=np.float64)[::-1])

@@ -26,7 +26,7 @@ WINDOW = 24
 """Last tokens of an observation that are looked at."""
 GOAL = 40
 """Last tokens of the first prompt, in which the task is told."""
-MOST_EPISODES = 512
+MAX_EPISODES = 512
 """Newest episodes that are learned from."""
 ITERATIONS = 12
 """Steps of conjugate gradients of a fit, each of which begins where the last one ended."""
@@ -49,7 +49,7 @@ class Rows:
         starts = np.cumsum(self.counts) - self.counts
         return np.add.reduceat(vector[self.places] * self.weights, starts)
 
-    def transposed(self, vector: Vector, size: int) -> Vector:
+    def multiply_transposed(self, vector: Vector, size: int) -> Vector:
         """Return the product of the transposed matrix with `vector` [rows], [size]."""
         found = np.bincount(self.places, self.weights * np.repeat(vector, self.counts), minlength=size)
         return found.astype(np.float64)
@@ -73,7 +73,7 @@ class Contributions:
         *,
         ridge: float = 10.0,
         discount: float = 0.95,
-        most: int = MOST_EPISODES,
+        most: int = MAX_EPISODES,
         seed: int = 0,
     ) -> None:
         """Start knowing nothing: every contribution is 0.
@@ -127,10 +127,10 @@ class Contributions:
         """Return weights [size] that minimise |rows·w - targets|² + ridge·|w|², by conjugate gradients."""
 
         def apply(vector: Vector) -> Vector:
-            return rows.transposed(rows.times(vector), self.size) + self.ridge * vector
+            return rows.multiply_transposed(rows.times(vector), self.size) + self.ridge * vector
 
         weights = start
-        residual = rows.transposed(targets, self.size) - apply(weights)
+        residual = rows.multiply_transposed(targets, self.size) - apply(weights)
         direction, length = residual, float(residual @ residual)
         for _ in range(ITERATIONS):
             if length < 1e-18:
@@ -181,8 +181,8 @@ class Contributions:
         return self._places[key]
 
 
-class Earlier:
-    """Lets an estimator learn from the episodes of earlier steps only: ``Earlier(Contributions())``.
+class EarlierSteps:
+    """Lets an estimator learn from the episodes of earlier steps only: ``EarlierSteps(Contributions())``.
 
     What is told of a step is learned when the next one comes, so that nothing is predicted of an episode that was
     learned from.

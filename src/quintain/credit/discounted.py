@@ -18,7 +18,7 @@ from quintain.credit.layout import (
     outcome_of,
     turn_rewards,
 )
-from quintain.types import Credit, Group, Trajectory, scored
+from quintain.types import Credit, Group, Trajectory, flatten_scored
 
 
 def returns_to_go(rewards: Sequence[float], discount: float) -> list[float]:
@@ -39,7 +39,7 @@ def discounted_return(
     `token_rewards` [trajectory][turn] → [tokens]: rewards of their own for single tokens, over the scored
     trajectories in order; they are not discounted within a turn.
     """
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     extra = None if token_rewards is None else check_arrays(trajectories, token_rewards, "token rewards")
     advantages = [
         _to_go(trajectory, discount, None if extra is None else extra[index])

@@ -24,7 +24,7 @@ from quintain.credit.layout import (
     turn_rewards,
 )
 from quintain.errors import DataError
-from quintain.types import Credit, Group, Trajectory, Turn, is_constant, scored
+from quintain.types import Credit, Group, Trajectory, Turn, flatten_scored, is_constant
 
 
 def gae(
@@ -62,7 +62,7 @@ def gae_tokens(
 
     `gae_lambda` is λ, or a function of the trajectory such as `length_adaptive`. Returns are A + V.
     """
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     between = discount if turn_discount is None else turn_discount
     advantages: list[list[NDArray[np.float64]]] = []
     outcomes: list[list[NDArray[np.float64]]] = []
@@ -82,7 +82,7 @@ def gae_tokens(
         )
         ends = np.cumsum(counts)[:-1]
         advantages.append(np.split(np.array(chain), ends))
-        outcomes.append(np.split(np.array(realised(rewards, discounts)), ends))
+        outcomes.append(np.split(np.array(sum_discounted(rewards, discounts)), ends))
     return with_returns(trajectories, advantages, values, outcomes)
 
 
@@ -100,7 +100,7 @@ def gae_turns(
     turn. With λ = 0 and Monte-Carlo values of the states this is step-value credit, r + V(next state) -
     V(state).
     """
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     values = values_of(trajectories, critic)
     advantages: list[list[NDArray[np.float64]]] = []
     states: list[list[NDArray[np.float64]]] = []
@@ -108,7 +108,7 @@ def gae_turns(
     for index, trajectory in enumerate(trajectories):
         arrays = values[index]
         acting = [k for k, array in enumerate(arrays) if len(array)]
-        rewards = placed_rewards(
+        rewards = place_rewards(
             trajectory, None if critic.token_rewards is None else critic.token_rewards[index]
         )
         paid = [rewards[k] for k in acting]
@@ -123,7 +123,7 @@ def gae_turns(
             final=final_value(critic, index, trajectory),
         )
         of = dict(zip(acting, chain, strict=True))
-        came = dict(zip(acting, realised(paid, discounts), strict=True))
+        came = dict(zip(acting, sum_discounted(paid, discounts), strict=True))
         advantages.append([np.full(len(array), of.get(k, 0.0)) for k, array in enumerate(arrays)])
         outcomes.append([np.full(len(array), came.get(k, 0.0)) for k, array in enumerate(arrays)])
         states.append([np.full(len(array), array[0]) if len(array) else array for array in arrays])
@@ -138,11 +138,11 @@ def length_adaptive(alpha: float = 0.05) -> Callable[[Trajectory], float]:
     return lambda trajectory: max(0.0, 1 - 1 / (alpha * trajectory.num_sampled))
 
 
-def decoupled(policy: Credit, critic: Credit) -> Credit:
+def join_advantages(policy: Credit, critic: Credit) -> Credit:
     """Return the advantages of `policy` with the regression targets of `critic`, made with another λ.
 
     Decoupled GAE (VC-PPO, arXiv 2503.01491): λ = 1 for the critic's targets. Example:
-    ``decoupled(gae_tokens(groups, critic, gae_lambda=.95), gae_tokens(groups, critic, gae_lambda=1.))``.
+    ``join_advantages(gae_tokens(groups, critic, gae_lambda=.95), gae_tokens(groups, critic, gae_lambda=1.))``.
     """
     return replace(policy, returns=critic.returns)
 
@@ -154,7 +154,7 @@ def final_value(critic: Critic, index: int, trajectory: Trajectory) -> float:
     return float(critic.final[index])
 
 
-def realised(rewards: Sequence[float], discounts: Sequence[float]) -> list[float]:
+def sum_discounted(rewards: Sequence[float], discounts: Sequence[float]) -> list[float]:
     """Return the discounted sum of the rewards from each step of a chain on, as they came.
 
     Example: rewards 0, 1 and discounts .5, 1 → .5, 1.
@@ -212,7 +212,7 @@ def values_of(trajectories: Sequence[Trajectory], critic: Critic) -> list[list[N
     return values
 
 
-def placed_rewards(trajectory: Trajectory, extra: Sequence[NDArray[np.floating]] | None) -> list[float]:
+def place_rewards(trajectory: Trajectory, extra: Sequence[NDArray[np.floating]] | None) -> list[float]:
     """Return the rewards by turn; that of a turn without tokens goes to the last acting turn before it."""
     rewards = turn_rewards(trajectory)
     if extra is not None:
@@ -230,7 +230,7 @@ def _token_rewards(trajectory: Trajectory, extra: Sequence[NDArray[np.floating]]
     """Return the rewards by sampled token: those of `extra`, and the turn's own on its last token."""
     rewards: list[float] = []
     for index, (turn, reward) in enumerate(
-        zip(trajectory.turns, placed_rewards(trajectory, None), strict=True)
+        zip(trajectory.turns, place_rewards(trajectory, None), strict=True)
     ):
         num = len(turn.completion.token_ids)
         own = [0.0] * num if extra is None else extra[index].tolist()

@@ -19,7 +19,7 @@ from quintain.credit.layout import (
     turn_rewards,
 )
 from quintain.errors import UsageError, suggestion
-from quintain.types import Credit, Group, is_constant, scored
+from quintain.types import Credit, Group, flatten_scored, is_constant
 
 Std = Literal["unbiased", "biased", "none"]
 
@@ -45,7 +45,7 @@ def group_relative(groups: Sequence[Group], *, std: Std = "unbiased", epsilon: f
 
     Example: outcomes 1, 0, 0, 1 → ±0.86602 (unbiased), ±1 (biased), ±0.5 (none).
     """
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     numbers = [0.0] * len(trajectories)
     for indices in by_group(trajectories):
         values = normalise([outcome_of(trajectories[i]) for i in indices], std=std, epsilon=epsilon)
@@ -59,7 +59,7 @@ def leave_one_out(groups: Sequence[Group]) -> Credit:
 
     Example: outcomes 1, 0, 0, 1 → ±2/3. A group's advantages sum to 0.
     """
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     numbers = [0.0] * len(trajectories)
     for indices in by_group(trajectories):
         size = len(indices)
@@ -75,7 +75,7 @@ def group_process(groups: Sequence[Group], *, std: Std = "unbiased", epsilon: fl
     GRPO with process supervision (arXiv 2402.03300, section 4.1.3). Unit of the statistics: turn. Without
     turn rewards other than the last it is *not* `group_relative`: the zeros of other turns enter the mean.
     """
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     rewards = [turn_rewards(trajectory) for trajectory in trajectories]
     per_turn: list[list[float]] = [[] for _ in trajectories]
     for indices in by_group(trajectories):
@@ -89,7 +89,7 @@ def group_process(groups: Sequence[Group], *, std: Std = "unbiased", epsilon: fl
 
 
 def _from_numbers(groups: Sequence[Group], numbers: Sequence[float]) -> Credit:
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     per_turn = [[x] * len(t.turns) for x, t in zip(numbers, trajectories, strict=True)]
     metrics = group_metrics(trajectories, outcome_of)
     return credit_of(trajectories, repeat_over_tokens(trajectories, per_turn), metrics=metrics)

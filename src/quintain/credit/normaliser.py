@@ -13,7 +13,7 @@ import numpy as np
 
 from quintain.credit.layout import by_group, credit_of, group_metrics, outcome_of, repeat_over_tokens
 from quintain.errors import UsageError, suggestion
-from quintain.types import Credit, Group, is_constant, scored
+from quintain.types import Credit, Group, flatten_scored, is_constant
 
 Over = Literal["group", "batch", "none"]
 
@@ -33,7 +33,7 @@ def normalise_over(
     for name, value in (("mean", mean), ("std", std)):
         if value not in get_args(Over):
             raise UsageError(f"{name} of outcomes: got {value!r}; {suggestion(value, get_args(Over))}")
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     outcomes = [outcome_of(trajectory) for trajectory in trajectories]
     members: dict[Over, list[list[int]]] = {
         "group": by_group(trajectories),

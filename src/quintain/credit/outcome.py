@@ -8,7 +8,7 @@ no credit; the outcome reaches every turn.
 from collections.abc import Sequence
 
 from quintain.credit.layout import credit_of, group_metrics, outcome_of, repeat_over_tokens
-from quintain.types import Credit, Group, scored
+from quintain.types import Credit, Group, flatten_scored
 
 
 def outcome_return(groups: Sequence[Group], *, baseline: float = 0.0) -> Credit:
@@ -16,7 +16,7 @@ def outcome_return(groups: Sequence[Group], *, baseline: float = 0.0) -> Credit:
 
     Example: an episode of two turns with return 1 → 1 on all of its tokens, those of the first turn included.
     """
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     per_turn = [[outcome_of(trajectory) - baseline] * len(trajectory.turns) for trajectory in trajectories]
     return credit_of(
         trajectories,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from quintain.credit.layout import TokenArrays, check_arrays, outcome_of
 from quintain.errors import DataError
-from quintain.types import Group, Score, Trajectory, scored
+from quintain.types import Group, Score, Trajectory, flatten_scored
 
 
 def kl_rewards(
@@ -25,7 +25,7 @@ def kl_rewards(
 
     Give the result as `token_rewards`. Raises `DataError` for trajectories without log-probs.
     """
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     reference = check_arrays(trajectories, reference_logprobs, "reference log-probs")
     result: list[list[NDArray[np.float64]]] = []
     for trajectory, arrays in zip(trajectories, reference, strict=True):
@@ -45,13 +45,13 @@ def add_token_rewards(groups: Sequence[Group], token_rewards: TokenArrays) -> li
     the reward of the turn, so that it reaches credit of either kind. `token_rewards` are those of the scored
     trajectories, in order.
     """
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     own = check_arrays(trajectories, token_rewards, "token rewards")
     extra = {
         id(t): [float(array.sum()) for array in turns] for t, turns in zip(trajectories, own, strict=True)
     }
 
-    def changed(trajectory: Trajectory) -> Trajectory:
+    def change(trajectory: Trajectory) -> Trajectory:
         if id(trajectory) not in extra:
             return trajectory
         more = extra[id(trajectory)]
@@ -61,4 +61,4 @@ def add_token_rewards(groups: Sequence[Group], token_rewards: TokenArrays) -> li
         )
         return replace(trajectory, outcome=outcome, turns=turns)
 
-    return [replace(group, trajectories=tuple(map(changed, group.trajectories))) for group in groups]
+    return [replace(group, trajectories=tuple(map(change, group.trajectories))) for group in groups]

@@ -37,7 +37,7 @@ def progress_rewards(
     """
     waiting = iter(contributions)
 
-    def fused(trajectory: Trajectory) -> Trajectory:
+    def fuse(trajectory: Trajectory) -> Trajectory:
         own = next(waiting, ())
         if len(own) != len(trajectory.turns):
             num = len(trajectory.turns)
@@ -53,6 +53,6 @@ def progress_rewards(
 
     scored = [{id(t) for t in group.scored} for group in groups]
     return [
-        replace(group, trajectories=tuple(fused(t) if id(t) in keep else t for t in group.trajectories))
+        replace(group, trajectories=tuple(fuse(t) if id(t) in keep else t for t in group.trajectories))
         for group, keep in zip(groups, scored, strict=True)
     ]

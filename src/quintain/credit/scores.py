@@ -12,7 +12,7 @@ import numpy as np
 
 from quintain.credit.layout import outcome_of
 from quintain.errors import InvariantError
-from quintain.types import Group, Score, Trajectory, scored
+from quintain.types import Group, Score, Trajectory, flatten_scored
 
 PROXY, GOLD = "reward_model/score", "reward_model/gold"
 """Metrics: mean score, and mean reward of the environment, of the same episodes."""
@@ -24,7 +24,7 @@ def pay_scores(groups: Sequence[Group], scores: Sequence[float]) -> list[Group]:
     Raises:
         InvariantError: there are not as many, or one is not finite.
     """
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     if len(trajectories) != len(scores) or not np.isfinite(scores).all():
         raise InvariantError(
             f"scores of {len(trajectories)} episodes: got {len(scores)}, to be as many and finite; look at the reward "
@@ -32,7 +32,7 @@ def pay_scores(groups: Sequence[Group], scores: Sequence[float]) -> list[Group]:
         )
     own = {id(trajectory): score for trajectory, score in zip(trajectories, scores, strict=True)}
 
-    def paid(trajectory: Trajectory) -> Trajectory:
+    def pay(trajectory: Trajectory) -> Trajectory:
         outcome = trajectory.outcome
         if id(trajectory) not in own or not isinstance(outcome, Score):
             return trajectory
@@ -43,10 +43,10 @@ def pay_scores(groups: Sequence[Group], scores: Sequence[float]) -> list[Group]:
         )
         return replace(trajectory, outcome=replace(outcome, value=score), turns=turns)
 
-    return [replace(group, trajectories=tuple(map(paid, group.trajectories))) for group in groups]
+    return [replace(group, trajectories=tuple(map(pay, group.trajectories))) for group in groups]
 
 
 def score_metrics(groups: Sequence[Group], scores: Sequence[float]) -> Mapping[str, float]:
     """Return the mean of `scores` and of what the environment said of the same episodes."""
-    gold = [outcome_of(trajectory) for trajectory in scored(groups)]
+    gold = [outcome_of(trajectory) for trajectory in flatten_scored(groups)]
     return {PROXY: float(np.mean(scores)), GOLD: float(np.mean(gold))} if gold else {}

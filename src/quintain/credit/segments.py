@@ -2,7 +2,7 @@
 
 EPO, explicit policy optimisation (arXiv 2502.12486): L = -(1/n) Σ_k s_k (1/len_k) Σ_t log π, with s_k the discounted
 process rewards of the turns, divided by the largest of the episode in size. The result is credit for
-`quintain.losses.imitation.weighted_imitation`, summed per trajectory. Unit: turn, within its episode. Singleton rule:
+`quintain.losses.imitation.imitate_weighted`, summed per trajectory. Unit: turn, within its episode. Singleton rule:
 a single turn has score ±1 (or 0). A long strategy counts as much as a short one.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from quintain.credit.discounted import returns_to_go
 from quintain.credit.layout import credit_of, group_metrics, outcome_of
 from quintain.errors import DataError
-from quintain.types import Credit, Group, scored
+from quintain.types import Credit, Group, flatten_scored
 
 
 def segment_scores(rewards: Sequence[float], discount: float = 0.99) -> list[float]:
@@ -30,7 +30,7 @@ def segment_weights(
 
     Raises `DataError` when a trajectory has not one reward for every turn.
     """
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     if [len(t.turns) for t in trajectories] != [len(own) for own in rewards]:
         raise DataError(
             f"process rewards: got {[len(own) for own in rewards]} by trajectory; give one to each turn, "

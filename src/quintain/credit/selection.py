@@ -1,4 +1,4 @@
-"""A = min(exp((R - b) / β), cap): hard selection, as weights for `quintain.losses.imitation.weighted_imitation`.
+"""A = min(exp((R - b) / β), cap): hard selection, as weights for `quintain.losses.imitation.imitate_weighted`.
 
 Advantage-weighted regression (arXiv 1910.00177) with the group mean as the baseline b: what did better than its group
 is imitated more, and nothing is pushed away. Best-of-N is the limit β → 0, up to the cap. Unit: trajectory. Singleton

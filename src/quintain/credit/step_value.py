@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from quintain.credit.layout import credit_of, group_metrics, outcome_of, repeat_over_tokens, turn_rewards
 from quintain.errors import DataError
-from quintain.types import Credit, Group, Trajectory, scored
+from quintain.types import Credit, Group, Trajectory, flatten_scored
 
 
 def step_value(
@@ -25,7 +25,7 @@ def step_value(
     `final` holds the value after the last turn of each trajectory (0 without: nothing is left). Example: rewards
     0, 1 and values .5, .8 → .3, .2. The advantages of an episode sum to its return less the first value.
     """
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     want = [len(trajectory.turns) for trajectory in trajectories]
     got = [len(own) for own in values]
     if want != got:

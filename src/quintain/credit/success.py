@@ -24,8 +24,8 @@ BIAS = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """An episode as the classifier sees it: ``Judged(outcome=1.0, values=(.4, .8))`` of two turns."""
+class ValuedEpisode:
+    """An episode as the classifier sees it: ``ValuedEpisode(outcome=1.0, values=(.4, .8))`` of two turns."""
 
     outcome: float
     """R: 1 for a success, 0 for a failure; of an episode that was cut the value before its last turn"""
@@ -50,7 +50,7 @@ def labels(trajectories: Sequence[Trajectory]) -> list[list[float]]:
     ]
 
 
-def judged(trajectories: Sequence[Trajectory], values: Numbers) -> list[Judged]:
+def attach_values(trajectories: Sequence[Trajectory], values: Numbers) -> list[ValuedEpisode]:
     """Return each of `trajectories` with its `values`, chances of success before each turn.
 
     Raises:
@@ -60,7 +60,7 @@ def judged(trajectories: Sequence[Trajectory], values: Numbers) -> list[Judged]:
     if want != got or 0 in want:
         raise DataError(f"chances of success of the turns: got {got} by episode; give one a turn, {want}")
     return [
-        Judged(
+        ValuedEpisode(
             outcome=own[-1] if t.stop.is_cut else float(bool(t.is_success)),
             values=tuple(own),
         )
@@ -68,7 +68,7 @@ def judged(trajectories: Sequence[Trajectory], values: Numbers) -> list[Judged]:
     ]
 
 
-def doubly_robust(episode: Judged, *, mixing: float) -> list[float]:
+def doubly_robust(episode: ValuedEpisode, *, mixing: float) -> list[float]:
     """Return DigiRL's advantages, λ = `mixing`. Example: λ .5, V .4, .8, .9, success → .55, .55, 1."""
     num = len(episode.values)
     return [
@@ -77,7 +77,7 @@ def doubly_robust(episode: Judged, *, mixing: float) -> list[float]:
     ]
 
 
-def summed(episode: Judged, *, discount: float) -> list[float]:
+def digirl_advantages(episode: ValuedEpisode, *, discount: float) -> list[float]:
     """Return the advantages of DigiRL's code: gain + discounted outcome - .05; γ = `discount`.
 
     Example: γ .5, values .4, .8, .9, success → .6, .55, 1.05. A success keeps all turns that lose little.
@@ -86,7 +86,7 @@ def summed(episode: Judged, *, discount: float) -> list[float]:
     return [gain + rest - BIAS for gain, rest in zip(episode.gains, later, strict=True)]
 
 
-def mixed(episode: Judged, *, mixing: float) -> list[float]:
+def webrl_advantages(episode: ValuedEpisode, *, mixing: float) -> list[float]:
     """Return WebRL's advantages: λ·gain + (1 - λ)·(R - V), λ = `mixing`. Example: λ .5, V .4, then .6, R 1 → .4."""
     return [
         mixing * gain + (1 - mixing) * (episode.outcome - value)

@@ -17,7 +17,7 @@ from quintain.credit.layout import (
     repeat_over_tokens,
     turn_rewards,
 )
-from quintain.types import Credit, Group, scored
+from quintain.types import Credit, Group, flatten_scored
 
 
 def turn_group_relative(
@@ -28,7 +28,7 @@ def turn_group_relative(
     Example: turn rewards 1, .5, 0, .5 and outcomes 1, 0, 0, 1 of four episodes → the first has 2.09032 on its
     first turn and .86588 on its last.
     """
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     rewards = [turn_rewards(trajectory) for trajectory in trajectories]
     per_turn = [[0.0] * len(own) for own in rewards]
     for indices in by_group(trajectories):

@@ -35,10 +35,10 @@ class TurnValues:
 
 def least(critics: Sequence[TurnValues]) -> TurnValues:
     """Return the smallest value of several critics at each place: clipped double Q (arXiv 1802.09477)."""
-    return combined(critics, min)
+    return combine_critics(critics, min)
 
 
-def combined(critics: Sequence[TurnValues], choose: Callable[[Sequence[float]], float]) -> TurnValues:
+def combine_critics(critics: Sequence[TurnValues], choose: Callable[[Sequence[float]], float]) -> TurnValues:
     """Return what `choose` makes of the values of `critics` at each place, one number each."""
 
     def over(numbers: Sequence[Numbers]) -> list[list[float]]:

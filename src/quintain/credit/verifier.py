@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from quintain.credit.decomposition import describe_turn
 from quintain.types import Group, Trajectory, Turn, derive_seed
 
-MOST_PAIRS = 4096
+MAX_PAIRS = 4096
 """Newest pairs that are learned from."""
 
 
@@ -44,7 +44,7 @@ class Verifier:
             self._differences += [
                 right[place % len(right)] - other for place, other in enumerate(wrong) if right
             ]
-        self._differences = self._differences[-MOST_PAIRS:]
+        self._differences = self._differences[-MAX_PAIRS:]
         if self._differences:
             self._weights = fit(np.stack(self._differences), self.penalty, self.rounds)
 

@@ -37,7 +37,7 @@ from quintain.errors import DataError, UsageError, suggestion
 from quintain.learning.update import Update
 from quintain.methods.method import Estimates
 from quintain.methods.rl.parts.choices import IDEAS, LOSSES, Idea, Options
-from quintain.types import Credit, Group, is_constant, scored
+from quintain.types import Credit, Group, flatten_scored, is_constant
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -192,7 +192,7 @@ def run_lab(
             continue
         results = [lab.gradients(credit, {"": PLAIN})[""] for credit in credits[name]]
         found[name] = [result.direction for result in results]
-        shares = [r.effective / len(scored(fold)) for r, fold in zip(results, folds, strict=True)]
+        shares = [r.effective / len(flatten_scored(fold)) for r, fold in zip(results, folds, strict=True)]
         rows[name] = {"seconds": seconds, "effective": float(np.mean(shares))}
     ideas_rows = [idea_row(name, found, targets, rows[name]) for name in names]
     table: dict[str, dict[str, float]] = {}
@@ -211,7 +211,7 @@ def run_lab(
                     for loss, result in lab.gradients(credit, updates).items():
                         sums[loss].append(cosine(result.direction, target))
             table[name] = {loss: float(np.mean(values)) for loss, values in sums.items()}
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     return Report(
         source=material.source,
         environment=material.environment,
@@ -245,7 +245,7 @@ def check_names(names: Sequence[str] | None, known: Mapping[str, object], what: 
 
 def refuse_batch(groups: Sequence[Group], source: str) -> None:
     """Raise a `DataError` for a batch in which no idea has a gradient that could be compared."""
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     if not trajectories:
         raise DataError(f"episodes of {source}: got none that may be trained on; collect some")
     if len(groups) < 2:
@@ -275,7 +275,7 @@ def fit_ideas(groups: Sequence[Group], names: Sequence[str]) -> tuple[list[str],
 
 def misfit(idea: Idea, groups: Sequence[Group]) -> str:
     """Return why `idea` does not fit the episodes of `groups`; nothing where it does."""
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     if idea.is_grouped and all(len(group.scored) < 2 for group in groups):
         return "compares episodes of one task, and every group has one"
     if idea.needs.snapshots:

@@ -31,7 +31,7 @@ from quintain.learning.policies import nested
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.losses.policy import reinforce
-from quintain.types import Batch, Credit, Group, Loss, Outputs, Sample, Score, Trajectory, scored
+from quintain.types import Batch, Credit, Group, Loss, Outputs, Sample, Score, Trajectory, flatten_scored
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -165,7 +165,7 @@ class GradientLab:
     def log_ratios(self, groups: Sequence[Group]) -> NDArray[np.float32]:
         """Return log π - log π at sampling of every sampled token of the scored episodes of `groups`, [tokens]."""
         parts: list[Tensor] = []
-        for batch in self._batches(scored(groups)):
+        for batch in self._batches(flatten_scored(groups)):
             with torch.no_grad():
                 said = self._forward(batch).logprobs.cpu()
             parts.append((said - batch.logprobs)[batch.turn_id >= 0])
@@ -187,7 +187,7 @@ class GradientLab:
 
     def fit_critic(self, groups: Sequence[Group], *, ridge: float = 1.0) -> LinearCritic:
         """Return values that are linear in the hidden states, fitted to the returns from each turn on of `groups`."""
-        trajectories = scored(groups)
+        trajectories = flatten_scored(groups)
         targets: list[float] = []
         for t in trajectories:
             rest = np.cumsum([turn.reward for turn in t.turns][::-1])[::-1]
@@ -248,7 +248,7 @@ class LinearCritic:
 
     def __call__(self, groups: Sequence[Group]) -> Critic:
         """Return the value before each sampled token of the scored episodes of `groups`."""
-        trajectories = scored(groups)
+        trajectories = flatten_scored(groups)
         rows = (self.lab.features(trajectories) - self.mean) / self.spread
         values = rows @ self.weights[:-1] + self.weights[-1]
         found = nested(values, trajectories)

@@ -15,7 +15,7 @@ from quintain.config import build
 from quintain.config.trust import admit
 from quintain.credit_lab.credit import Material
 from quintain.curriculum.streams import TaskStream
-from quintain.data.seats import separated
+from quintain.data.seats import split_seats
 from quintain.engines.build import build_engine
 from quintain.engines.settings import EngineSettings
 from quintain.environments.boundary import ask, tasks_of
@@ -109,7 +109,7 @@ def read_batch(folder: Path, *, step: int | None = None, is_trusted: bool = Fals
     loaded = load(str(folder / START))
     if (checkpoint := places[found]) is not None:
         load_main(loaded.model, config, checkpoint)
-    played = of_policy(separated(groups))
+    played = of_policy(split_seats(groups))
     return Material(
         model=loaded.model,
         groups=made.reward(played) if isinstance(made, OnPolicy) else played,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from quintain.credit.layout import outcome_of
 from quintain.errors import UsageError
-from quintain.types import Credit, Group, Score, Trajectory, derive_seed, scored
+from quintain.types import Credit, Group, Score, Trajectory, derive_seed, flatten_scored
 
 Value = TypeVar("Value")
 Alone = Literal["refuse", "keep"]
@@ -137,7 +137,7 @@ def permute_outcomes(
     An outcome goes to another episode of its group; with `across` to any other of the batch. Rewards of turns go, too:
     the last turn of an episode gets what its new outcome is worth and the other turns 0, so that both agree.
     """
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     names = [_group_of(groups)[id(t)] for t in trajectories]
     moved = permute(
         [cast(Score, t.outcome) for t in trajectories],
@@ -290,7 +290,7 @@ def _group_of(groups: Sequence[Group]) -> dict[int, int]:
 
 
 def _places(groups: Sequence[Group]) -> list[Place]:
-    return [(t, k) for t in scored(groups) for k in range(len(t.turns))]
+    return [(t, k) for t in flatten_scored(groups) for k in range(len(t.turns))]
 
 
 def _changed(groups: Sequence[Group], change: Callable[[Trajectory], Trajectory]) -> list[Group]:

@@ -11,7 +11,15 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from quintain.data.messages import UNTOLD, Told, answer_of, observed, recorded, was_unusable, write_tool
+from quintain.data.messages import (
+    UNTOLD,
+    OpeningPrompt,
+    answer_of,
+    find_conversation,
+    observation_messages,
+    was_unusable,
+    write_tool,
+)
 from quintain.errors import DataError
 from quintain.types import Score, ToolCall, Trajectory, Turn, as_text
 from quintain.types.forest import find_parents
@@ -27,7 +35,9 @@ def is_atif(value: Mapping[str, Any]) -> bool:
     return str(value.get("schema_version", "")).startswith("ATIF-")
 
 
-def to_atif(trajectory: Trajectory, decode: Callable[[Sequence[int]], str], *, told: Told = UNTOLD) -> Row:
+def to_atif(
+    trajectory: Trajectory, decode: Callable[[Sequence[int]], str], *, told: OpeningPrompt = UNTOLD
+) -> Row:
     """Return `trajectory` as a JSON object; `decode` turns sampled ids into text, without special tokens.
 
     Calls are those that a tool markup writes, as in `data.messages`; what could not be carried out has ``weight`` 0 in
@@ -35,8 +45,12 @@ def to_atif(trajectory: Trajectory, decode: Callable[[Sequence[int]], str], *, t
     forest stands in ``extra`` of each step of the agent: the call that it goes on from, and what a recording endpoint
     saw of it. A failure has no reward.
     """
-    found = recorded(trajectory)
-    steps, tools = _played(trajectory, decode, told) if found is None else _spoken(trajectory, decode, *found)
+    found = find_conversation(trajectory)
+    steps, tools = (
+        _write_played(trajectory, decode, told)
+        if found is None
+        else _write_conversation(trajectory, decode, *found)
+    )
     sampled = trajectory.num_sampled
     extra: Row = {"task": trajectory.task.id, "group": trajectory.group, "index": trajectory.index}
     if isinstance(trajectory.outcome, Score):
@@ -54,8 +68,8 @@ def to_atif(trajectory: Trajectory, decode: Callable[[Sequence[int]], str], *, t
     }
 
 
-def _played(
-    trajectory: Trajectory, decode: Callable[[Sequence[int]], str], told: Told
+def _write_played(
+    trajectory: Trajectory, decode: Callable[[Sequence[int]], str], told: OpeningPrompt
 ) -> tuple[list[Row], list[Row]]:
     """Return the steps of an episode that was played, and its tools."""
     steps: list[Row] = []
@@ -67,7 +81,7 @@ def _played(
         before = () if turn.starts_segment or parent is None else whole[parent]
         prompt = (*before, *turn.prompt_ids)
         whole.append((*prompt, *turn.completion.token_ids))
-        given = _given(turn, steps)
+        given = _messages_before(turn, steps)
         num_results = sum(role == "tool" for role, _ in given)
         for role, text in given:
             if role == "tool":
@@ -78,7 +92,7 @@ def _played(
     return steps, [write_tool(tool) for tool in told.tools]
 
 
-def _spoken(
+def _write_conversation(
     trajectory: Trajectory, decode: Callable[[Sequence[int]], str], conversation: Row, answers: Sequence[int]
 ) -> tuple[list[Row], list[Row]]:
     """Return the steps of an episode that was made of a `conversation`, whose turns are `answers`, and its tools."""
@@ -144,7 +158,7 @@ def as_messages(value: Mapping[str, Any], place: str) -> Row:
     return {**own, **rest, "messages": messages} | ({"tools": tools} if tools else {})
 
 
-def _given(turn: Turn, steps: Sequence[Row]) -> list[tuple[str, str]]:
+def _messages_before(turn: Turn, steps: Sequence[Row]) -> list[tuple[str, str]]:
     """Return role and text of each message that `turn` was given, without answers that its chat repeats."""
     after_call = bool(steps) and bool(steps[-1].get("tool_calls"))
     given = turn.facts.get("given")
@@ -152,7 +166,7 @@ def _given(turn: Turn, steps: Sequence[Row]) -> list[tuple[str, str]]:
         calls = (
             [ToolCall(name=call["function_name"]) for call in steps[-1]["tool_calls"]] if after_call else []
         )
-        return [(each.role, as_text(each.content)) for each in observed(turn.observation, calls)]
+        return [(each.role, as_text(each.content)) for each in observation_messages(turn.observation, calls)]
     found = [(str(row["role"]), str(row["content"])) for row in given if row["role"] != "assistant"]
     return [("user" if role == "tool" and not after_call else role, text) for role, text in found]
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, TypeVar
 
-from quintain.data.records import Record, Said
+from quintain.data.records import Record, RecordMessage
 from quintain.types import Message, ToolSpec, as_content
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ def withheld(record: Record, refusal: str) -> Record | None:
         replace(each, is_trained=False) if each.message.role == "assistant" else each
         for each in record.said[:first]
     )
-    answer = Said(message=Message(role="assistant", content=as_content(refusal)))
+    answer = RecordMessage(message=Message(role="assistant", content=as_content(refusal)))
     fields = {key: value for key, value in record.fields.items() if key not in UNANSWERED}
     return replace(record, said=(*before, answer), tools=left, fields=fields)
 
@@ -45,7 +45,7 @@ def is_plain(record: Record) -> bool:
     return not record.tools and not any(each.message.tool_calls for each in record.said)
 
 
-def beside(record: Record, tools: Sequence[ToolSpec]) -> Record:
+def offer_tools(record: Record, tools: Sequence[ToolSpec]) -> Record:
     """Return the plain chat `record` with `tools` at hand, of which it still calls none."""
     return replace(record, tools=tuple(tools))
 
@@ -68,17 +68,18 @@ def has_order(record: Record) -> bool:
     return len(record.tools) > 1 or any(len(properties(tool)) > 1 for tool in record.tools)
 
 
-def shuffled(record: Record, rng: Random) -> Record:
+def shuffle_tools(record: Record, rng: Random) -> Record:
     """Return `record` with its tools, and the parameters of each, listed in an order of `rng`; it says what it said."""
     tools = [
         replace(
-            tool, parameters={**tool.parameters, "properties": dict(drawn([*properties(tool).items()], rng))}
+            tool,
+            parameters={**tool.parameters, "properties": dict(draw_order([*properties(tool).items()], rng))},
         )
         if properties(tool)
         else tool
         for tool in record.tools
     ]
-    return replace(record, tools=tuple(drawn(tools, rng)))
+    return replace(record, tools=tuple(draw_order(tools, rng)))
 
 
 def properties(tool: ToolSpec) -> Mapping[str, Any]:
@@ -86,6 +87,6 @@ def properties(tool: ToolSpec) -> Mapping[str, Any]:
     return tool.parameters.get("properties", {})
 
 
-def drawn(items: Sequence[T], rng: Random) -> list[T]:
+def draw_order(items: Sequence[T], rng: Random) -> list[T]:
     """Return `items` in an order of `rng`."""
     return rng.sample(items, len(items))

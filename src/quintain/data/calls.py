@@ -6,7 +6,7 @@ tool on the list that this conversation shows, and do its arguments fit the tool
 value that came from nowhere is made up, however well it fits the schema.
 
 Said is what stands as a word or a number of its own: 10 is not said by 100, nor by a result that comes later. Values
-that the schema itself names (choices, defaults, examples), true, false, null, and texts of more than `MOST_WORDS`
+that the schema itself names (choices, defaults, examples), true, false, null, and texts of more than `MAX_WORDS`
 words, which are prose of the agent, need not be said. What is computed without a tool counts as not said: an agent
 that does sums in its head needs ``semantic=False``.
 """
@@ -22,8 +22,8 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 from referencing.exceptions import Unresolvable
 
-from quintain.data.messages import Told
-from quintain.data.pipeline import Stage, weighed
+from quintain.data.messages import OpeningPrompt
+from quintain.data.pipeline import Stage, weigh_stage
 from quintain.types import Message, Text, ToolCall, ToolSpec, Trajectory, as_text
 
 Kind = Literal["unreadable", "undefined", "not_listed", "missing", "extra", "misnamed", "mistyped", "unsaid"]
@@ -33,7 +33,7 @@ CLASSES: Mapping[str, tuple[Kind, ...]] = {
     "semantic": ("unsaid",),
 }
 """The three checks of APIGen and xLAM → kinds of faults."""
-MOST_WORDS = 6
+MAX_WORDS = 6
 NUMBER = re.compile(r"(?<![\w.])(?<![A-Za-z]-)-?\d+(?:,\d{3})*(?:\.\d+)?(?![\w]|\.\d)")
 COUNTED = (
     "zero",
@@ -86,7 +86,7 @@ def find_faults(
         unreadable: answer → why its calls could not be read.
     """
     listed = {tool.name: tool for tool in tools}
-    heard = Heard()
+    heard = SaidSoFar()
     found: list[Fault] = []
     number = 0
     for message in messages:
@@ -134,12 +134,12 @@ def misfits(call: ToolCall, tool: ToolSpec) -> Iterator[tuple[Kind, str]]:
             yield "mistyped", f"{error.absolute_path[0]}: {error.message:.120}"
 
 
-def unsaid(call: ToolCall, tool: ToolSpec, heard: Heard) -> Iterator[tuple[Kind, str]]:
+def unsaid(call: ToolCall, tool: ToolSpec, heard: SaidSoFar) -> Iterator[tuple[Kind, str]]:
     """Yield the values of `call` that nobody said before it."""
     fields: Mapping[str, Any] = tool.parameters.get("properties", {})
     for name, value in call.arguments.items():
         schema: Any = fields.get(name, {})
-        named = {repr(each) for each in named_by(schema)}
+        named = {repr(each) for each in values_in(schema)}
         for leaf in leaves(value):
             if repr(leaf) not in named and not heard.has(leaf):
                 yield "unsaid", f"{name}: got {leaf!r:.60}, which was not said before"
@@ -156,11 +156,11 @@ def leaves(value: object) -> Iterator[str | int | float]:
         yield value
 
 
-def named_by(schema: object) -> Iterator[object]:
+def values_in(schema: object) -> Iterator[object]:
     """Yield the values that `schema` itself names, at any depth."""
     if isinstance(schema, list):
         for part in cast("list[object]", schema):
-            yield from named_by(part)
+            yield from values_in(part)
     own = cast("Mapping[str, object]", schema) if isinstance(schema, Mapping) else {}
     for key, part in own.items():
         if key in ("enum", "examples"):
@@ -168,10 +168,10 @@ def named_by(schema: object) -> Iterator[object]:
         elif key in ("const", "default"):
             yield part
         else:
-            yield from named_by(part)
+            yield from values_in(part)
 
 
-class Heard:
+class SaidSoFar:
     """What was said so far, to be asked for words and numbers: ``heard.has("Rome")``."""
 
     def __init__(self) -> None:
@@ -189,7 +189,7 @@ class Heard:
         if not isinstance(value, str):
             return float(value) in self._numbers
         own = words(value)
-        if not own or len(own.split()) > MOST_WORDS:
+        if not own or len(own.split()) > MAX_WORDS:
             return True
         if NUMBER.fullmatch(value.strip()) and float(value.replace(",", "")) in self._numbers:
             return True
@@ -201,7 +201,7 @@ def words(text: str) -> str:
     return " ".join(re.findall(r"\w+(?:[-.:/@'_]\w+)*", text.lower()))
 
 
-def messages_of(trajectory: Trajectory, told: Told) -> tuple[list[Message], dict[int, str]]:
+def messages_of(trajectory: Trajectory, told: OpeningPrompt) -> tuple[list[Message], dict[int, str]]:
     """Return an episode as messages, and which of its answers could not be read; `told` stood before it."""
     messages = [Message(role="system", content=(Text(text=f"{told.system}\n{trajectory.task.prompt}"),))]
     unreadable: dict[int, str] = {}
@@ -218,7 +218,7 @@ def messages_of(trajectory: Trajectory, told: Told) -> tuple[list[Message], dict
 
 
 def right_calls(
-    told: Callable[[Trajectory], Told], *, semantic: bool = True, name: str = "right_calls"
+    told: Callable[[Trajectory], OpeningPrompt], *, semantic: bool = True, name: str = "right_calls"
 ) -> Stage:
     """Let the turns count whose calls have no fault; the others stay as context (xLAM, arXiv 2409.03215).
 
@@ -232,4 +232,4 @@ def right_calls(
         wrong = {fault.answer for fault in found}
         return [float(number not in wrong) for number in range(len(trajectory.turns))]
 
-    return weighed(name, "has no turn whose calls are right", weigh)
+    return weigh_stage(name, "has no turn whose calls are right", weigh)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from quintain.data.records import Record, Said
+from quintain.data.records import Record, RecordMessage
 from quintain.errors import DataError
 from quintain.types import Message, ToolCall, ToolSpec, as_content, as_text
 
@@ -67,7 +67,7 @@ def in_chat(record: Record) -> Record | None:
     Input:`` with JSON), and as JSON of ``name`` and ``arguments`` that an answer consists of. As many answers stay,
     each with its weight. What the system text says of another form stays: nobody knows where that begins and ends.
     """
-    said: list[Said] = []
+    said: list[RecordMessage] = []
     has_called = False
     for each in record.said:
         message = each.message
@@ -88,7 +88,7 @@ def in_chat(record: Record) -> Record | None:
     if record.tools:
         own = as_text(said.pop(0).message.content) if said[0].message.role == "system" else ""
         system = "\n".join(filter(None, (own, tools_in_words(record.tools))))
-        said.insert(0, Said(message=Message(role="system", content=as_content(system))))
+        said.insert(0, RecordMessage(message=Message(role="system", content=as_content(system))))
     return replace(record, said=tuple(said), tools=())
 
 

@@ -123,7 +123,7 @@ def _places(values: Sequence[float]) -> tuple[float, ...]:
     return tuple(float(sum(other < value for other in values)) for value in values)
 
 
-def labelled(
+def label_groups(
     groups: Sequence[Group],
     labeller: Labeller,
     *,
@@ -159,15 +159,17 @@ def labelled(
                     said = zip(rewards, answers, strict=True)
                     ranks = tuple(float(labeller.approves(r, bar, seed, each.seed)) for r, each in said)
                 found.append(Comparison(answers=answers, ranks=ranks))
-    return checked(found)
+    return check_comparisons(found)
 
 
-def preferred(pairs: Iterable[Pair]) -> Comparisons:
+def as_comparisons(pairs: Iterable[Pair]) -> Comparisons:
     """Return preferences as comparisons of two."""
-    return checked(Comparison(answers=(pair.chosen, pair.rejected), ranks=(1.0, 0.0)) for pair in pairs)
+    return check_comparisons(
+        Comparison(answers=(pair.chosen, pair.rejected), ranks=(1.0, 0.0)) for pair in pairs
+    )
 
 
-def checked(candidates: Iterable[Comparison]) -> Comparisons:
+def check_comparisons(candidates: Iterable[Comparison]) -> Comparisons:
     """Return those of `candidates` that can be learned from, in order; the others are counted by `REFUSALS`."""
     counts, kept = Counter[str](), list[Comparison]()
     for comparison in candidates:
@@ -243,10 +245,10 @@ def score_samples(
         raise InvariantError(
             "episodes to score: got one in which nothing was sampled; record a Failure instead"
         )
-    return [_marked(each, by, max_length) for each in (newest.values() if by == "episode" else samples)]
+    return [_mark_ends(each, by, max_length) for each in (newest.values() if by == "episode" else samples)]
 
 
-def _marked(sample: Sample, by: Literal["episode", "turn"], max_length: int | None) -> Sample:
+def _mark_ends(sample: Sample, by: Literal["episode", "turn"], max_length: int | None) -> Sample:
     ends = np.flatnonzero(sample.turn_end)
     ends = ends[-1:] if by == "episode" else ends
     has_room = max_length is None or len(sample.token_ids) < max_length

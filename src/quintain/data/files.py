@@ -28,8 +28,8 @@ HALVES = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """A value of a file: ``Found(file="chats.jsonl", line=3, value={"messages": […]})``."""
+class FileValue:
+    """A value of a file: ``FileValue(file="chats.jsonl", line=3, value={"messages": […]})``."""
 
     file: str
     """name of the file, below the folder that was named"""
@@ -103,7 +103,7 @@ def digest(source: Path) -> str:
     return total.hexdigest()
 
 
-def read_objects(source: Path) -> Iterator[Found]:
+def read_objects(source: Path) -> Iterator[FileValue]:
     """Yield every value of the files of `source` in order, blank lines left out.
 
     Raises:
@@ -125,15 +125,15 @@ def name_of(file: Path, source: Path) -> str:
     return file.name if file == source else f"{source.name}/{file.relative_to(source).as_posix()}"
 
 
-def read_text(file: Path, name: str) -> Iterator[Found]:
+def read_text(file: Path, name: str) -> Iterator[FileValue]:
     """Yield the values of a text file: one a line, or those of one array."""
     text = decode(file.read_bytes(), name)
     start = text.lstrip()[:1]
     if file.suffix == ".json" and start == "[":
         yield from read_array(text, name)
     elif file.suffix == ".json" and (whole := single_object(text)) is not None:
-        whole, is_mended = mended(whole, text)
-        yield Found(file=name, line=1, value=whole, is_mended=is_mended)
+        whole, is_mended = mend_texts(whole, text)
+        yield FileValue(file=name, line=1, value=whole, is_mended=is_mended)
     else:
         yield from read_lines(text.split("\n"), name)
 
@@ -159,20 +159,20 @@ def decode(raw: bytes, name: str) -> str:
         ) from error
 
 
-def read_lines(lines: Iterable[str], name: str) -> Iterator[Found]:
+def read_lines(lines: Iterable[str], name: str) -> Iterator[FileValue]:
     """Yield the value of each line that is not blank; what is no JSON is its error."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         is_mended = False
         try:
-            value, is_mended = mended(json.loads(line), line)
+            value, is_mended = mend_texts(json.loads(line), line)
         except (ValueError, RecursionError) as error:  # a number of 5,000 digits is no JSONDecodeError
             value = DataError(f"{name} line {number}: got no JSON ({error}); write one object per line")
-        yield Found(file=name, line=number, value=value, is_mended=is_mended)
+        yield FileValue(file=name, line=number, value=value, is_mended=is_mended)
 
 
-def read_array(text: str, name: str) -> Iterator[Found]:
+def read_array(text: str, name: str) -> Iterator[FileValue]:
     """Yield the members of the JSON array `text`, each with the line that it begins on."""
     decoder = json.JSONDecoder()
     at, line, counted = text.index("[") + 1, 1, 0
@@ -184,17 +184,17 @@ def read_array(text: str, name: str) -> Iterator[Found]:
             return
         try:
             value, end = decoder.raw_decode(text, at)
-            value, is_mended = mended(value, text[at:end])
+            value, is_mended = mend_texts(value, text[at:end])
         except (ValueError, RecursionError) as error:
             raise DataError(
                 f"{name} line {line}: got no JSON ({str(error).partition(':')[0]}); mend the array, or write one "
                 "object per line"
             ) from None
-        yield Found(file=name, line=line, value=value, is_mended=is_mended)
+        yield FileValue(file=name, line=line, value=value, is_mended=is_mended)
         at = end
 
 
-def mended(value: object, written: str) -> tuple[object, bool]:
+def mend_texts(value: object, written: str) -> tuple[object, bool]:
     """Return `value`, which `written` spells, with every text valid (`valid_text`), and whether one was not."""
     if HALVES.search(written) is None:
         return value, False
@@ -223,14 +223,14 @@ def single_object(text: str) -> object | None:
     return cast(object, value) if isinstance(value, dict) else None
 
 
-def read_table(file: Path, name: str) -> Iterator[Found]:
+def read_table(file: Path, name: str) -> Iterator[FileValue]:
     """Yield the rows of a Parquet or Arrow file; cells without a value are left out of a row."""
     pyarrow = package("pyarrow", name)
     try:
         for batch in batches_of(file, name):
             for number, row in batch:
                 value = {key: bare(cell) for key, cell in row.items() if cell is not None}
-                yield Found(file=name, line=number, value=value, is_row=True)
+                yield FileValue(file=name, line=number, value=value, is_row=True)
     except (pyarrow.ArrowException, OSError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"{name}: got a table that cannot be read ({first}); write it again") from error
@@ -270,4 +270,4 @@ def package(module: str, name: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise MissingExtra.named("pyarrow", "data", f"reading the table {name}") from error
+        raise MissingExtra.for_package("pyarrow", "data", f"reading the table {name}") from error

@@ -1,7 +1,7 @@
 """Which episodes to keep: success, rank in the group, reward, novelty, a group that still teaches something.
 
 Every filter takes groups and returns the groups that are left with the trajectories that are left, in order;
-`quintain.types.scored` flattens the result. Filters keep or drop, they never change a trajectory.
+`quintain.types.flatten_scored` flattens the result. Filters keep or drop, they never change a trajectory.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,14 +54,14 @@ def distinct(groups: Sequence[Group]) -> list[Group]:
     return _keep(groups, is_new)
 
 
-def solved_between(groups: Sequence[Group], low: float, high: float) -> list[Group]:
+def keep_solved_between(groups: Sequence[Group], low: float, high: float) -> list[Group]:
     """Keep whole groups whose share of solved trajectories is at least `low` and at most `high`.
 
     Data for the model at hand (arXiv 2510.11701): what it always or never solves teaches little.
     """
     if not 0 <= low <= high <= 1:
         raise UsageError(f"solved shares to keep: got {low} to {high}; give 0 <= low <= high <= 1")
-    return [group for group in groups if group.scored and low <= _solved_share(group) <= high]
+    return [group for group in groups if group.scored and low <= _success_rate(group) <= high]
 
 
 def without_truncated(groups: Sequence[Group]) -> list[Group]:
@@ -122,6 +122,6 @@ def spread(group: Group) -> float:
     return (sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5
 
 
-def _solved_share(group: Group) -> float:
+def _success_rate(group: Group) -> float:
     """Return the share of the scored trajectories of `group` that solved their task."""
     return sum(trajectory.is_success for trajectory in group.scored) / len(group.scored)

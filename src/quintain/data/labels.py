@@ -24,7 +24,7 @@ from itertools import combinations, takewhile, zip_longest
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from quintain.data.files import Found, decode, read_lines
+from quintain.data.files import FileValue, decode, read_lines
 from quintain.data.records import read_record
 from quintain.errors import DataError
 from quintain.types import Message, as_content, derive_seed
@@ -123,7 +123,7 @@ class Labels:
                 found[label.query] = label
         return found
 
-    def left(self, labeller: str) -> list[Query]:
+    def open_queries(self, labeller: str) -> list[Query]:
         """Return the questions that `labeller` has not answered, in order."""
         known = self.of(labeller)
         return [query for id, query in self.queries.items() if id not in known]
@@ -153,7 +153,7 @@ class Labels:
 
 def _messages(side: Mapping[str, Any]) -> tuple[Message, ...]:
     """Return what a person reads of a side: its messages, and what was seen last."""
-    told = read_record(side, Found(file="query", line=1, value=side), keeps_text=True).messages
+    told = read_record(side, FileValue(file="query", line=1, value=side), keeps_text=True).messages
     end = side.get("end")
     return (*told, Message(role="user", content=as_content(end))) if isinstance(end, str) and end else told
 
@@ -175,7 +175,7 @@ def read_labels(file: Path) -> Labels:
     return parse_labels(found)
 
 
-def parse_labels(lines: Iterable[Found]) -> Labels:
+def parse_labels(lines: Iterable[FileValue]) -> Labels:
     """Return what the `lines` of a labels file say; see `read_labels`."""
     queries: dict[str, Query] = {}
     given: list[tuple[Label, str]] = []
@@ -208,12 +208,12 @@ def parse_labels(lines: Iterable[Found]) -> Labels:
     return Labels(queries=queries, given=tuple(label for label, _ in given))
 
 
-def is_labels(found: Found) -> bool:
+def is_labels(found: FileValue) -> bool:
     """Whether the first value of a file is a line of a labels file."""
     return isinstance(found.value, dict) and "query" in found.value
 
 
-def _object(found: Found) -> dict[str, Any]:
+def _object(found: FileValue) -> dict[str, Any]:
     if isinstance(found.value, DataError):
         raise DataError(
             f"{str(found.value).partition(';')[0]}; take a line that was cut off out, what stands before it holds"
@@ -223,7 +223,7 @@ def _object(found: Found) -> dict[str, Any]:
     return cast("dict[str, Any]", found.value)
 
 
-def _query(value: Mapping[str, Any], found: Found) -> Query:
+def _query(value: Mapping[str, Any], found: FileValue) -> Query:
     place = found.place
     sides: list[dict[str, Any]] = []
     for name in ("first", "second"):

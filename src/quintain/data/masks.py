@@ -45,7 +45,7 @@ def mask_of(entry: Mapping[str, Any], place: str) -> bool | None:
     return next(iter(read.values()), None)
 
 
-def untrained(entry: Mapping[str, Any]) -> dict[str, Any]:
+def mask_message(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return the message `entry`, whatever it says, as one that is not trained."""
     return {**{key: value for key, value in entry.items() if key not in MASKS}, "train": False}
 

@@ -38,14 +38,14 @@ MARKUP = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What an agent is told before an episode begins: ``Told(system="Be brief.", tools=(tool,))``."""
+class OpeningPrompt:
+    """What an agent is told before an episode begins: ``OpeningPrompt(system="Be brief.", tools=(tool,))``."""
 
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
 
 
-UNTOLD = Told()
+UNTOLD = OpeningPrompt()
 NOT_SCORED = "not_scored"
 """Kind of the failure that stands for the outcome of traffic which nobody scored."""
 CONVERSATION, FIELDS = "conversation", "fields"
@@ -57,7 +57,7 @@ def to_record(
     trajectory: Trajectory,
     decode: Callable[[Sequence[int]], str],
     *,
-    told: Told = UNTOLD,
+    told: OpeningPrompt = UNTOLD,
     is_compared: bool = False,
 ) -> dict[str, Any]:
     """Return `trajectory` as a JSON object; `decode` turns sampled ids into text, without special tokens.
@@ -76,7 +76,7 @@ def to_record(
     weights: dict[int, int] = {}
     calls: tuple[ToolCall, ...] = ()
     for number, turn in enumerate(trajectory.turns):
-        given = given_to(turn, calls, is_first=not number)
+        given = messages_before(turn, calls, is_first=not number)
         weights |= {len(messages) + at: 0 for at, each in enumerate(given) if each.role == "assistant"}
         messages += given
         text, calls = answer_of(turn, decode)
@@ -115,7 +115,7 @@ def conversation_data(
     return {CONVERSATION: {"messages": rows, **listed, "answers": list(answers)}}
 
 
-def recorded(trajectory: Trajectory) -> tuple[dict[str, Any], list[int]] | None:
+def find_conversation(trajectory: Trajectory) -> tuple[dict[str, Any], list[int]] | None:
     """Return the conversation that an episode was made of, as it stood in a file, and the places of its turns.
 
     None of an episode that was played, or was cut or put together since.
@@ -130,14 +130,14 @@ def recorded(trajectory: Trajectory) -> tuple[dict[str, Any], list[int]] | None:
     return {**own, **trajectory.task.data.get(FIELDS, {})}, answers
 
 
-def given_to(turn: Turn, calls: Sequence[ToolCall], *, is_first: bool) -> list[Message]:
+def messages_before(turn: Turn, calls: Sequence[ToolCall], *, is_first: bool) -> list[Message]:
     """Return what an agent was shown before `turn`, after `calls`: as a recording endpoint got it, or as observed.
 
     A client may repeat its whole chat; of that only what follows the last answer is new, but for the first turn.
     """
     rows = turn.facts.get("given")
     if rows is None:
-        return observed(turn.observation, calls)
+        return observation_messages(turn.observation, calls)
     begin = (
         0
         if is_first
@@ -179,7 +179,7 @@ def paths_of(trajectory: Trajectory) -> Iterator[tuple[Trajectory, set[int]]]:
         seen |= set(path)
 
 
-def observed(observation: Observation, calls: Sequence[ToolCall]) -> list[Message]:
+def observation_messages(observation: Observation, calls: Sequence[ToolCall]) -> list[Message]:
     """Return what an agent was shown after `calls` as messages: of several results one for each, of its own call.
 
     Without `calls` it is the user's.
@@ -251,7 +251,7 @@ def write_messages(
     trajectories: Iterable[Trajectory],
     decode: Callable[[Sequence[int]], str],
     *,
-    told: Callable[[Trajectory], Told] = lambda _: UNTOLD,
+    told: Callable[[Trajectory], OpeningPrompt] = lambda _: UNTOLD,
 ) -> Iterator[str]:
     """Yield one line of JSON, ending in a newline, for each of `trajectories`; one for each seat where several act.
 
@@ -259,7 +259,7 @@ def write_messages(
     """
     for trajectory in trajectories:
         for part in by_seat(trajectory):
-            if (found := recorded(part)) is not None:
+            if (found := find_conversation(part)) is not None:
                 yield json.dumps(found[0], ensure_ascii=False) + "\n"
                 continue
             for path, untrained in paths_of(part):

@@ -50,7 +50,7 @@ def mixture(shares: Mapping[str, float], part_of: PartOf, *, seed: int = 0, name
     """Draw as many samples as there are, of each part its share: ``mixture({"agent": 0.2, "general": 0.8}, part)``.
 
     A share is one of samples, not of tokens (AgentTuning's η, arXiv 2310.12823): long episodes have more of the tokens,
-    see `drawn_shares`. Of each part all are taken before one is taken again, in an order drawn from `seed`.
+    see `measure_shares`. Of each part all are taken before one is taken again, in an order drawn from `seed`.
 
     Raises:
         UsageError: a share is negative, or all are 0.
@@ -71,7 +71,7 @@ def mixture(shares: Mapping[str, float], part_of: PartOf, *, seed: int = 0, name
             parts[part].append(example)
         _check_sizes(shares, {part: len(own) for part, own in parts.items()}, len(examples))
         found: list[Example] = []
-        for part, count in apportioned(
+        for part, count in apportion(
             {p: share / whole for p, share in shares.items()}, len(examples)
         ).items():
             own = parts[part]
@@ -85,7 +85,7 @@ def mixture(shares: Mapping[str, float], part_of: PartOf, *, seed: int = 0, name
     return Stage(name=name, says="was not drawn", apply=apply)
 
 
-def apportioned(shares: Mapping[str, float], total: int) -> dict[str, int]:
+def apportion(shares: Mapping[str, float], total: int) -> dict[str, int]:
     """Return how many of `total` each part has, by largest remainders; of equal ones the first is rounded up.
 
     `shares` add up to 1.
@@ -97,7 +97,7 @@ def apportioned(shares: Mapping[str, float], total: int) -> dict[str, int]:
     return found
 
 
-def drawn_shares(
+def measure_shares(
     examples: Sequence[Example], part_of: PartOf, drawn: Sequence[float] | None = None
 ) -> dict[str, tuple[float, float]]:
     """Return for each part which share of the samples and of the tokens is of it, where examples are `drawn` so.

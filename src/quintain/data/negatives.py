@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from quintain.data.messages import UNTOLD, Told, to_record
+from quintain.data.messages import UNTOLD, OpeningPrompt, to_record
 from quintain.data.pipeline import Stage, name_of, remade, weigh_turns
 from quintain.errors import DataError
 from quintain.types import UNKNOWN_TOOL, Example, Trajectory, Turn
@@ -67,7 +67,7 @@ def kind_of(turn: Turn) -> Kind | None:
     return "invalid_arguments" if any(tool != UNKNOWN_TOOL for tool in wrong) else "unknown_tool"
 
 
-def mended(*, name: str = "negatives") -> Stage:
+def mend_calls(*, name: str = "negatives") -> Stage:
     """Put what mended a call that was unreadable or wrong in an episode's place: it alone counts, the call is context.
 
     There is one for each such call that the next turn mended, up to that turn; `preference_record` writes both sides.
@@ -89,9 +89,9 @@ def mended(*, name: str = "negatives") -> Stage:
 
 
 def preference_record(
-    trajectory: Trajectory, decode: Callable[[Sequence[int]], str], *, told: Told = UNTOLD
+    trajectory: Trajectory, decode: Callable[[Sequence[int]], str], *, told: OpeningPrompt = UNTOLD
 ) -> dict[str, Any]:
-    """Return an episode that ends as `mended` has it as a preference: ``prompt``, ``chosen``, ``rejected``, ``kind``.
+    """Return an episode from `mend_calls` as a preference: ``prompt``, ``chosen``, ``rejected``, ``kind``.
 
     The prompt ends before the wrong call, so that what was chosen stands in its place; it is read back by
     `quintain.data.records.read_preferences`.

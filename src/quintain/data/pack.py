@@ -13,18 +13,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from quintain.data.samples import imitation_samples, pair_samples, samples_from, within
+from quintain.data.samples import imitation_samples, limit_length, pair_samples, samples_from
 from quintain.errors import DataError, UsageError, suggestion
 from quintain.types import Batch, BatchExtra, Sample
 
 __all__ = [
     "Aggregation",
     "imitation_samples",
+    "limit_length",
     "micro_batches",
     "pack",
     "pair_samples",
     "samples_from",
-    "within",
 ]
 
 Aggregation = Literal["token_mean", "sequence_mean", "turn_mean", "constant"]
@@ -41,7 +41,7 @@ def pack(
     "constant" w/(B·`constant`) (Dr. GRPO, 2503.20783). The sequence is the trajectory, over all its streams.
     Raises `DataError` when there is nothing to train on.
     """
-    weights = _normalised(samples, (), aggregation, constant)
+    weights = _normalise_weights(samples, (), aggregation, constant)
     return _batch(samples, weights, _num_trained(samples), _num_pairs(samples))
 
 
@@ -71,7 +71,7 @@ def micro_batches(
     Streams that are `left_out` are in none of them and count in the divisors, as they would with an advantage of 0.
     Raises `DataError` when a stream (or both sides of a pair) is longer, or nothing is trained.
     """
-    weights = _normalised(samples, left_out, aggregation, constant)
+    weights = _normalise_weights(samples, left_out, aggregation, constant)
     num_trained, num_pairs = _num_trained(samples), _num_pairs(samples)
     return [
         _batch([samples[i] for i in cut], [weights[i] for i in cut], num_trained, num_pairs)
@@ -127,7 +127,7 @@ def _num_pairs(samples: Sequence[Sample]) -> int:
     return len({sample.pair for sample in samples if sample.pair >= 0})
 
 
-def _normalised(
+def _normalise_weights(
     samples: Sequence[Sample], left_out: Sequence[Sample], aggregation: Aggregation, constant: float | None
 ) -> list[NDArray[np.float32]]:
     """Return the weights of each sample divided by what `aggregation` says, over those that are `left_out` as well."""
@@ -177,28 +177,28 @@ def _batch(
     lengths = np.array([len(sample.token_ids) for sample in samples], np.int64)
     starts = np.cumsum(lengths) - lengths
 
-    def joined(array_of: Callable[[Sample], NDArray[Any]]) -> torch.Tensor:
+    def join(array_of: Callable[[Sample], NDArray[Any]]) -> torch.Tensor:
         return torch.as_tensor(np.concatenate([array_of(sample) for sample in samples]))
 
     extra = BatchExtra(
         num_trained=num_trained,
-        turn_end=joined(lambda sample: sample.turn_end),
+        turn_end=join(lambda sample: sample.turn_end),
         trajectory=torch.tensor([sample.trajectory for sample in samples]),
         pair=torch.tensor([sample.pair for sample in samples]),
         is_chosen=torch.tensor([sample.is_chosen for sample in samples]),
         num_pairs=num_pairs,
         rank=torch.tensor([sample.rank for sample in samples]),
-        versions=None if samples[0].versions is None else joined(versions_of),
+        versions=None if samples[0].versions is None else join(versions_of),
     )
     return Batch(
-        token_ids=joined(lambda sample: sample.token_ids),
+        token_ids=join(lambda sample: sample.token_ids),
         sequence_id=torch.as_tensor(np.repeat(np.arange(len(samples)), lengths)),
         position_ids=torch.as_tensor(np.arange(lengths.sum()) - np.repeat(starts, lengths)),
         lengths=tuple(lengths.tolist()),
         loss_weight=torch.as_tensor(np.concatenate(weights)),
-        logprobs=joined(lambda sample: sample.logprobs),
-        advantages=joined(lambda sample: sample.advantages),
-        returns=joined(lambda sample: sample.returns),
-        turn_id=joined(lambda sample: sample.turn_id),
+        logprobs=join(lambda sample: sample.logprobs),
+        advantages=join(lambda sample: sample.advantages),
+        returns=join(lambda sample: sample.returns),
+        turn_id=join(lambda sample: sample.turn_id),
         extra=extra,
     )

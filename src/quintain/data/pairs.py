@@ -1,13 +1,13 @@
 """Groups to preference pairs: where the two sides come from, and which pairs are refused.
 
 A source pairs episodes of one task: the best with the worst, a success with a failure, the better half with the worse
-(`best_and_worst`, `won_and_lost`, `halves`), the expert's with the agent's (`expert_and_agent`, ETO, arXiv 2403.02502),
-two ways on from the same turn by the value of the step (`step_pairs`, IPR, 2406.11176), children of one node of a tree
-by what a search found them worth (`siblings`), of which `extremes` takes the best and the worst, or some ways on by
-what a critic says of them (`across_halves`, SWEET-RL, 2503.15478).
+(`best_and_worst`, `pair_wins_with_losses`, `halves`), the expert's with the agent's (`expert_and_agent`, ETO, arXiv
+2403.02502), two ways on from the same turn by the value of the step (`step_pairs`, IPR, 2406.11176), children of one
+node of a tree by what a search found them worth (`siblings`), of which `extremes` takes the best and the worst, or some
+ways on by what a critic says of them (`across_halves`, SWEET-RL, 2503.15478).
 
-What every source makes goes through `checked`: a pair of which one side has nothing to train on, whose sides are the
-same, are of different tasks or differ by no more than a margin, whose rejected side was cut by a limit of whoever
+What every source makes goes through `check_pairs`: a pair of which one side has nothing to train on, whose sides are
+the same, are of different tasks or differ by no more than a margin, whose rejected side was cut by a limit of whoever
 collected it, or which another pair says the other way round, is refused and counted. The result depends on what is
 given alone: of equal outcomes the lower index comes first.
 """
@@ -81,7 +81,7 @@ class Pairs(Sequence[Pair]):
         return "; ".join([f"{len(self.pairs)} pairs", *told])
 
 
-def checked(candidates: Iterable[Pair], *, margin: float | None = 0.0) -> Pairs:
+def check_pairs(candidates: Iterable[Pair], *, margin: float | None = 0.0) -> Pairs:
     """Return those of `candidates` that can be learned from, in order; the others are counted.
 
     Sides must differ by more than `margin`; None: margins mean nothing, as in preferences that people gave.
@@ -100,7 +100,7 @@ def checked(candidates: Iterable[Pair], *, margin: float | None = 0.0) -> Pairs:
     return Pairs(tuple(found), {reason: counts[reason] for reason in REFUSALS if counts[reason]})
 
 
-def joined(*parts: Pairs) -> Pairs:
+def join_pairs(*parts: Pairs) -> Pairs:
     """Return the pairs of several sources, one after the other, and all that they refused."""
     counts = sum((Counter(part.refused) for part in parts), Counter[str]())
     return Pairs(
@@ -129,10 +129,10 @@ def refusal(pair: Pair, margin: float | None = 0.0) -> str | None:
 def best_and_worst(groups: Sequence[Group], *, margin: float = 0.0) -> Pairs:
     """Return the best against the worst of each group of two or more, where they differ by more than `margin`."""
     ranked = [_rank(group) for group in groups]
-    return checked((_pair(own[0], own[-1]) for own in ranked if len(own) > 1), margin=margin)
+    return check_pairs((_pair(own[0], own[-1]) for own in ranked if len(own) > 1), margin=margin)
 
 
-def won_and_lost(groups: Sequence[Group], count: int = 1) -> Pairs:
+def pair_wins_with_losses(groups: Sequence[Group], count: int = 1) -> Pairs:
     """Return up to `count` pairs of each group: one that solved the task and one that did not, drawn by their seeds.
 
     No episode is in two pairs (M-DPO, arXiv 2409.02392, pairs one right with one wrong answer at random).
@@ -149,7 +149,7 @@ def won_and_lost(groups: Sequence[Group], count: int = 1) -> Pairs:
             Pair(chosen=won, rejected=lost, margin=1.0)
             for won, lost in list(zip(*sides, strict=False))[:count]
         ]
-    return checked(found)
+    return check_pairs(found)
 
 
 def best_and_lower(groups: Sequence[Group], *, margin: float = 0.0) -> Pairs:
@@ -162,7 +162,7 @@ def best_and_lower(groups: Sequence[Group], *, margin: float = 0.0) -> Pairs:
         ranked = _rank(group)
         if any(each.is_success for each in ranked):
             found += [_pair(ranked[0], other) for other in ranked[1:] if _value(other) < _value(ranked[0])]
-    return checked(found, margin=margin)
+    return check_pairs(found, margin=margin)
 
 
 def halves(groups: Sequence[Group], *, share: float = 0.5, margin: float = 0.0) -> Pairs:
@@ -178,7 +178,7 @@ def halves(groups: Sequence[Group], *, share: float = 0.5, margin: float = 0.0) 
         ranked = _rank(group)
         for place in range(math.floor(share * len(ranked) + 1e-9)):
             found.append(_pair(ranked[place], ranked[-1 - place]))
-    return checked(found, margin=margin)
+    return check_pairs(found, margin=margin)
 
 
 def expert_and_agent(
@@ -194,7 +194,7 @@ def expert_and_agent(
         expert = experts.get(group.task.id)
         if expert is not None and isinstance(expert.outcome, Score):
             found += [_pair(*_higher_first(expert, agent)) for agent in group.scored]
-    return checked(found, margin=margin)
+    return check_pairs(found, margin=margin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ def step_pairs(
     Sides are what follows the shared turns, or with `is_action_only` the one turn in which they part (IPR, arXiv
     2406.11176, section 3.3).
     """
-    return checked((_step_pair(each, margin, is_action_only) for each in deviations), margin=margin)
+    return check_pairs((_step_pair(each, margin, is_action_only) for each in deviations), margin=margin)
 
 
 def _step_pair(each: Deviation, margin: float, is_action_only: bool) -> Pair:
@@ -274,7 +274,7 @@ def siblings(families: Sequence[Sequence[tuple[Trajectory, float]]], *, margin: 
             for place, (better, high) in enumerate(ranked)
             for worse, low in ranked[place + 1 :]
         ]
-    return checked(found, margin=margin)
+    return check_pairs(found, margin=margin)
 
 
 def extremes(families: Sequence[Sequence[tuple[Trajectory, float]]], *, margin: float = 0.0) -> Pairs:
@@ -289,7 +289,7 @@ def extremes(families: Sequence[Sequence[tuple[Trajectory, float]]], *, margin: 
         if len(ranked) > 1:
             (best, high), (worst, low) = ranked[0], ranked[-1]
             found.append(Pair(chosen=best, rejected=worst, level="turn", margin=high - low))
-    return checked(found, margin=margin)
+    return check_pairs(found, margin=margin)
 
 
 def across_halves(
@@ -310,7 +310,7 @@ def across_halves(
             Pair(chosen=better, rejected=worse, level="turn", margin=high - low)
             for (better, high), (worse, low) in rng.sample(every, min(count, len(every)))
         ]
-    return checked(found, margin=margin)
+    return check_pairs(found, margin=margin)
 
 
 def top_share(pairs: Pairs, share: float) -> Pairs:

@@ -4,9 +4,9 @@ A stage is a pure function from examples to examples with a name and, in words, 
 runs stages in order and counts: the `Funnel` says how many went into each stage, how many came out, and which were
 lost. A method of imitation or self-training *is* its pipeline.
 
-There are three kinds of stage. `chosen` and `judged` keep or drop, `chosen` by any filter of `quintain.data.filters`;
-`weighed` says which sampled tokens count; `remade` puts other episodes in the place of an example (a splice, a shorter
-text), which name what they were made of. None of them changes what it was given.
+There are three kinds of stage. `filter_stage` and `check_stage` keep or drop, `filter_stage` by any filter of
+`quintain.data.filters`; `weigh_stage` says which sampled tokens count; `remade` puts other episodes in the place of an
+example (a splice, a shorter text), which name what they were made of. None of them changes what it was given.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from quintain.data.samples import imitation_samples
 from quintain.errors import DataError, InvariantError
-from quintain.types import NOTHING, Example, Group, Sample, Trajectory, Turn, scored
+from quintain.types import NOTHING, Example, Group, Sample, Trajectory, Turn, flatten_scored
 
 FIRST, LAST, TOKENS = "data/in", "data/kept", "data/tokens"
 """Metrics of a pipeline beside those of its stages."""
@@ -44,8 +44,8 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
-    """What a stage did: ``Passage(stage="solved", says="did not solve the task", num_in=64, num_out=21)``."""
+class StageReport:
+    """What a stage did: ``StageReport(stage="solved", says="did not solve the task", num_in=64, num_out=21)``."""
 
     stage: str
     says: str
@@ -61,7 +61,7 @@ class Passage:
 class Funnel:
     """What every stage did, in order."""
 
-    passages: tuple[Passage, ...]
+    passages: tuple[StageReport, ...]
     num_in: int
     """examples that went in; without stages they come out as well"""
     num_tokens: int
@@ -93,8 +93,8 @@ def is_stage(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """What a pipeline made: ``Chosen(examples=(…,), funnel=Funnel(…))``."""
+class PipelineResult:
+    """What a pipeline made: ``PipelineResult(examples=(…,), funnel=Funnel(…))``."""
 
     examples: tuple[Example, ...]
     funnel: Funnel
@@ -114,22 +114,22 @@ class Pipeline:
             raise DataError(f"stages of a pipeline: got {double[0]} twice; give each a name of its own")
         self.stages = stages
 
-    def __call__(self, groups: Sequence[Group]) -> Chosen:
+    def __call__(self, groups: Sequence[Group]) -> PipelineResult:
         """Return what comes out of the scored episodes of `groups`."""
-        return self.run([as_example(trajectory) for trajectory in scored(groups)])
+        return self.run([as_example(trajectory) for trajectory in flatten_scored(groups)])
 
-    def run(self, examples: Sequence[Example]) -> Chosen:
+    def run(self, examples: Sequence[Example]) -> PipelineResult:
         """Return what comes out of `examples`, and what every stage did."""
-        passages: list[Passage] = []
+        passages: list[StageReport] = []
         num_in = len(examples)
         for stage in self.stages:
             after = tuple(stage.apply(examples))
             left = {name for example in after for name in example.sources}
             lost = dict.fromkeys(name for e in examples for name in e.sources if name not in left)
             passages.append(
-                Passage(
+                StageReport(
                     stage=stage.name,
-                    says=told(stage),
+                    says=describe_stage(stage),
                     num_in=len(examples),
                     num_out=len(after),
                     num_tokens=sum(map(num_trained, after)),
@@ -139,16 +139,16 @@ class Pipeline:
             examples = after
         num_tokens = passages[-1].num_tokens if passages else sum(map(num_trained, examples))
         funnel = Funnel(passages=tuple(passages), num_in=num_in, num_tokens=num_tokens)
-        return Chosen(examples=tuple(examples), funnel=funnel)
+        return PipelineResult(examples=tuple(examples), funnel=funnel)
 
 
-def told(stage: Stage) -> str:
+def describe_stage(stage: Stage) -> str:
     """Return what `stage` says of what it left out, and what it counted: ``has no way out (3 lead to no success)``."""
     counts = stage.counts or {}
     return stage.says + (f" ({', '.join(f'{num} {what}' for what, num in counts.items())})" if counts else "")
 
 
-def refuse_empty(made: Chosen, what: str, cures: Mapping[str, str] = NOTHING) -> None:
+def refuse_empty(made: PipelineResult, what: str, cures: Mapping[str, str] = NOTHING) -> None:
     """Raise where nothing came out of a pipeline.
 
     Raises:
@@ -183,7 +183,7 @@ def num_trained(example: Example) -> int:
     return sum(int(np.count_nonzero(weights)) for weights in example.weights)
 
 
-def chosen(name: str, says: str, keep: Callable[[Sequence[Group]], Sequence[Group]]) -> Stage:
+def filter_stage(name: str, says: str, keep: Callable[[Sequence[Group]], Sequence[Group]]) -> Stage:
     """Return the stage that keeps what the filter `keep` of groups keeps, in the order in which it came.
 
     Examples of one group (`Trajectory.group`) are seen as a group, in the order of the first of each.
@@ -196,12 +196,12 @@ def chosen(name: str, says: str, keep: Callable[[Sequence[Group]], Sequence[Grou
     return Stage(name=name, says=says, apply=apply)
 
 
-def judged(name: str, says: str, is_kept: Callable[[Example], bool]) -> Stage:
+def check_stage(name: str, says: str, is_kept: Callable[[Example], bool]) -> Stage:
     """Return the stage that keeps the examples of which `is_kept` is true, each seen by itself."""
     return Stage(name=name, says=says, apply=lambda examples: [e for e in examples if is_kept(e)])
 
 
-def weighed(name: str, says: str, weigh: Callable[[Trajectory], Weights]) -> Stage:
+def weigh_stage(name: str, says: str, weigh: Callable[[Trajectory], Weights]) -> Stage:
     """Return the stage that multiplies the weights of each example by `weigh`; one in which nothing counts goes."""
 
     def apply(examples: Sequence[Example]) -> list[Example]:
@@ -278,7 +278,7 @@ def example_samples(examples: Sequence[Example]) -> list[Sample]:
     for sample in samples:
         weights = examples[sample.trajectory].weights
         if weights is not None:
-            sample = replace(sample, loss_weight=_laid(sample, weights))
+            sample = replace(sample, loss_weight=_lay_weights(sample, weights))
         if sample.loss_weight.any():
             found.append(sample)
     if not found:
@@ -288,7 +288,7 @@ def example_samples(examples: Sequence[Example]) -> list[Sample]:
     return found
 
 
-def _laid(sample: Sample, weights: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+def _lay_weights(sample: Sample, weights: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
     """Return `weights` [turn][sampled token] along the tokens of `sample`, 0 where nothing was sampled."""
     laid = np.zeros(len(sample.token_ids), np.float32)
     for turn in np.unique(sample.turn_id[sample.turn_id >= 0]).tolist():

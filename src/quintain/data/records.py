@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from quintain.data.atif import as_messages, is_atif
-from quintain.data.files import Found
+from quintain.data.files import FileValue
 from quintain.data.forms import ANSWERS, CONVERSATIONS, USES, Form, as_sides, form_of, label_of
-from quintain.data.masks import MASKS, is_switch, mask_of, row_masks, untrained
-from quintain.data.results import answered_calls
+from quintain.data.masks import MASKS, is_switch, mask_message, mask_of, row_masks
+from quintain.data.results import match_results
 from quintain.data.thoughts import whole_text
 from quintain.data.verifiers import as_conversations, is_rollout, is_trace
 from quintain.errors import DataError
@@ -91,7 +91,7 @@ PICTURES = ("images", "image", "videos", "audios", "audio")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class RecordMessage:
     """A message, and whether its record says that it is to be trained: None where it says nothing."""
 
     message: Message
@@ -107,7 +107,7 @@ class Record:
     Two assistant messages never follow each other: they are joined.
     """
 
-    said: tuple[Said, ...]
+    said: tuple[RecordMessage, ...]
     file: str
     line: int
     place: str
@@ -140,7 +140,7 @@ class Preference:
 
 
 def read_records(
-    found: Iterable[Found], *, takes_labels: bool = False, left_out: list[str] | None = None
+    found: Iterable[FileValue], *, takes_labels: bool = False, left_out: list[str] | None = None
 ) -> Iterator[Record]:
     """Yield the conversation of each object; a trace of verifiers may hold several.
 
@@ -164,10 +164,10 @@ def read_records(
                 raise
             left_out.append(str(error))
             continue
-        yield from map(_judged, records) if takes_labels else records
+        yield from map(_with_success, records) if takes_labels else records
 
 
-def _judged(record: Record) -> Record:
+def _with_success(record: Record) -> Record:
     """Return `record` with whether it solved its task, where only its reward says so."""
     reward = record.fields.get("reward")
     if record.fields.get("is_success") is not None or not isinstance(reward, int | float):
@@ -175,7 +175,7 @@ def _judged(record: Record) -> Record:
     return replace(record, fields={**record.fields, "is_success": reward > 0})
 
 
-def read_labelled(found: Iterable[Found], *, left_out: list[str] | None = None) -> Iterator[Record]:
+def read_labelled(found: Iterable[FileValue], *, left_out: list[str] | None = None) -> Iterator[Record]:
     """Yield the labelled answers of `found`, and both sides of preferences, with ``is_success`` in their fields.
 
     Those that cannot be read go into `left_out`, where it is given.
@@ -201,7 +201,9 @@ def read_labelled(found: Iterable[Found], *, left_out: list[str] | None = None) 
         yield from records
 
 
-def read_preferences(found: Iterable[Found], *, left_out: list[str] | None = None) -> Iterator[Preference]:
+def read_preferences(
+    found: Iterable[FileValue], *, left_out: list[str] | None = None
+) -> Iterator[Preference]:
     """Yield the preference of each object: chosen and rejected, with or without a prompt of their own.
 
     Both sides are lists of messages, or texts that answer ``prompt``; without one they begin alike, and what they
@@ -223,8 +225,8 @@ def read_preferences(found: Iterable[Found], *, left_out: list[str] | None = Non
 
 
 def _of_form(
-    found: Iterable[Found], wanted: tuple[Form, ...], left_out: list[str] | None
-) -> Iterator[tuple[Found, dict[str, Any]]]:
+    found: Iterable[FileValue], wanted: tuple[Form, ...], left_out: list[str] | None
+) -> Iterator[tuple[FileValue, dict[str, Any]]]:
     """Yield the objects of `found`, which are of one form of those `wanted`; what is no object goes into `left_out`.
 
     Raises:
@@ -252,7 +254,7 @@ def _of_form(
         yield each, value
 
 
-def _preference(value: dict[str, Any], found: Found) -> Preference:
+def _preference(value: dict[str, Any], found: FileValue) -> Preference:
     """Return the preference that `value` is."""
     rest = as_sides(value, found.place)
     sides_of = {key: rest.pop(key) for key in ("chosen", "rejected")}
@@ -276,7 +278,7 @@ def _without_label(value: Mapping[str, Any], label: bool) -> dict[str, Any]:
     return {**rest, "is_success": label}
 
 
-def read_record(value: Mapping[str, Any], found: Found, *, keeps_text: bool = False) -> Record:
+def read_record(value: Mapping[str, Any], found: FileValue, *, keeps_text: bool = False) -> Record:
     """Return the conversation that the object `value` is.
 
     With `keeps_text` an answer of weight 1 is trained as it stands: calls in its text are text, whatever they call.
@@ -292,18 +294,18 @@ def read_record(value: Mapping[str, Any], found: Found, *, keeps_text: bool = Fa
     if pictures := next((key for key in PICTURES if fields.get(key)), None):
         raise DataError(f"{place}: got {pictures} beside the messages; only text is read, take it out")
     tools = tuple(tool for key in TOOLS for tool in read_tools(fields.pop(key, None), place))
-    read: list[Said] = []
+    read: list[RecordMessage] = []
     for entry, mask in zip(entries, masks, strict=True):
-        read += _said(as_object(entry, place), mask, place, keeps_text=keeps_text, unread=unread)
+        read += _read_entry(as_object(entry, place), mask, place, keeps_text=keeps_text, unread=unread)
     if "system" in fields and not (read and read[0].message.role == "system"):
         system = _text(fields.pop("system"), place, may_be_empty=True)
-        read = [Said(message=_message("system", system)), *read] if system else read
+        read = [RecordMessage(message=_message("system", system)), *read] if system else read
     reward = fields.get("reward")
     if isinstance(reward, int | float) and as_amount(reward) is None:
         raise DataError(
             f"{place}: got the reward {reward!r:.40}; give a finite number of at most {MAX_AMOUNT:g} in size"
         )
-    said = _in_order(_joined(read, place), place, keeps_text=keeps_text)
+    said = _in_order(_join_answers(read, place), place, keeps_text=keeps_text)
     if not any(each.message.role == "assistant" and not is_empty(each.message) for each in said):
         raise DataError(f"{place}: got no assistant message with content; there is nothing to learn from")
     unread += [f"key {key!r} of records" for key in MEANT if says(fields.get(key))]
@@ -330,7 +332,7 @@ def _conversation(fields: dict[str, Any], place: str) -> list[Any]:
         answer = answers[0]
         prompt = _entries(fields.pop("prompt", []), "user", place)
         completion = _entries(fields.pop(answer), "assistant", place)
-        return [untrained(entry) if _is_answer(entry) else entry for entry in prompt] + completion
+        return [mask_message(entry) if _is_answer(entry) else entry for entry in prompt] + completion
     answer = next((key for key in answers if isinstance(fields[key], str | list) and fields[key]), None)
     if len(names) == 1 and answer:
         raise DataError(
@@ -350,11 +352,11 @@ def _conversation(fields: dict[str, Any], place: str) -> list[Any]:
     )
 
 
-def _in_order(said: Sequence[Said], place: str, *, keeps_text: bool) -> tuple[Said, ...]:
+def _in_order(said: Sequence[RecordMessage], place: str, *, keeps_text: bool) -> tuple[RecordMessage, ...]:
     """Return `said` with results in the order of their calls, each with the id and the tool of its call."""
     has_read = [bool(each.message.tool_calls) or _reads_calls(each.is_trained, keeps_text) for each in said]
-    found: list[Said] = []
-    for at, call in answered_calls([each.message for each in said], place, has_read_calls=has_read):
+    found: list[RecordMessage] = []
+    for at, call in match_results([each.message for each in said], place, has_read_calls=has_read):
         each = said[at]
         if call is not None:
             own = replace(
@@ -420,9 +422,9 @@ def as_object(value: object, place: str) -> dict[str, Any]:
     return cast(dict[str, Any], value)
 
 
-def _said(
+def _read_entry(
     entry: Mapping[str, Any], mask: bool | None, place: str, *, keeps_text: bool, unread: list[str]
-) -> Iterator[Said]:
+) -> Iterator[RecordMessage]:
     """Yield the messages of one entry: a user message of Anthropic may hold several tool results.
 
     `mask` is what the record says of it; keys that nobody reads go into `unread`.
@@ -445,7 +447,7 @@ def _said(
         results = [block for block in blocks if block.get("type") == "tool_result"]
         for block in results:
             text = _text(block.get("content"), place, may_be_empty=True)
-            yield Said(message=_message("tool", text, call=block.get("tool_use_id")))
+            yield RecordMessage(message=_message("tool", text, call=block.get("tool_use_id")))
         content = [block for block in blocks if block.get("type") != "tool_result"]
         if results and not content:
             return
@@ -457,12 +459,14 @@ def _said(
         text = _text(content, place, may_be_empty=role == "tool")
         role = "tool" if role == "user" and RESPONSES.fullmatch(text) else role
         for part in (RESPONSE.findall(text) or [text]) if role == "tool" else [text]:
-            yield Said(message=_message(role, part, call=entry.get("tool_call_id"), name=entry.get("name")))
+            yield RecordMessage(
+                message=_message(role, part, call=entry.get("tool_call_id"), name=entry.get("name"))
+            )
         return
     message = _answer(entry, content, place, is_read=_reads_calls(tag, keeps_text))
     spoken = ((message.name, whole_text(message)),) if message.name else ()
     is_trained = False if tag is None and is_empty(message) else tag
-    yield Said(message=message, is_trained=is_trained, spoken=spoken)
+    yield RecordMessage(message=message, is_trained=is_trained, spoken=spoken)
 
 
 def _answer(entry: Mapping[str, Any], content: object, place: str, *, is_read: bool) -> Message:
@@ -495,9 +499,9 @@ def _answer(entry: Mapping[str, Any], content: object, place: str, *, is_read: b
     return replace(said, tool_calls=tuple(calls), reasoning=thought.strip())
 
 
-def _joined(read: Sequence[Said], place: str) -> tuple[Said, ...]:
+def _join_answers(read: Sequence[RecordMessage], place: str) -> tuple[RecordMessage, ...]:
     """Return `read` with assistant messages that follow each other as one."""
-    found: list[Said] = []
+    found: list[RecordMessage] = []
     for said in read:
         last = found[-1] if found else None
         if last is None or not last.message.role == said.message.role == "assistant":

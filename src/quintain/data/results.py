@@ -13,7 +13,7 @@ from quintain.errors import DataError
 from quintain.types import Message, ToolCall
 
 
-def answered_calls(
+def match_results(
     messages: Sequence[Message], place: str, *, has_read_calls: Sequence[bool]
 ) -> list[tuple[int, ToolCall | None]]:
     """Return the places of `messages` with results in the order of their calls, and the call that each answers.
@@ -31,7 +31,7 @@ def answered_calls(
         order.append((at, None))
         at += 1
         if message.role == "tool" and message.tool_call_id:
-            raise _unasked(message, (), place)
+            raise _no_call_error(message, (), place)
         if message.role != "assistant":
             continue
         begin = at
@@ -63,7 +63,7 @@ def _call_numbers(
             continue
         own = next((k for k in free if calls[k].id == result.tool_call_id), None)
         if own is None:
-            raise _unasked(result, calls, place)
+            raise _no_call_error(result, calls, place)
         found[number] = own
         free.remove(own)
     for number, result in enumerate(results):
@@ -85,7 +85,7 @@ def _call_numbers(
     return [found[number] for number in range(len(results))]
 
 
-def _unasked(result: Message, calls: Sequence[ToolCall], place: str) -> DataError:
+def _no_call_error(result: Message, calls: Sequence[ToolCall], place: str) -> DataError:
     """Return the error of a result that answers no call."""
     ids = ", ".join(repr(call.id) for call in calls if call.id) or "no call"
     return DataError(

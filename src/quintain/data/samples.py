@@ -68,7 +68,7 @@ class _Tape:
         turn_end = np.zeros(len(mask), np.bool_)
         turn_end[np.cumsum(runs)[1::2][runs[1::2] > 0] - 1] = True
 
-        def placed(numbers: NDArray[np.float32]) -> NDArray[np.float32]:
+        def place(numbers: NDArray[np.float32]) -> NDArray[np.float32]:
             array = np.zeros(len(mask), np.float32)
             array[mask] = numbers
             return array
@@ -80,9 +80,9 @@ class _Tape:
         whole = Sample(
             token_ids=np.array(self.token_ids, np.int64),
             loss_weight=mask.astype(np.float32),
-            logprobs=placed(np.array(self.logprobs, np.float32)),
-            advantages=placed(advantages),
-            returns=np.zeros(len(mask), np.float32) if returns is None else placed(returns),
+            logprobs=place(np.array(self.logprobs, np.float32)),
+            advantages=place(advantages),
+            returns=np.zeros(len(mask), np.float32) if returns is None else place(returns),
             turn_id=turn_id,
             turn_end=turn_end,
             trajectory=-1,
@@ -208,7 +208,7 @@ def pair_samples(pairs: Sequence[Pair]) -> list[Sample]:
     for index, pair in enumerate(pairs):
         context = num_shared(pair) if pair.level == "turn" else 0
         for is_chosen, trajectory in ((True, pair.chosen), (False, pair.rejected)):
-            side = [_masked(sample, context) for sample in imitation_samples([trajectory])]
+            side = [_mask_context(sample, context) for sample in imitation_samples([trajectory])]
             side = [sample for sample in side if sample.loss_weight.any()]
             if not side:
                 raise DataError(
@@ -219,7 +219,7 @@ def pair_samples(pairs: Sequence[Pair]) -> list[Sample]:
     return samples
 
 
-def unrelated(samples: Sequence[Sample]) -> list[Sample]:
+def unrelated_samples(samples: Sequence[Sample]) -> list[Sample]:
     """Return the streams of `samples`, each after the opening prompt of another: what KTO estimates its KL on.
 
     What an episode wrote is a draw that has nothing to do with another episode's prompt, so a policy that moved as a
@@ -244,23 +244,23 @@ def unrelated(samples: Sequence[Sample]) -> list[Sample]:
 def _after(sample: Sample, start: int, prompt: NDArray[np.int64]) -> Sample:
     """Return `sample`, whose first sampled token is at `start`, with `prompt` in the place of what stood before it."""
 
-    def moved(array: NDArray[Any], before: float) -> NDArray[Any]:
+    def move(array: NDArray[Any], before: float) -> NDArray[Any]:
         return np.concatenate([np.full(len(prompt), before, array.dtype), array[start:]])
 
     return replace(
         sample,
         token_ids=np.concatenate([prompt, sample.token_ids[start:]]),
-        loss_weight=moved(sample.loss_weight, 0),
-        logprobs=moved(sample.logprobs, 0),
-        advantages=moved(sample.advantages, 0),
-        returns=moved(sample.returns, 0),
-        turn_id=moved(sample.turn_id, -1),
-        turn_end=moved(sample.turn_end, False),
-        versions=None if sample.versions is None else moved(sample.versions, 0),
+        loss_weight=move(sample.loss_weight, 0),
+        logprobs=move(sample.logprobs, 0),
+        advantages=move(sample.advantages, 0),
+        returns=move(sample.returns, 0),
+        turn_id=move(sample.turn_id, -1),
+        turn_end=move(sample.turn_end, False),
+        versions=None if sample.versions is None else move(sample.versions, 0),
     )
 
 
-def within(
+def limit_length(
     samples: Sequence[Sample], max_length: int, *, overlong: Literal["error", "drop"] = "error"
 ) -> tuple[list[Sample], int]:
     """Return the samples whose streams have at most `max_length` tokens, and how many *streams* were dropped.
@@ -331,6 +331,6 @@ def num_shared(pair: Pair) -> int:
     return shared
 
 
-def _masked(sample: Sample, num_context: int) -> Sample:
+def _mask_context(sample: Sample, num_context: int) -> Sample:
     weight = np.where(sample.turn_id < num_context, np.float32(0), sample.loss_weight)
     return replace(sample, loss_weight=weight)

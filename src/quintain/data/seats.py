@@ -58,9 +58,9 @@ def mean_seat_returns(trajectories: Iterable[Trajectory]) -> dict[str, float]:
     return {seat: fmean(values) for seat, values in drawn.items()}
 
 
-def compared(groups: Sequence[Group]) -> list[Group]:
+def comparable_groups(groups: Sequence[Group]) -> list[Group]:
     """Return the groups whose episodes are compared: `groups`, one for each seat where seats are paid apart."""
-    return [part for group in groups for part in (separated([group]) if _is_paid_apart(group) else [group])]
+    return [part for group in groups for part in (split_seats([group]) if _is_paid_apart(group) else [group])]
 
 
 def _is_paid_apart(group: Group) -> bool:
@@ -88,7 +88,7 @@ def _parts(trajectory: Trajectory) -> dict[str, str]:
     return found
 
 
-def separated(groups: Sequence[Group]) -> list[Group]:
+def split_seats(groups: Sequence[Group]) -> list[Group]:
     """Return `groups` with a group for each seat of those whose episodes have several."""
     found: list[Group] = []
     for group in groups:

@@ -20,19 +20,19 @@ from itertools import accumulate
 import numpy as np
 
 from quintain.data import filters
-from quintain.data.pipeline import Stage, chosen, judged, name_of, remade, weighed
+from quintain.data.pipeline import Stage, check_stage, filter_stage, name_of, remade, weigh_stage
 from quintain.errors import DataError, InvariantError, UsageError
 from quintain.types import Example, Group, Score, Task, Trajectory, Turn
 
 
-def solved(*, name: str = "solved") -> Stage:
+def keep_solved(*, name: str = "solved") -> Stage:
     """Keep the episodes that solved their task."""
-    return chosen(name, "did not solve its task", filters.successful)
+    return filter_stage(name, "did not solve its task", filters.successful)
 
 
 def threshold(above: float, *, name: str = "threshold") -> Stage:
     """Keep the episodes whose outcome is above a number, not at it (ReST, arXiv 2308.08998)."""
-    return judged(name, f"has an outcome of {above:g} or less", lambda e: outcome(e.trajectory) > above)
+    return check_stage(name, f"has an outcome of {above:g} or less", lambda e: outcome(e.trajectory) > above)
 
 
 def quantile(share: float, *, per_task: bool = False, name: str = "quantile") -> Stage:
@@ -48,14 +48,15 @@ def quantile(share: float, *, per_task: bool = False, name: str = "quantile") ->
         return [value >= cut - _slack(cut) for value in values]
 
     where = "of its task" if per_task else "of all"
-    return _ranked(name, f"is not among the best {share:.0%} {where}", outcome, keep, per_task=per_task)
+    return _rank_stage(name, f"is not among the best {share:.0%} {where}", outcome, keep, per_task=per_task)
 
 
 def shortest(share: float = 0.2, *, per_task: bool = True, name: str = "shortest") -> Stage:
     """Keep the shortest share of episodes, in turns; whoever ties with the cut stays (PAE, arXiv 2412.13194).
 
     The cut is the quantile of the lengths, interpolated linearly: of 4, 6 and 10 turns the fifth is 4.8 and keeps the
-    first. The only episode of a task always stays. Put `solved` before it, or failures that gave up early are kept.
+    first. The only episode of a task always stays. Put `keep_solved` before it, or failures that gave up early are
+    kept.
     """
     _between("share of the shortest episodes", share)
 
@@ -64,7 +65,7 @@ def shortest(share: float = 0.2, *, per_task: bool = True, name: str = "shortest
         return [length <= cut + _slack(cut) for length in lengths]
 
     where = "of its task" if per_task else "of all"
-    return _ranked(
+    return _rank_stage(
         name,
         f"is not among the shortest {share:.0%} {where}",
         lambda t: len(t.turns),
@@ -80,14 +81,14 @@ def within(longest: int, *, name: str = "within") -> Stage:
         turns = example.trajectory.turns
         return sum(len(turn.prompt_ids) + len(turn.completion.token_ids) for turn in turns) <= longest
 
-    return judged(name, f"is longer than {longest} tokens", is_short)
+    return check_stage(name, f"is longer than {longest} tokens", is_short)
 
 
 def best(count: int = 1, *, name: str = "best") -> Stage:
     """Keep the best of every task; of equal outcomes the fewest sampled tokens, then the first."""
     if count < 1:
         raise UsageError(f"best episodes of a task: got {count}; give at least 1")
-    return chosen(
+    return filter_stage(
         name,
         f"is not among the best {count} of its task",
         lambda groups: filters.best_of_group(groups, count),
@@ -96,7 +97,7 @@ def best(count: int = 1, *, name: str = "best") -> Stage:
 
 def distinct(*, name: str = "distinct") -> Stage:
     """Keep the first of the episodes whose tokens, prompts included, are the same."""
-    return chosen(name, "repeats another token by token", filters.distinct)
+    return filter_stage(name, "repeats another token by token", filters.distinct)
 
 
 def distinct_states(
@@ -120,14 +121,14 @@ def distinct_states(
     return Stage(name=name, says="went through the states of another", apply=apply)
 
 
-def solved_share(low: float = 0.0, high: float = 1.0, *, name: str = "solved_share") -> Stage:
+def keep_solved_share(low: float = 0.0, high: float = 1.0, *, name: str = "solved_share") -> Stage:
     """Keep whole tasks of which at least `low` and at most `high` of the episodes are solved."""
     if not 0 <= low <= high <= 1:
         raise UsageError(f"solved shares to keep: got {low} to {high}; give 0 <= low <= high <= 1")
-    return chosen(
+    return filter_stage(
         name,
         f"belongs to a task that is not solved in {low:.0%} to {high:.0%} of its episodes",
-        lambda groups: filters.solved_between(groups, low, high),
+        lambda groups: filters.keep_solved_between(groups, low, high),
     )
 
 
@@ -135,7 +136,7 @@ def group_spread(least: float = 0.0, *, name: str = "group_spread") -> Stage:
     """Keep whole tasks whose outcomes have a standard deviation above a number (population form, 0 of one episode)."""
     if least < 0:
         raise UsageError(f"standard deviation of a task's outcomes: got {least}; give 0 or more")
-    return chosen(
+    return filter_stage(
         name,
         f"belongs to a task whose outcomes spread by {least:g} or less",
         lambda groups: [group for group in groups if filters.spread(group) > least + 1e-12],
@@ -145,16 +146,16 @@ def group_spread(least: float = 0.0, *, name: str = "group_spread") -> Stage:
 def widest(share: float = 0.25, *, name: str = "widest") -> Stage:
     """Keep the share of tasks with the widest outcomes, at least one; of equal widths the first (arXiv 2504.20073)."""
     _between("share of the widest tasks", share)
-    return chosen(
+    return filter_stage(
         name,
         f"belongs to a task that is not among the {share:.0%} with the widest outcomes",
         lambda groups: filters.most_uncertain(groups, share),
     )
 
 
-def ended(*, name: str = "ended") -> Stage:
+def keep_ended(*, name: str = "ended") -> Stage:
     """Keep the episodes that came to the task's own end, and were not cut by a limit of whoever collected them."""
-    return chosen(name, "was cut before the end of its task", filters.without_truncated)
+    return filter_stage(name, "was cut before the end of its task", filters.without_truncated)
 
 
 def num_turns(least: int = 1, most: int | None = None, *, name: str = "num_turns") -> Stage:
@@ -163,7 +164,7 @@ def num_turns(least: int = 1, most: int | None = None, *, name: str = "num_turns
     if not 1 <= least <= high:
         raise UsageError(f"turns of an episode: got {least} to {most}; give 1 <= least <= most")
     says = f"has fewer than {least} turns" + (f" or more than {most}" if most is not None else "")
-    return judged(name, says, lambda e: least <= len(e.trajectory.turns) <= high)
+    return check_stage(name, says, lambda e: least <= len(e.trajectory.turns) <= high)
 
 
 def perplexity(
@@ -179,24 +180,24 @@ def perplexity(
     """
     if not low <= high:
         raise UsageError(f"perplexities to keep: got {low:g} to {high:g}; give low <= high")
-    of = recorded_perplexity if score is None else score
-    return judged(
+    of = sampling_perplexity if score is None else score
+    return check_stage(
         name, f"has a perplexity below {low:g} or above {high:g}", lambda e: low <= of(e.trajectory) <= high
     )
 
 
-def verified(
+def keep_verified(
     check: Callable[[Trajectory], bool], *, says: str = "is refused by the verifier", name: str = "verified"
 ) -> Stage:
     """Keep the episodes that a verifier accepts: an answer check, a judge, a replay."""
-    return judged(name, says, lambda example: check(example.trajectory))
+    return check_stage(name, says, lambda example: check(example.trajectory))
 
 
 def training_tasks(
     is_held_out: Callable[[Task], bool] = lambda task: task.split == "eval", *, name: str = "training_tasks"
 ) -> Stage:
     """Keep the episodes of tasks that are not held out, by their split or by what `is_held_out` says of them."""
-    return judged(
+    return check_stage(
         name, "belongs to a held-out task", lambda example: not is_held_out(example.trajectory.task)
     )
 
@@ -211,14 +212,14 @@ def without_overlap(
     if size < 1:
         raise UsageError(f"words in a row that are compared: got {size}; give at least 1")
     known = {run for text in texts for run in runs_of_words(text, size)}
-    return judged(
+    return check_stage(
         name,
         f"shares {size} words in a row with a held-out text",
         lambda example: known.isdisjoint(runs_of_words(of(example.trajectory), size)),
     )
 
 
-def stripped(
+def strip_hints(
     strip: Callable[[Turn], Turn], has_hint: Callable[[Turn], bool], *, name: str = "stripped"
 ) -> Stage:
     """Take a hint out of what an agent was shown, and drop the episodes in which it still stands (STaR, 2203.14465).
@@ -237,7 +238,7 @@ def stripped(
     return remade(name, "still speaks of its hint", make)
 
 
-def relabelled(of: Callable[[Trajectory], Trajectory | None], *, name: str = "relabelled") -> Stage:
+def relabel_tasks(of: Callable[[Trajectory], Trajectory | None], *, name: str = "relabelled") -> Stage:
     """Put an episode under the task that it did solve, in hindsight; `of` returns None where it solved none.
 
     What was sampled stays, up to the turn that solved the other task; task, outcome and what the agent was told of the
@@ -264,7 +265,9 @@ def relabelled(of: Callable[[Trajectory], Trajectory | None], *, name: str = "re
 
 def seat(of: str, *, name: str = "seat") -> Stage:
     """Let the turns of one seat count: ``seat("buyer")``; turns of its roles (``buyer/plan``) count as its own."""
-    return weighed(name, f"has no turn of {of}", lambda t: [float(turn.speaker == of) for turn in t.turns])
+    return weigh_stage(
+        name, f"has no turn of {of}", lambda t: [float(turn.speaker == of) for turn in t.turns]
+    )
 
 
 def role(of: str, *, name: str = "role") -> Stage:
@@ -274,17 +277,19 @@ def role(of: str, *, name: str = "role") -> Stage:
         own = turn.seat.partition("/")[2]
         return own == of or (of == "act" and not own)
 
-    return weighed(name, f"has no turn of the role {of}", lambda t: [float(is_of(turn)) for turn in t.turns])
+    return weigh_stage(
+        name, f"has no turn of the role {of}", lambda t: [float(is_of(turn)) for turn in t.turns]
+    )
 
 
 def last_turn(*, name: str = "last_turn") -> Stage:
     """Let the last turn count alone."""
-    return weighed(name, "has no last turn", lambda t: [0.0] * (len(t.turns) - 1) + [1.0])
+    return weigh_stage(name, "has no last turn", lambda t: [0.0] * (len(t.turns) - 1) + [1.0])
 
 
 def valid_turns(*, name: str = "valid_turns") -> Stage:
     """Let the turns count whose action could be read and carried out; the others stay as context."""
-    return weighed(
+    return weigh_stage(
         name,
         "has no turn that could be carried out",
         lambda t: [float(turn.is_valid and turn.action.error is None) for turn in t.turns],
@@ -309,13 +314,13 @@ def critical(of: Callable[[Trajectory], Collection[int]], *, name: str = "critic
             )
         return [float(number in numbers) for number in range(total)]
 
-    return weighed(name, "has no critical turn", weigh)
+    return weigh_stage(name, "has no critical turn", weigh)
 
 
 def turn_discount(by: float, *, name: str = "turn_discount") -> Stage:
     """Let a turn weigh `by` to the power of the turns that follow it: the last 1, the one before `by`."""
     _between("discount of a turn", by)
-    return weighed(
+    return weigh_stage(
         name,
         f"weighs {by:g} less each turn before the last",
         lambda t: [by ** (len(t.turns) - 1 - number) for number in range(len(t.turns))],
@@ -337,7 +342,7 @@ def segment_score(of: Callable[[Sequence[Turn]], float], *, name: str = "segment
         scores = {number: max(0.0, of(own)) for number, own in parts.items()}
         return [scores[number] for number in place]
 
-    return weighed(name, "has no segment that scores above 0", weigh)
+    return weigh_stage(name, "has no segment that scores above 0", weigh)
 
 
 def without_end(*, name: str = "without_end") -> Stage:
@@ -350,7 +355,7 @@ def without_end(*, name: str = "without_end") -> Stage:
                 own[-1:] = 0
         return weights
 
-    return weighed(name, "says nothing but the end of a turn", weigh)
+    return weigh_stage(name, "says nothing but the end of a turn", weigh)
 
 
 def outcome(trajectory: Trajectory) -> float:
@@ -373,7 +378,7 @@ def states(trajectory: Trajectory) -> tuple[str, ...]:
     return tuple(found)
 
 
-def recorded_perplexity(trajectory: Trajectory) -> float:
+def sampling_perplexity(trajectory: Trajectory) -> float:
     """Return exp of the mean negative log-prob of the sampled tokens, as they were sampled.
 
     Raises:
@@ -406,7 +411,7 @@ def runs_of_words(text: str, size: int) -> set[tuple[str, ...]]:
     return {tuple(words[place : place + size]) for place in range(len(words) - size + 1)}
 
 
-def _ranked(
+def _rank_stage(
     name: str,
     says: str,
     of: Callable[[Trajectory], float],
@@ -416,7 +421,7 @@ def _ranked(
 ) -> Stage:
     """Return the stage that keeps what `keep` keeps of the numbers `of` episodes, of each task or of all."""
 
-    def kept(groups: Sequence[Group]) -> list[Group]:
+    def keep_ranked(groups: Sequence[Group]) -> list[Group]:
         found: list[Group] = []
         pools = _by_task(groups) if per_task else [list(groups)]
         for pool in pools:
@@ -429,7 +434,7 @@ def _ranked(
             ]
         return found
 
-    return chosen(name, says, kept)
+    return filter_stage(name, says, keep_ranked)
 
 
 def _by_task(groups: Sequence[Group]) -> list[list[Group]]:

@@ -40,10 +40,12 @@ def turn_value_samples(
     samples = imitation_samples(trajectories)
     if len({sample.trajectory for sample in samples}) < len(trajectories):
         raise InvariantError("values of turns: got an episode in which nothing was sampled; record a Failure")
-    return [_marked(sample, before, after, max_length) for sample in samples]
+    return [_mark_turns(sample, before, after, max_length) for sample in samples]
 
 
-def _marked(sample: Sample, before: Numbers | None, after: Numbers | None, max_length: int | None) -> Sample:
+def _mark_turns(
+    sample: Sample, before: Numbers | None, after: Numbers | None, max_length: int | None
+) -> Sample:
     has_room = max_length is None or len(sample.token_ids) < max_length
     ids = np.append(sample.token_ids, np.int64(0)) if has_room else sample.token_ids
     ends = np.flatnonzero(sample.turn_end)

@@ -69,12 +69,12 @@ def find_unused(turns: Sequence[Turn]) -> dict[int, str]:
             continue
         elif facts.get("delivery") != "whole":
             unused[number] = NOT_READ
-        elif (reason := _left_for(number, turns, parents, children, prompts, unused)) is not None:
+        elif (reason := _find_reason(number, turns, parents, children, prompts, unused)) is not None:
             unused[number] = reason
     return dict(sorted(unused.items()))
 
 
-def _left_for(
+def _find_reason(
     number: int,
     turns: Sequence[Turn],
     parents: Sequence[int | None],

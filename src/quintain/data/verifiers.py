@@ -12,8 +12,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from quintain.data.masks import MASKS, untrained
-from quintain.data.messages import Told, recorded, to_record
+from quintain.data.masks import MASKS, mask_message
+from quintain.data.messages import OpeningPrompt, find_conversation, to_record
 from quintain.errors import DataError
 from quintain.types import Score, Trajectory
 from quintain.types.forest import find_parents
@@ -36,7 +36,7 @@ def is_trace(value: Mapping[str, Any]) -> bool:
 
 
 def to_rollout(
-    trajectory: Trajectory, decode: Callable[[Sequence[int]], str], *, told: Told, example: int
+    trajectory: Trajectory, decode: Callable[[Sequence[int]], str], *, told: OpeningPrompt, example: int
 ) -> Row:
     """Return the scored `trajectory` of one seat as a row of ``results.jsonl``; `example` numbers its task.
 
@@ -45,7 +45,7 @@ def to_rollout(
     assert isinstance(trajectory.outcome, Score), "a failure has no reward"
     record = to_record(trajectory, decode, told=told)
     places = [place for place, each in enumerate(record["messages"]) if each["role"] == "assistant"]
-    record, answers = recorded(trajectory) or (record, places)
+    record, answers = find_conversation(trajectory) or (record, places)
     messages = _with_texts(record["messages"])
     first = next((place for place, each in enumerate(messages) if each["role"] == "assistant"), len(messages))
     steps = _steps(trajectory, messages, answers)
@@ -149,11 +149,11 @@ def _with_texts(messages: Sequence[Row]) -> list[Row]:
 def _rollout_record(value: Mapping[str, Any]) -> Row:
     """Return the conversation of a row of ``results.jsonl``."""
     rest = {key: cell for key, cell in value.items() if key not in ("prompt", "completion", "trajectory")}
-    prompt = [untrained(each) for each in _entries(value["prompt"], "user")]
+    prompt = [mask_message(each) for each in _entries(value["prompt"], "user")]
     said = _entries(value["completion"], "assistant")
     has_broken = value.get("error") is not None
     if has_broken:
-        said = [untrained(each) for each in said]
+        said = [mask_message(each) for each in said]
         said = said if any(each["role"] == "assistant" for each in said) else [*said, dict(NO_ANSWER)]
     tools = rest.pop("tool_defs", None) or rest.pop("oai_tools", None)
     solved = not has_broken and float(value["reward"] or 0.0) > 0
@@ -224,7 +224,7 @@ def _trace_records(trace: Mapping[str, Any], place: str) -> list[Row]:
             if message["role"] == "assistant" and (
                 not is_trained or not nodes[number].get("sampled") or number in told
             ):
-                message = untrained(message)
+                message = mask_message(message)
             messages.append(message)
         told |= set(walk)
         if not any(message["role"] == "assistant" for message in messages):

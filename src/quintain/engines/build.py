@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from quintain.engines.local import Local
 from quintain.engines.process import ProcessEngine
 from quintain.engines.protocol import Engine
-from quintain.engines.served import ServedEngine
+from quintain.engines.served import HttpEngine
 from quintain.engines.settings import EngineSettings, check_settings
 from quintain.engines.sglang import Sglang
 from quintain.engines.vllm import Vllm
@@ -54,23 +54,25 @@ def build_engine(
     if settings.kind == "local":
         return _local(settings, model, tokenizer, policy)
     if isinstance(model, (str, Path)):
-        return _apart(settings, find_folder(str(model)), policy)
+        return _start_server(settings, find_folder(str(model)), policy)
     if tokenizer is None:
         raise UsageError("an engine in a process of its own: got a model without its tokenizer; give both")
     folder = Path(tempfile.mkdtemp(prefix="quintain-engine-"))
     try:
-        return _apart(settings, save(model, tokenizer, folder), policy, owned=folder)
+        return _start_server(settings, save(model, tokenizer, folder), policy, owned=folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
-def _apart(settings: EngineSettings, folder: Path, policy: str, *, owned: Path | None = None) -> Engine:
+def _start_server(
+    settings: EngineSettings, folder: Path, policy: str, *, owned: Path | None = None
+) -> Engine:
     """Return the engine that serves the model in `folder` from another process."""
     if settings.kind == "process":
         return ProcessEngine(folder, settings, policy=policy, owned=owned)
     tokenizer = cast("Any", load_tokenizer(folder))
-    return ServedEngine(
+    return HttpEngine(
         Vllm(settings.weights) if settings.kind == "vllm" else Sglang(),
         settings,
         folder,

@@ -23,7 +23,7 @@ from quintain.config.fields import Option
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt
 from quintain.config.spec import options_from, read_options, split_query
 from quintain.errors import DataError, UsageError
-from quintain.processes.http_json import HttpServer, HttpTrouble, checked_headers, checked_url, key_in
+from quintain.processes.http_json import HttpServer, HttpTrouble, check_headers, check_url, key_in
 from quintain.types import NOTHING, ToolCall
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ class ChatSpec:
             UsageError: it is none, an option is unknown, or has a value that it cannot have.
         """
         place, _, query = text.partition("?")
-        url = checked_url(
+        url = check_url(
             place, is_whole=True, asked=f"{asked}: got ", advice="give http://127.0.0.1:8000/v1?model=NAME"
         )
         if "@" in urlsplit(url).netloc:
@@ -129,7 +129,7 @@ class ChatSpec:
         key = key_in(str(self.folder / given["key_file"])) if given.get("key_file") else ""
         headers: dict[str, str] = {}
         if variable := given.get("key_env"):
-            headers = checked_headers({"Authorization": f"Bearer ${{{variable}}}"}, asked="key_env: got ")
+            headers = check_headers({"Authorization": f"Bearer ${{{variable}}}"}, asked="key_env: got ")
         return ChatClient(
             self.url,
             model=given["model"],
@@ -154,7 +154,7 @@ class ChatClient:
         url: what the paths of the endpoint begin with.
         model: its name there.
         key: sent as a bearer token to this host alone, and kept nowhere else; see `processes.http_json.key_in`.
-        headers: sent, too, and kept nowhere else; see `processes.http_json.checked_headers`.
+        headers: sent, too, and kept nowhere else; see `processes.http_json.check_headers`.
         deadline: seconds of a question with all its attempts.
         budget: asking goes on until it is spent; what a tape holds costs nothing.
         tape: file of questions and answers, made if it is not there.
@@ -185,7 +185,7 @@ class ChatClient:
         self._answered = threading.Condition(self._lock)
         self._asking: set[str] = set()
         """questions that the tape will hold once they are answered"""
-        url = checked_url(url, is_whole=True, asked="chat endpoint: got ", advice=ADVICE)
+        url = check_url(url, is_whole=True, asked="chat endpoint: got ", advice=ADVICE)
         self._server = HttpServer(url, deadline=deadline, key=key, headers=headers, max_bytes=MAX_BYTES)
         self.url, self.deadline = self._server.url, self._server.deadline
         self._tape = Path(tape) if tape else None
@@ -339,7 +339,7 @@ def ask_at_once(ask: Callable[..., T], *asked: Iterable[Any]) -> list[T]:
         return list(threads.map(ask, *asked))
 
 
-def marked_line(text: str, mark: str) -> str | None:
+def find_marked_line(text: str, mark: str) -> str | None:
     """Return the last line of an answer, which begins with `mark`; None where it does not, or several lines do."""
     lines = [line.strip() for line in text.strip().splitlines()]
     marked = [line for line in lines if line.startswith(mark)]

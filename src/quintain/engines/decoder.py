@@ -23,7 +23,7 @@ from quintain.engines.decode_graph import DecodeGraphs, bucket
 from quintain.engines.protocol import portions
 from quintain.models.families import backbone, head, head_sizes
 from quintain.models.lora_linear import adapter_parts, add_parts, effective_weight, lies_in_16_bits
-from quintain.models.memory import MOST_TOKENS
+from quintain.models.memory import MAX_TOKENS
 from quintain.models.packed import rms_norm, rotate
 from quintain.models.precision import Precision, computing
 
@@ -280,8 +280,8 @@ class FastDecoder:
     @torch.inference_mode()
     def forward(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:
         """See `Decoder.forward`; a device reads new prompts a few at a time, as what it computes takes its memory."""
-        if self.model.device.type != "cpu" and len(slots) > 1 and sum(map(len, new_ids)) > MOST_TOKENS:
-            parts = list(portions(new_ids, most_tokens=MOST_TOKENS))
+        if self.model.device.type != "cpu" and len(slots) > 1 and sum(map(len, new_ids)) > MAX_TOKENS:
+            parts = list(portions(new_ids, most_tokens=MAX_TOKENS))
             firsts = [sum(map(len, parts[:number])) for number in range(len(parts))]
             return torch.cat(
                 [
@@ -392,7 +392,7 @@ class FastDecoder:
         """Grow the cache to `num_slots` slots of `length` tokens."""
         known = self._keys[0].shape[0]
         if num_slots > known or length > self._capacity:
-            self._grow(max(num_slots, known), max(self._capacity, min(self.max_length, rounded(length))))
+            self._grow(max(num_slots, known), max(self._capacity, min(self.max_length, round_length(length))))
         self.lengths.extend([0] * (num_slots - len(self.lengths)))
 
     def _grow(self, slots: int, capacity: int) -> None:
@@ -434,7 +434,7 @@ class FastDecoder:
         self._cos, self._sin = cos[0], sin[0]
 
 
-def rounded(length: int) -> int:
+def round_length(length: int) -> int:
     """Return a cache length of at least `length`: the next multiple of 64 above five quarters of it."""
     return -(-(length + length // 4) // 64) * 64
 
@@ -636,7 +636,7 @@ class _FusedLayer:
             [mlp.down_proj],
         ]
         products: list[Linear | SharedLinear] = [
-            SharedLinear(group) if lies_in_16_bits(group[0]) else Linear(*joined(group), dtype)
+            SharedLinear(group) if lies_in_16_bits(group[0]) else Linear(*stack_linears(group), dtype)
             for group in groups
         ]
         self.qkv, self.gate_up, self.output, self.down = products
@@ -669,7 +669,7 @@ class _FusedLayer:
         return hidden + self.down(F.silu(gate) * up)
 
 
-def joined(modules: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
+def stack_linears(modules: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
     """Return the weights (and biases) of linear `modules` stacked; adapters are added to their base weight."""
     weights = [effective_weight(module) for module in modules]
     if len(modules) == 1:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     Boxes = dict[str, list[Reply]]
 
 
-class Desk:
-    """`engine` as one of its users sees it; `beside` makes the desk of another.
+class EngineClient:
+    """`engine` as one of its users sees it; `new_client` makes the desk of another.
 
     Whoever advances the engine advances it for all; what comes for another desk is kept there. Names of sessions must
     differ between desks. Everything that is not here is the engine's own.
@@ -27,9 +27,9 @@ class Desk:
         """session with an unanswered request -> where its reply is put"""
         self._box: list[Reply] = []
 
-    def beside(self) -> Desk:
+    def new_client(self) -> EngineClient:
         """Return another desk of the same engine."""
-        return Desk(self._engine, self._boxes)
+        return EngineClient(self._engine, self._boxes)
 
     def submit(self, request: Request) -> None:
         """See `Engine.submit`."""

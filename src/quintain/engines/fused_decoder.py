@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from quintain.engines.decoder import joined, rounded
+from quintain.engines.decoder import round_length, stack_linears
 from quintain.models.cpu import half
 from quintain.models.cpu.native import call, fits
 from quintain.models.families import backbone, head, head_sizes
@@ -184,7 +184,7 @@ class FusedDecoder:
             self.num_heads, self.num_kv, self.dimension, self._capacity, int(self._is_half),
         )  # fmt: skip
         norm = self._base.norm
-        return self._head(normed(hidden[:num_last], norm.weight, norm.variance_epsilon))
+        return self._head(rms_norm(hidden[:num_last], norm.weight, norm.variance_epsilon))
 
     def _leaders(self, slots: Sequence[int]) -> list[tuple[int, int]]:
         """Return, for each of `slots`, the slot that it reads its first tokens from, and how many they are."""
@@ -200,7 +200,7 @@ class FusedDecoder:
         known = self._keys[0].shape[0] if self._keys else 0
         if num_slots > known or length > self._capacity:
             longest = -(-self.max_length // BLOCK) * BLOCK
-            self._grow(max(num_slots, known), max(self._capacity, min(longest, rounded(length))))
+            self._grow(max(num_slots, known), max(self._capacity, min(longest, round_length(length))))
         self.lengths.extend([0] * (num_slots - len(self.lengths)))
 
     def _grow(self, slots: int, capacity: int) -> None:
@@ -273,7 +273,7 @@ class Product:
 
     def __init__(self, weight: Tensor, bias: Tensor | None, *, is_half: bool) -> None:
         self.width = len(weight)
-        self.packed, self.bias = _laid_out(weight, is_half=is_half), bias
+        self.packed, self.bias = _lay_out_weight(weight, is_half=is_half), bias
         self._kernel = "qt_product_half" if is_half else "qt_product"
 
     def __call__(self, inputs: Tensor) -> Tensor:
@@ -283,7 +283,7 @@ class Product:
         return out
 
 
-def _laid_out(weight: Tensor, *, is_half: bool) -> Tensor:
+def _lay_out_weight(weight: Tensor, *, is_half: bool) -> Tensor:
     """Return `weight` [N, K] as the kernels read it."""
     return half.pairs_of(weight) if is_half else blocks_of(weight)
 
@@ -304,15 +304,15 @@ class _Weights:
         self.is_joined = any(module.bias is not None for module in both)
         """whether gate and up lie side by side, with their biases, and not in turns"""
         layers: list[tuple[Tensor, Tensor | None]] = [
-            joined([attention.q_proj, attention.k_proj, attention.v_proj]),
+            stack_linears([attention.q_proj, attention.k_proj, attention.v_proj]),
             (effective_weight(attention.o_proj), attention.o_proj.bias),
-            joined(both),
+            stack_linears(both),
             (effective_weight(mlp.down_proj), mlp.down_proj.bias),
         ]
         self.inner = layers[3][0].shape[1]
-        packed = [_laid_out(weight, is_half=is_half) for weight, _ in layers]
+        packed = [_lay_out_weight(weight, is_half=is_half) for weight, _ in layers]
         if not self.is_joined:
-            parts = [_laid_out(weight, is_half=is_half) for weight in layers[2][0].chunk(2)]
+            parts = [_lay_out_weight(weight, is_half=is_half) for weight in layers[2][0].chunk(2)]
             packed[2] = torch.stack(parts, dim=1)
         norms = [layer.input_layernorm, layer.post_attention_layernorm]
         heads = [attention.q_norm, attention.k_norm] if hasattr(attention, "q_norm") else []
@@ -327,7 +327,7 @@ class _Weights:
         """in the order of `Layer` in `cached.c`"""
 
 
-def normed(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+def rms_norm(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     """Return the root-mean-square norm of `hidden` [T, D]."""
     out = torch.empty_like(hidden)
     call("qt_rms_norm", hidden, weight, out, None, *hidden.shape, epsilon)

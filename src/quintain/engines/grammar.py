@@ -22,7 +22,7 @@ from quintain.errors import EngineFault, InvariantError, MissingExtra, UsageErro
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-MOST_COMPILED = 256
+MAX_COMPILED = 256
 """Grammars that are kept compiled; the one that was compiled first goes first."""
 LONGEST_PROBLEM = 200
 
@@ -35,7 +35,7 @@ class Guide(Protocol):
         """Whether nothing more can be said, not even a stop token."""
         ...
 
-    def allowed(self) -> NDArray[np.bool_]:
+    def allow_tokens(self) -> NDArray[np.bool_]:
         """Return which tokens [V or fewer] may come next; at least one, a stop token where it may end.
 
         Raises:
@@ -79,7 +79,7 @@ class Grammars:
         known = self._matchers.get((grammar, stop_ids))
         if known is None:
             known = self._matchers[grammar, stop_ids] = self._compile(grammar, stop_ids)
-            if len(self._matchers) > MOST_COMPILED:
+            if len(self._matchers) > MAX_COMPILED:
                 del self._matchers[next(iter(self._matchers))]
         return TextGuide(known.deep_copy(), self._tokenizers[stop_ids].vocab_size)
 
@@ -116,8 +116,8 @@ class TextGuide:
         self._mask: NDArray[np.bool_] | None = None
         """what was allowed last, until a token was taken"""
 
-    def allowed(self) -> NDArray[np.bool_]:
-        """See `Guide.allowed`."""
+    def allow_tokens(self) -> NDArray[np.bool_]:
+        """See `Guide.allow_tokens`."""
         packed = np.frombuffer(self._ask(self._matcher.compute_bitmask), np.uint8)
         self._mask = np.unpackbits(packed, bitorder="little")[: self._num_tokens].astype(np.bool_)
         return self._mask
@@ -165,7 +165,7 @@ class FixedTokens:
         """See `Guide.is_over`."""
         return not self._left
 
-    def allowed(self) -> NDArray[np.bool_]:
+    def allow_tokens(self) -> NDArray[np.bool_]:
         """Return the next token only."""
         mask = np.zeros(self._vocabulary, dtype=np.bool_)
         mask[self._left[0]] = True
@@ -179,7 +179,7 @@ class FixedTokens:
             )
 
 
-@lru_cache(maxsize=MOST_COMPILED)
+@lru_cache(maxsize=MAX_COMPILED)
 def check_grammar(grammar: Grammar) -> None:
     """Refuse a grammar that no engine could compile; no tokenizer is needed to see that.
 
@@ -200,7 +200,7 @@ def check_grammar(grammar: Grammar) -> None:
         raise _refusal(problem)
 
 
-@lru_cache(maxsize=MOST_COMPILED)
+@lru_cache(maxsize=MAX_COMPILED)
 def tokens_of(grammar: Grammar, vocabulary: int | None) -> tuple[int, ...]:
     """Return the token ids that a grammar of kind ``tokens`` admits; it is asked twice for each request.
 
@@ -265,5 +265,5 @@ def _library() -> Any:
     try:
         import llguidance
     except ImportError as error:
-        raise MissingExtra.named("llguidance", "constrained", "schema-constrained decoding") from error
+        raise MissingExtra.for_package("llguidance", "constrained", "schema-constrained decoding") from error
     return llguidance

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from quintain.config.spec import options_from
-from quintain.engines.chat_client import ChatClient, ChatSpec, ask_at_once, marked_line
+from quintain.engines.chat_client import ChatClient, ChatSpec, ask_at_once, find_marked_line
 from quintain.errors import UsageError
 from quintain.processes.http_json import HttpTrouble
 from quintain.types import ALONE, Failure, Trajectory, as_text
@@ -124,7 +124,7 @@ class Judge:
 
 def read_score(text: str) -> float | None:
     """Return the score in a judge's answer, 0 to 1; None where its last line is no score, or there are several."""
-    match = SCORE.fullmatch(marked_line(text, MARK) or "")
+    match = SCORE.fullmatch(find_marked_line(text, MARK) or "")
     return None if match is None else float(match[1]) / HIGHEST
 
 

@@ -36,12 +36,12 @@ from quintain.engines.protocol import (
     note_version,
     portions,
 )
-from quintain.engines.sampling import guided, sample, uniforms
-from quintain.engines.scoring import Asked, choose
+from quintain.engines.sampling import sample, sample_guided, uniforms
+from quintain.engines.scoring import CandidateRequest, choose
 from quintain.engines.settings import KINDS
 from quintain.errors import EngineFault, MemoryShortage, QuintainError, name_shortage
 from quintain.models.device import has_float64
-from quintain.models.families import unsupported
+from quintain.models.families import find_unsupported
 from quintain.models.fingerprint import fingerprint
 from quintain.models.precision import Precision
 from quintain.models.weights import read_weights
@@ -64,7 +64,7 @@ LARGE = 1 << 24
 """Weights of a model after which it is worth while to give memory back."""
 SMALL_CACHE = 1 << 28
 """Bytes of a cache that a processor keeps while nothing is sampled."""
-MOST_SCORED = 1 << 25
+MAX_SCORED = 1 << 25
 """Logits that `Local.score` holds at once."""
 
 
@@ -94,7 +94,7 @@ class _Job:
 
 def decoder_for(model: PreTrainedModel, max_length: int, precision: Precision = "fp32") -> Decoder:
     """Return the fastest decoder that can run `model`."""
-    if unsupported(model):
+    if find_unsupported(model):
         return GenericDecoder(model, precision=precision)
     fast = FusedDecoder if can_decode(model) else FastDecoder
     return fast(model, max_length=max_length, precision=precision)
@@ -130,7 +130,7 @@ class Local:
         self._grammars = Grammars(self.vocabulary, tokenizer)
         self._max_length = min(limit, max_length or limit)
         self.max_batch = max_batch
-        self.fallback_reason = unsupported(model)
+        self.fallback_reason = find_unsupported(model)
         if self.fallback_reason:
             LOG.warning("the model runs on the generic, slower path: %s", self.fallback_reason)
         self.decoder = decoder_for(model, self._max_length, precision)
@@ -296,7 +296,7 @@ class Local:
     @property
     def _num_at_once(self) -> int:
         """Tokens that are scored in one pass."""
-        return max(16, MOST_SCORED // self.vocabulary)
+        return max(16, MAX_SCORED // self.vocabulary)
 
     def _score(self, streams: Sequence[Sequence[int]], heat: float) -> list[tuple[float, ...]]:
         """Return the log-probs of the tokens of `streams`; one that is too long for a pass is read in pieces."""
@@ -373,7 +373,9 @@ class Local:
     def _choose(self, jobs: list[_Job]) -> list[Completion | Failure]:
         """Return what each of `jobs`, which name candidates, chose of them."""
         read = [
-            Asked(request=job.request, slot=job.session.slot, stream=tuple(job.session.ids), after=after)
+            CandidateRequest(
+                request=job.request, slot=job.session.slot, stream=tuple(job.session.ids), after=after
+            )
             for job, after in zip(jobs, self._forward(jobs), strict=True)
         ]
         results, num_read = choose(self.decoder, read, version=self._version)
@@ -476,7 +478,9 @@ class Local:
             free = chosen, logprobs
             try:
                 with name_shortage(f"sampling {len(jobs)} streams", ADVICE):
-                    chosen, logprobs, failed = guided(guides, logits, temperatures, numbers, free, top_ps)
+                    chosen, logprobs, failed = sample_guided(
+                        guides, logits, temperatures, numbers, free, top_ps
+                    )
             except MemoryShortage as error:  # the guides went on, so it cannot be tried again
                 failed = dict.fromkeys(range(len(jobs)), str(error))
         return chosen.tolist(), logprobs.tolist(), failed

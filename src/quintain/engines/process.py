@@ -31,9 +31,9 @@ from quintain.engines.protocol import (
 )
 from quintain.engines.settings import EngineSettings
 from quintain.engines.wire import Row, from_row, to_row
-from quintain.errors import EngineFault, named_error
+from quintain.errors import EngineFault, find_error_class
 from quintain.processes.child import PATIENCE, Child, ending
-from quintain.processes.frames import MOST_OUTPUT, Frames, UnreadableFrameError, framed
+from quintain.processes.frames import MAX_OUTPUT, Frames, UnreadableFrameError, frame_request
 from quintain.types import Completion, Failure
 
 SOURCES = Path(__file__).resolve().parents[2]
@@ -42,9 +42,9 @@ PROGRAM = "import sys; sys.path.insert(0, {!r}); from quintain.engines.process_h
 NAME = "the engine process"
 SLICE = 0.05
 """Seconds that `ProcessEngine.advance` waits for a reply."""
-MOST_SCORED = 50_000
+MAX_SCORED = 50_000
 """Tokens that one frame asks to score."""
-MOST_DEATHS = 3
+MAX_DEATHS = 3
 """Processes that may end one after the other without having answered anything."""
 BROKEN = (KeyError, TypeError, ValueError, IndexError, EngineFault)
 """What reading a frame of the wrong shape raises."""
@@ -194,7 +194,7 @@ class ProcessEngine:
         self._check_open()
         check_streams(token_ids, max_length=self.max_length, vocabulary=self._vocabulary)
         found: list[tuple[float, ...]] = []
-        for part in portions(token_ids, most_tokens=MOST_SCORED):
+        for part in portions(token_ids, most_tokens=MAX_SCORED):
             rows = self._call("score", [list(ids) for ids in part], temperature)
             found += [tuple(map(float, row)) for row in cast("list[list[float]]", rows)]
         return found
@@ -265,7 +265,7 @@ class ProcessEngine:
         Raises:
             EngineFault: it does not start, or the ones before it ended without having answered anything.
         """
-        if self._num_deaths >= MOST_DEATHS:
+        if self._num_deaths >= MAX_DEATHS:
             raise EngineFault(
                 f"{NAME} for {str(self.folder)!r}: it ended {self._num_deaths} times without an answer; see the "
                 "failures before this, or take the engine local"
@@ -309,7 +309,7 @@ class ProcessEngine:
         """Send a frame; it gets an answer if it has a `number`."""
         assert self._process is not None, "a process was started"
         frame: Row = {"do": do, "with": arguments}
-        self._process.frames.write(framed(frame if number is None else {"id": number, **frame}))
+        self._process.frames.write(frame_request(frame if number is None else {"id": number, **frame}))
 
     def _call(self, do: str, *arguments: object, seconds: float | None = None) -> object:
         """Send a frame and return its answer; replies that come before it are kept.
@@ -339,7 +339,7 @@ class ProcessEngine:
             if "fault" in frame:
                 if do == "open":
                     self._end()
-                raise (named_error(frame.get("class")) or EngineFault)(str(frame["fault"]))
+                raise (find_error_class(frame.get("class")) or EngineFault)(str(frame["fault"]))
             return frame.get("value")
 
     def _listen(self, seconds: float) -> None:
@@ -362,9 +362,9 @@ class ProcessEngine:
         process = self._process
         assert process is not None, "a process was started"
         try:
-            frame = process.frames.read(deadline, process.child, MOST_OUTPUT)
+            frame = process.frames.read(deadline, process.child, MAX_OUTPUT)
             if isinstance(frame, dict):
-                process.frames.output(MOST_OUTPUT)
+                process.frames.output(MAX_OUTPUT)
                 process.heard = time.monotonic()
                 if "replies" in frame:
                     process.stats = from_row(EngineStats, frame["stats"])
@@ -376,7 +376,7 @@ class ProcessEngine:
         if frame == "time":
             return None
         if frame == "output":
-            return self._lose("output", f"printed more than {MOST_OUTPUT >> 20} MiB")
+            return self._lose("output", f"printed more than {MAX_OUTPUT >> 20} MiB")
         return self._lose("crash", "")
 
     def _take(self, number: int, reply: Reply) -> None:
@@ -395,7 +395,7 @@ class ProcessEngine:
         """End the process; every request that it had comes back as the failure that is returned."""
         process = self._process
         assert process is not None, "a process was started"
-        last = "" if kind == "output" else process.frames.last_words(MOST_OUTPUT)
+        last = "" if kind == "output" else process.frames.last_words(MAX_OUTPUT)
         if not what:
             code = process.child.wait(PATIENCE)
             what = "closed its connection" if code is None else f"ended with {ending(code)}"

@@ -46,11 +46,11 @@ class Rationalist:
         """
         client = self._spec.client()
         try:
-            return ask_at_once(lambda told: self._thought(client, told), materials)
+            return ask_at_once(lambda told: self._ask_thought(client, told), materials)
         finally:
             client.close()
 
-    def _thought(self, client: ChatClient, told: Mapping[str, Any]) -> str:
+    def _ask_thought(self, client: ChatClient, told: Mapping[str, Any]) -> str:
         material = json.dumps(told, ensure_ascii=False)
         messages = [{"role": "system", "content": RULES}, {"role": "user", "content": material}]
         try:

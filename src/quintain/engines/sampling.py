@@ -46,7 +46,7 @@ def sample(logits: Tensor, temperatures: Tensor, numbers: Tensor) -> tuple[Tenso
         where greedy). A row whose logits are not finite gives a log-prob that is not finite.
     """
     if fits(logits):
-        return _sampled(logits.contiguous(), temperatures, numbers)
+        return _sample_by_kernel(logits.contiguous(), temperatures, numbers)
     greedy = temperatures == 0
     scaled = logits.float() / torch.where(greedy, 1.0, temperatures)[:, None]
     logprobs = torch.log_softmax(scaled, dim=-1)
@@ -57,7 +57,7 @@ def sample(logits: Tensor, temperatures: Tensor, numbers: Tensor) -> tuple[Tenso
     return chosen, logprobs.gather(1, chosen[:, None]).squeeze(1)
 
 
-def guided(
+def sample_guided(
     guides: Sequence[Guide | None],
     logits: Tensor,
     temperatures: Tensor,
@@ -81,7 +81,7 @@ def guided(
         allowed = torch.full((logits.shape[-1],), guide is None)
         if guide is not None:
             try:
-                mask = torch.from_numpy(guide.allowed())[: len(allowed)]
+                mask = torch.from_numpy(guide.allow_tokens())[: len(allowed)]
             except QuintainError as error:
                 failed[row] = str(error)
                 continue
@@ -118,7 +118,7 @@ def likeliest(logits: Tensor, top_p: float) -> Tensor:
     return kept
 
 
-def _sampled(logits: Tensor, temperatures: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+def _sample_by_kernel(logits: Tensor, temperatures: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
     """Do as `sample` does, by a kernel."""
     chosen, logprobs = torch.empty(len(logits), dtype=torch.int64), logits.new_empty(len(logits))
     call("qt_sample", logits, temperatures.float(), numbers.double(), chosen, logprobs, *logits.shape)

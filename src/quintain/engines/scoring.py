@@ -32,14 +32,14 @@ from quintain.engines.protocol import Request, Sampling
 from quintain.engines.sampling import uniforms
 from quintain.types import Completion, Failure
 
-MOST_BRANCHES = 64
+MAX_BRANCHES = 64
 """Branches of one forward pass; each holds a slot of the cache for as long."""
 Tokens = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A request that names candidates, its stream in the cache: ``Asked(request=…, slot=0, …)``."""
+class CandidateRequest:
+    """A request that names candidates, its stream in the cache: ``CandidateRequest(request=…, slot=0, …)``."""
 
     request: Request
     slot: int
@@ -51,7 +51,7 @@ class Asked:
     @property
     def candidates(self) -> tuple[Tokens, ...]:
         """The candidates, cut where the request allows no more tokens."""
-        return within(self.request.sampling)
+        return cut_candidates(self.request.sampling)
 
     @property
     def heat(self) -> float:
@@ -61,7 +61,7 @@ class Asked:
 
 @torch.inference_mode()
 def choose(
-    decoder: Decoder, asked: Sequence[Asked], *, version: int
+    decoder: Decoder, asked: Sequence[CandidateRequest], *, version: int
 ) -> tuple[list[Completion | Failure], int]:
     """Return what each of `asked` chose of its candidates, and the number of tokens that were computed for it.
 
@@ -69,19 +69,21 @@ def choose(
     Temperature 0 takes the best. Those that ask the same of the same stream are computed once.
     """
     keys = [(one.stream, one.candidates, one.heat) for one in asked]
-    different: dict[tuple[Tokens, tuple[Tokens, ...], float], Asked] = {}
+    different: dict[tuple[Tokens, tuple[Tokens, ...], float], CandidateRequest] = {}
     for key, one in zip(keys, asked, strict=True):
         different.setdefault(key, one)
     found, num_read = candidate_logprobs(decoder, list(different.values()))
     tables = dict(zip(different, found, strict=True))
     results = [
-        chosen(one.request.sampling, one.candidates, tables[key], one.request.seed, version)
+        draw_candidate(one.request.sampling, one.candidates, tables[key], one.request.seed, version)
         for one, key in zip(asked, keys, strict=True)
     ]
     return results, num_read
 
 
-def candidate_logprobs(decoder: Decoder, asked: Sequence[Asked]) -> tuple[list[list[list[float]]], int]:
+def candidate_logprobs(
+    decoder: Decoder, asked: Sequence[CandidateRequest]
+) -> tuple[list[list[list[float]]], int]:
     """Return the log-prob of every token of every candidate of each of `asked`, and how many tokens were computed.
 
     They are those of softmax(logits / heat) over the whole vocabulary.
@@ -91,8 +93,8 @@ def candidate_logprobs(decoder: Decoder, asked: Sequence[Asked]) -> tuple[list[l
     rows = [(place, ()) for place in range(len(asked))]
     _read(found, torch.stack([one.after for one in asked]), rows, asked, following)
     branches = [(place, branch) for place, after in enumerate(following) for branch in longest(after)]
-    for first in range(0, len(branches), MOST_BRANCHES):
-        part = branches[first : first + MOST_BRANCHES]
+    for first in range(0, len(branches), MAX_BRANCHES):
+        part = branches[first : first + MAX_BRANCHES]
         logits = decoder.branch([asked[place].slot for place, _ in part], [ids for _, ids in part])
         rows = [(place, ids[: end + 1]) for place, ids in part for end in range(len(ids))]
         _read(found, logits, rows, asked, following)
@@ -128,7 +130,7 @@ def _read(
     found: dict[tuple[int, Tokens, int], float],
     logits: Tensor,
     rows: Sequence[tuple[int, Tokens]],
-    asked: Sequence[Asked],
+    asked: Sequence[CandidateRequest],
     following: Sequence[Mapping[Tokens, Iterable[int]]],
 ) -> None:
     """Note in `found` what `logits` [rows, V] say of the tokens that go on after each of `rows`."""
@@ -153,14 +155,14 @@ def action_probabilities(logprobs: Sequence[Sequence[float]], lengths: Sequence[
     return torch.softmax(torch.tensor(scores(logprobs, lengths), dtype=torch.float64), dim=0).tolist()
 
 
-def chosen(
+def draw_candidate(
     sampling: Sampling,
     candidates: Sequence[Tokens],
     logprobs: Sequence[Sequence[float]],
     seed: int,
     version: int,
 ) -> Completion | Failure:
-    """Return which of `candidates` (as `within` cuts them) is drawn with `seed`, by the log-probs of their tokens."""
+    """Return which of `candidates`, from `cut_candidates`, is drawn with `seed` by the log-probs of their tokens."""
     assert sampling.candidates is not None, "only requests with candidates are scored"
     probabilities = np.array(action_probabilities(logprobs, sampling.candidates.lengths))
     if not np.isfinite(probabilities).all():
@@ -180,7 +182,7 @@ def chosen(
     )
 
 
-def within(sampling: Sampling) -> tuple[Tokens, ...]:
+def cut_candidates(sampling: Sampling) -> tuple[Tokens, ...]:
     """Return the candidates of `sampling`, cut where it allows no more tokens."""
     assert sampling.candidates is not None, "only requests with candidates are scored"
     return tuple(ids[: sampling.max_tokens] for ids in sampling.candidates.token_ids)

@@ -244,7 +244,7 @@ class Scripted:
             return True
         guide = self._grammars.begin(sampling.constraint, sampling.stop_ids)
         for token in answer:
-            allowed = guide.allowed()
+            allowed = guide.allow_tokens()
             if not 0 <= token < len(allowed) or not allowed[token]:
                 return False
             guide.take(token)

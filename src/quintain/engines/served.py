@@ -35,7 +35,7 @@ from quintain.engines.protocol import (
     note_version,
     require,
 )
-from quintain.engines.scoring import chosen, within
+from quintain.engines.scoring import cut_candidates, draw_candidate
 from quintain.engines.server_api import BROKEN, Card, ServerApi
 from quintain.engines.server_process import HERE, ServerProcess, free_port
 from quintain.engines.server_wire import ServerTrouble, ServerWire
@@ -48,16 +48,16 @@ from quintain.types import Completion, Failure
 
 T = TypeVar("T")
 SLICE = 0.05
-"""Seconds that `ServedEngine.advance` waits for a reply."""
+"""Seconds that `HttpEngine.advance` waits for a reply."""
 QUIET = 0.02
 """Seconds without a token after which a paused server has said what it sampled."""
 TICK = 0.1
 """Seconds between two looks at a server that starts."""
 QUESTION = 30.0
 """Seconds for an answer that needs no computing."""
-MOST_ASKED = 64
+MAX_ASKED = 64
 """Questions to a server at once while streams are scored."""
-MOST_DEATHS = 3
+MAX_DEATHS = 3
 """Times that a server may be lost without having answered anything."""
 
 
@@ -72,7 +72,7 @@ class _Replica:
     num_sessions: int = 0
     num_deaths: int = 0
     heard: float = 0.0
-    """when it last said something, on the clock of `ServedEngine`"""
+    """when it last said something, on the clock of `HttpEngine`"""
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ class _Job:
     """whether it asks for log-probs, during which weights must not change"""
 
 
-class ServedEngine:
+class HttpEngine:
     """Samples from servers that serve one model.
 
     Args:
@@ -249,7 +249,7 @@ class ServedEngine:
         places = [self._replicas[place % len(self._replicas)] for place in range(len(token_ids))]
 
         async def ask() -> list[list[float]]:
-            turns = asyncio.Semaphore(MOST_ASKED)
+            turns = asyncio.Semaphore(MAX_ASKED)
 
             async def one(replica: _Replica, ids: Sequence[int]) -> list[float]:
                 async with turns:
@@ -390,7 +390,7 @@ class ServedEngine:
                 job.result = self._failure(job.stream.replica, "request", f"got {trouble!r:.200}")
         now = time.monotonic() - self._away
         for replica in {job.stream.replica for job in self._running()}:
-            if replica.process is not None and replica.process.ended():
+            if replica.process is not None and replica.process.poll_end():
                 self._lose(replica, "crash")
             elif now - replica.heard > self.settings.reply_timeout:
                 self._lose(replica, "timeout", f"gave no sign of life for {now - replica.heard:.0f} s")
@@ -426,7 +426,7 @@ class ServedEngine:
         stop, spans = None, ()
         async for event in self._wire(replica).events(path, body):
             piece = read(event)
-            self._heard(replica)
+            self._note_alive(replica)
             job.token_ids += piece.token_ids
             job.logprobs += piece.logprobs
             self._count(num_sampled=len(piece.token_ids), num_prefilled=piece.num_read)
@@ -441,7 +441,7 @@ class ServedEngine:
         versions = spans or tuple(job.versions)
         if sampling.constraint is not None:
             whole = [*ids, *job.token_ids]
-            job.logprobs = await self._scored(job, whole, len(ids))
+            job.logprobs = await self._score_ids(job, whole, len(ids))
         return Completion(
             token_ids=tuple(job.token_ids),
             logprobs=tuple(job.logprobs),
@@ -458,7 +458,7 @@ class ServedEngine:
         said = tokens_of(sampling.constraint, self._vocabulary)
         ends = [place for place, token in enumerate(said, 1) if token in sampling.stop_ids]
         whole = said[: ends[0]] if ends else said
-        logprobs = await self._scored(job, [*ids, *whole[:most]], len(ids))
+        logprobs = await self._score_ids(job, [*ids, *whole[:most]], len(ids))
         self._count(num_sampled=len(logprobs))
         return Completion(
             token_ids=whole[:most],
@@ -470,15 +470,15 @@ class ServedEngine:
 
     async def _choose(self, job: _Job, ids: Sequence[int]) -> Completion | Failure:
         """Choose one of the candidates."""
-        candidates = within(job.request.sampling)
-        rows = await _together(self._scored(job, [*ids, *each], len(ids)) for each in candidates)
-        found = chosen(job.request.sampling, candidates, rows, job.request.seed, self.policy_version)
+        candidates = cut_candidates(job.request.sampling)
+        rows = await _together(self._score_ids(job, [*ids, *each], len(ids)) for each in candidates)
+        found = draw_candidate(job.request.sampling, candidates, rows, job.request.seed, self.policy_version)
         if isinstance(found, Completion):
             self._count(num_sampled=len(found.token_ids))
             return replace(found, policy=self.policy)
         return found
 
-    async def _scored(self, job: _Job, ids: Sequence[int], first: int) -> list[float]:
+    async def _score_ids(self, job: _Job, ids: Sequence[int], first: int) -> list[float]:
         """Return the log-probs of `ids` from number `first` on at the temperature of `job`."""
         job.is_scoring = True
         try:
@@ -501,7 +501,7 @@ class ServedEngine:
             )
             found = [0.0] * (len(ids) - len(found)) + found
             self._count(num_prefilled=len(ids) - first)
-        self._heard(replica)
+        self._note_alive(replica)
         return found[first:]
 
     def _drop(self, jobs: Iterable[_Job]) -> None:
@@ -549,7 +549,7 @@ class ServedEngine:
         for replica in self._replicas:
             if replica.wire is not None:
                 self._ask(replica, "resume", self._api.resume(replica.wire, QUESTION))
-                self._heard(replica)
+                self._note_alive(replica)
 
     async def _load(self, replica: _Replica, version: int, source: Path) -> str:
         """Let a paused server take new weights."""
@@ -597,7 +597,7 @@ class ServedEngine:
     def _meet(self, replica: _Replica) -> Card:
         """Wait until a server answers, and check that it serves what we have."""
         replica.wire = ServerWire(replica.url, self._key)
-        self._heard(replica)
+        self._note_alive(replica)
         asked = f"{self._name} at {replica.url}"
         try:
             return self._run(self._greet(replica))
@@ -623,7 +623,7 @@ class ServedEngine:
                 await wire.ask("GET", "/health", seconds=QUESTION)
                 break
             except ServerTrouble as error:
-                ended = process.ended()
+                ended = process.poll_end()
                 if ended:
                     raise ServerTrouble("crash", f"a server that {ended}") from error
                 if time.monotonic() > deadline:
@@ -663,11 +663,11 @@ class ServedEngine:
         Raises:
             EngineFault: it does not start, or was lost several times without an answer.
         """
-        if replica.process is not None and replica.process.ended():
+        if replica.process is not None and replica.process.poll_end():
             self._lose(replica, "crash")
         if replica.wire is not None:
             return
-        if replica.num_deaths >= MOST_DEATHS:
+        if replica.num_deaths >= MAX_DEATHS:
             raise EngineFault(
                 f"{self._name} at {replica.url}: it was lost {replica.num_deaths} times without an answer; see the "
                 "failures before this"
@@ -707,7 +707,7 @@ class ServedEngine:
         """
         process = replica.process
         if process is not None and (not what or kind == "unreachable"):
-            what = process.ended(PATIENCE) or what
+            what = process.poll_end(PATIENCE) or what
         elif process is not None:
             what += process.last_words()
         failure = self._failure(replica, kind, what)
@@ -732,7 +732,7 @@ class ServedEngine:
         """Raise the error of a lost server."""
         raise EngineFault(f"{failure.message}; it is asked again when it is used next")
 
-    def _heard(self, replica: _Replica) -> None:
+    def _note_alive(self, replica: _Replica) -> None:
         replica.heard = time.monotonic() - self._away
         self._num_heard += 1
 

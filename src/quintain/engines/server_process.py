@@ -73,7 +73,7 @@ class ServerProcess:
         """Number of the process that keeps the server."""
         return self._child.process.pid
 
-    def ended(self, seconds: float = 0.0) -> str:
+    def poll_end(self, seconds: float = 0.0) -> str:
         """Return how it ended and what it said last, if it does so within so many seconds; an empty text if not."""
         code = self._child.wait(seconds)
         return "" if code is None else f"ended with {ending(code)}{self.last_words()}"

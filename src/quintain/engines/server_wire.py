@@ -11,7 +11,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any, Literal, cast
 
-from quintain.processes.http_json import UNREADABLE, checked_url, client_options
+from quintain.processes.http_json import UNREADABLE, check_url, client_options
 
 Row = dict[str, Any]
 Kind = Literal["refused", "unreachable", "timeout", "malformed", "crash"]
@@ -39,7 +39,7 @@ class ServerWire:
         """Prepare to ask; a `key` is sent as a bearer token."""
         import httpx2
 
-        self.url = checked_url(url)
+        self.url = check_url(url)
         self._client = httpx2.AsyncClient(**client_options(self.url, key))
 
     async def ask(

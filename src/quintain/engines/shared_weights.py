@@ -18,7 +18,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from quintain.engines.weight_group import opened, tensors_of
+from quintain.engines.weight_group import open_tensors, tensors_of
 
 Row = dict[str, Any]
 ALIGNED = 256
@@ -27,7 +27,7 @@ IN_MEMORY = Path("/dev/shm")  # where this system has such a folder
 
 
 @contextmanager
-def shared_weights(folder: Path) -> Generator[Row]:
+def share_weights(folder: Path) -> Generator[Row]:
     """Put the tensors in `folder` into a buffer, which is there until the end of the block; yield where they are.
 
     The keys: ``tensors`` with name, shape, dtype and first byte of each, ``size`` in bytes, and either ``path`` of a
@@ -43,7 +43,7 @@ def shared_weights(folder: Path) -> Generator[Row]:
         num_bytes = prod(shape) * cast(torch.dtype, getattr(torch, dtype)).itemsize
         size += -(-num_bytes // ALIGNED) * ALIGNED
     with _buffer(size) as (buffer, where):
-        for (_, tensor), (*_, first) in zip(opened(folder), told, strict=True):
+        for (_, tensor), (*_, first) in zip(open_tensors(folder), told, strict=True):
             flat = tensor.contiguous().view(-1).view(torch.uint8)
             buffer[first : first + len(flat)].copy_(flat)
         if buffer.is_cuda:

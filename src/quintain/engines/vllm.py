@@ -1,6 +1,6 @@
 """vLLM's HTTP interface: tokens in, tokens and log-probs out (``/inference/v1/generate``), and its development mode.
 
-Weights go through files, through memory (`shared_weights`) or over the network (`weight_group`) to a class of ours in
+Weights go through files, through memory (`share_weights`) or over the network (`weight_group`) to a class of ours in
 vLLM's workers (`inside_vllm/quintain_vllm.py`), which vLLM loads by ``--worker-extension-cls``. Log-probs are those
 that vLLM samples with (``--logprobs-mode processed_logprobs``).
 """
@@ -22,7 +22,7 @@ from quintain.engines.server_api import SEEDS, URGENT, Card, Piece, Row, choices
 from quintain.engines.server_process import HERE, find_program
 from quintain.engines.server_wire import ServerTrouble, ServerWire
 from quintain.engines.settings import EngineSettings, Transfer
-from quintain.engines.shared_weights import shared_weights
+from quintain.engines.shared_weights import share_weights
 from quintain.engines.weight_group import Backend, WeightGroup, check_nccl, in_thread, tensors_of
 from quintain.errors import UsageError
 
@@ -197,7 +197,7 @@ class Vllm:
             if self._weights == "files":
                 wrong = _wrong_in(await _call(wire, "load_quintain_weights", seconds, folder=str(folder)))
             elif self._weights == "shared":
-                with shared_weights(folder) as where:
+                with share_weights(folder) as where:
                     wrong = _wrong_in(await _call(wire, "map_quintain_weights", seconds, **where))
             else:
                 wrong = await self._send(self._weights, wire, folder, seconds)

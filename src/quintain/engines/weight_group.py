@@ -70,7 +70,7 @@ class WeightGroup:
             RuntimeError: a worker is gone. OSError: a file is.
         """
         device = "cuda" if self.backend == "nccl" else "cpu"
-        for _, tensor in opened(folder, device):
+        for _, tensor in open_tensors(folder, device):
             flat = tensor.contiguous().view(-1).view(torch.uint8)
             self._group.broadcast([flat], distributed.BroadcastOptions()).wait(self._patience)
         if device == "cuda":
@@ -97,7 +97,7 @@ def tensors_of(folder: Path) -> list[tuple[str, list[int], str]]:
     """
     return [
         (name, list(tensor.shape), str(tensor.dtype).removeprefix("torch."))
-        for name, tensor in opened(folder)
+        for name, tensor in open_tensors(folder)
     ]
 
 
@@ -126,7 +126,7 @@ def in_thread(work: Callable[[], None]) -> asyncio.Future[None]:
     return done
 
 
-def opened(folder: Path, device: str = "cpu") -> Iterator[tuple[str, Tensor]]:
+def open_tensors(folder: Path, device: str = "cpu") -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors in the files of `folder` one at a time, with their names."""
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, framework="pt", device=device) as opened:

@@ -15,7 +15,7 @@ from quintain.environments.protocol import (
     Environment,
     Expert,
     Legal,
-    Mastered,
+    PlaysWell,
     Scripted,
     Snapshot,
     advance,
@@ -116,7 +116,7 @@ def foreseen(environment: Environment, most: int = 64) -> list[Action]:
 def master(environment: Environment, observation: str) -> Action:
     """Return the action of good play: the expert's, but where that is a teacher with a fault."""
     return (
-        environment.best_action() if isinstance(environment, Mastered) else expert(environment, observation)
+        environment.best_action() if isinstance(environment, PlaysWell) else expert(environment, observation)
     )
 
 

@@ -14,7 +14,7 @@ from quintain.environments.specs import (
     find_single,
     is_importing,
 )
-from quintain.environments.task_files import TASKS, FileTasks, built_with, read_tasks, split_spec
+from quintain.environments.task_files import TASKS, FileTasks, build_with_tasks, read_tasks, split_spec
 
 __all__ = [
     "ADAPTERS",
@@ -54,7 +54,7 @@ class WithTasks(EnvironmentSpec):
 
     def __call__(self) -> Environment:
         """Build the environment, and give it the tasks."""
-        return built_with(self.inner, self.path)
+        return build_with_tasks(self.inner, self.path)
 
 
 def find_with_tasks(spec: str) -> EnvironmentSpec:

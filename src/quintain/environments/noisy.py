@@ -3,9 +3,9 @@
 ``noisy(0.3)`` acts as the expert of any environment does, but in 30 % of the turns does something else that the
 environment accepts: what `Fallible.mistaken_action` calls a typical mistake, else a random valid action. It fits
 ``rollout.demonstrations(tasks, noisy(0.3), seed=0)``; ``noisy_policy(0.3, seed=0)`` is the same for `baselines.play`.
-``padded(0.4, 3)`` dawdles where its style is to, and ``single_method("direct")`` does all tasks in one way: teachers
-whose faults are known. `chatter` makes observations longer. Chance comes from the caller's counter, so that noise
-changes neither tasks nor environments.
+``make_idler(0.4, 3)`` dawdles where its style is to, and ``single_method("direct")`` does all tasks in one way:
+teachers whose faults are known. `chatter` makes observations longer. Chance comes from the caller's counter, so that
+noise changes neither tasks nor environments.
 """
 
 import random
@@ -75,7 +75,7 @@ def noisy(rate: float) -> NoisyExpert:
     return act
 
 
-def padded(rate: float, style: int) -> NoisyExpert:
+def make_idler(rate: float, style: int) -> NoisyExpert:
     """Return a demonstrator that does as the expert, and nothing in about the share `rate` of its turns.
 
     Where it dawdles, and for how long, is its `style`: before one, a half or a third of the expert's different actions,

@@ -201,7 +201,7 @@ class Scripted(Protocol):
 
 
 @runtime_checkable
-class Mastered(Protocol):
+class PlaysWell(Protocol):
     """The environment's expert is a teacher with a fault, and it knows how to play well."""
 
     def best_action(self) -> Action:
@@ -210,7 +210,7 @@ class Mastered(Protocol):
 
 
 @runtime_checkable
-class Led(Protocol):
+class FindsWay(Protocol):
     """The environment knows the way to things, so that a script can act for whoever names them."""
 
     def things(self) -> tuple[str, ...]:
@@ -231,12 +231,12 @@ class Advises(Protocol):
     """The environment has an adviser who sees nothing of it but the message that it is sent."""
 
     def advise(self, message: str) -> str:
-        """Return the thing to go for next by `message` alone, a name as `Led` has them, or nothing of use."""
+        """Return the thing to go for next by `message` alone, a name as `FindsWay` has them, or nothing of use."""
         ...
 
 
 @runtime_checkable
-class Pointed(Protocol):
+class PointsAt(Protocol):
     """The environment knows where on a screen the expert would point, edges included."""
 
     def expert_box(self) -> tuple[float, float, float, float] | None:
@@ -351,7 +351,7 @@ class Corpus(Protocol):
 
 
 @runtime_checkable
-class Shelved(Corpus, Protocol):
+class RetrievesTools(Corpus, Protocol):
     """Tools of the environment are found by a retriever, which can be exchanged."""
 
     ranker: Ranker | None
@@ -480,7 +480,7 @@ def begin(environment: Environment, task: Task) -> Observation:
     # What tools collected in an episode that was cut short is forgotten: the class has the empty defaults.
     for name in ("_ending", "_rewards", "_cause", "_chosen"):
         vars(environment).pop(name, None)
-    return checked_observation(environment, environment.reset(replace(task)), "reset")
+    return check_observation(environment, environment.reset(replace(task)), "reset")
 
 
 def as_results(replies: Sequence[str]) -> Observation:
@@ -490,7 +490,7 @@ def as_results(replies: Sequence[str]) -> Observation:
     return tuple(CallResult(text=reply, call=number) for number, reply in enumerate(replies))
 
 
-def joined(results: Sequence[StepResult]) -> StepResult:
+def join_results(results: Sequence[StepResult]) -> StepResult:
     """Return what several steps of an environment come to in one turn; no step at all is worth nothing.
 
     Rewards, their terms and the calls that failed add up; the last step says what is seen and whether the episode is
@@ -500,14 +500,14 @@ def joined(results: Sequence[StepResult]) -> StepResult:
     return replace(
         results[-1] if results else StepResult(observation=""),
         reward=sum(result.reward for result in results),
-        rewards=summed(result.rewards for result in results),
-        reward_terms=summed(result.reward_terms for result in results),
+        rewards=sum_parts(result.rewards for result in results),
+        reward_terms=sum_parts(result.reward_terms for result in results),
         is_success=said[-1] if said else None,
         tool_errors=tuple(error for result in results for error in result.tool_errors),
     )
 
 
-def summed(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+def sum_parts(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
     """Return the sum of `parts` by name, in the order in which names come first."""
     found: dict[str, float] = {}
     for part in parts:
@@ -520,9 +520,9 @@ def advance(environment: Environment, action: Action) -> StepResult:
     """Step `environment` and return the checked result.
 
     Raises:
-        EnvironmentFault: see `checked_result`.
+        EnvironmentFault: see `check_result`.
     """
-    return checked_result(environment, environment.step(action), "step")
+    return check_result(environment, environment.step(action), "step")
 
 
 def advance_all(environment: SimultaneousSeats, actions: Mapping[str, Action]) -> StepResult:
@@ -532,10 +532,10 @@ def advance_all(environment: SimultaneousSeats, actions: Mapping[str, Action]) -
         EnvironmentFault: as for `advance`.
     """
     assert isinstance(environment, Environment), "an environment whose seats act at once"
-    return checked_result(environment, environment.step_all(actions), "step_all")
+    return check_result(environment, environment.step_all(actions), "step_all")
 
 
-def checked_result(environment: Environment, result: object, call: str) -> StepResult:
+def check_result(environment: Environment, result: object, call: str) -> StepResult:
     """Return `result`, which `call` of `environment` returned, with its rewards as floats.
 
     Raises:
@@ -548,21 +548,21 @@ def checked_result(environment: Environment, result: object, call: str) -> StepR
             f"{who}.{call} must return a StepResult: got {type(result).__name__}; "
             "wrap the observation in quintain.StepResult(observation=...)"
         )
-    observation = checked_observation(environment, result.observation, call)
+    observation = check_observation(environment, result.observation, call)
     if observation is not result.observation:
         result = replace(result, observation=observation)
     claims = {name: getattr(result, name) for name in CLAIMS}
     if result.is_success is None:
         del claims["is_success"]
     if {*map(type, claims.values())} != {bool}:
-        result = replace(result, **{name: checked_claim(who, name, claim) for name, claim in claims.items()})
-    reward = checked_reward(who, "reward", result.reward)
+        result = replace(result, **{name: check_claim(who, name, claim) for name, claim in claims.items()})
+    reward = check_reward(who, "reward", result.reward)
     is_plain = type(result.reward) is float or result.reward is UNNAMED
     if is_plain and not result.reward_terms and not result.rewards:
         return result
-    terms = {label: checked_reward(who, label, value) for label, value in result.reward_terms.items()}
+    terms = {label: check_reward(who, label, value) for label, value in result.reward_terms.items()}
     seats = seat_names(environment) if result.rewards else ()
-    rewards = checked_rewards(who, seats, result.rewards) if result.rewards else NOTHING
+    rewards = check_rewards(who, seats, result.rewards) if result.rewards else NOTHING
     if rewards and isinstance(result.reward, Unnamed):
         reward = sum(rewards.values()) / len(seats)
     return replace(result, reward=reward, reward_terms=terms, rewards=rewards)
@@ -573,7 +573,7 @@ def seat_names(environment: Environment) -> tuple[str, ...]:
     return tuple(environment.seats()) if isinstance(environment, (Seats, SimultaneousSeats)) else (ALONE,)
 
 
-def checked_rewards(who: str, seats: Sequence[str], rewards: Mapping[str, float]) -> Mapping[str, float]:
+def check_rewards(who: str, seats: Sequence[str], rewards: Mapping[str, float]) -> Mapping[str, float]:
     """Return what each of `seats` is paid, as floats.
 
     Raises:
@@ -584,10 +584,10 @@ def checked_rewards(who: str, seats: Sequence[str], rewards: Mapping[str, float]
             f"{who}: rewards must be those of the seats {', '.join(seats)}: got {', '.join(map(repr, unknown))}; "
             "name the seats as seats() does"
         )
-    return {seat: checked_reward(who, f"rewards[{seat!r}]", value) for seat, value in rewards.items()}
+    return {seat: check_reward(who, f"rewards[{seat!r}]", value) for seat, value in rewards.items()}
 
 
-def checked_reward(who: str, label: str, value: object) -> float:
+def check_reward(who: str, label: str, value: object) -> float:
     """Return `value` as a float; booleans count as 0 and 1, everything else must be one real number that can be paid.
 
     Raises:
@@ -606,7 +606,7 @@ def checked_reward(who: str, label: str, value: object) -> float:
     return number
 
 
-def checked_claim(who: str, label: str, value: object) -> bool:
+def check_claim(who: str, label: str, value: object) -> bool:
     """Return `value`, which must be a truth value, as a bool."""
     claim = as_truth(value)
     if claim is None:
@@ -616,7 +616,7 @@ def checked_claim(who: str, label: str, value: object) -> bool:
     return claim
 
 
-def checked_observation(environment: Environment, observation: object, call: str) -> Observation:
+def check_observation(environment: Environment, observation: object, call: str) -> Observation:
     """Return `observation` if it is a string or a sequence of content parts; of a very long one the beginning.
 
     Raises:

@@ -127,13 +127,13 @@ class WithRecordedExpert:
     def __call__(self) -> Environment:
         """Build the environment, which then is of a class of its own: all else about it is as it was."""
         environment = self.make()
-        environment.__class__ = recorded_kind(type(environment), isinstance(environment, Snapshot))
+        environment.__class__ = with_recorded_expert(type(environment), isinstance(environment, Snapshot))
         cast(RecordedExpert, environment).recordings = self.recordings
         return environment
 
 
 @cache
-def recorded_kind(kind: type[Environment], has_snapshots: bool) -> type[Environment]:
+def with_recorded_expert(kind: type[Environment], has_snapshots: bool) -> type[Environment]:
     """Return the class of environments of `kind` whose expert is recorded."""
     mixin = RecordedExpertWithSnapshots if has_snapshots else RecordedExpert
     fields = {"is_variant": True, "__module__": kind.__module__, "__doc__": kind.__doc__}

@@ -24,9 +24,9 @@ from referencing.exceptions import Unresolvable
 from quintain.errors import suggestion
 
 LONGEST = 60
-MOST_CHECKS = 10_000
+MAX_CHECKS = 10_000
 """Keywords that are looked at in one call; a schema may refer to itself more than once."""
-MOST_FAULTS = 32
+MAX_FAULTS = 32
 """Faults among which the most telling are chosen."""
 ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 BROKEN = (*ERRORS, UnknownType, Unresolvable)
@@ -61,12 +61,12 @@ def complaint(tool: str, schema: Mapping[str, Any], arguments: Mapping[str, Any]
     Example: ``complaint("add", {"type": "object", "required": ["a"]}, {})`` is ``"add(a): missing"``.
     """
     found: list[tuple[str, str, str]] = []
-    _left.set(iter(range(MOST_CHECKS)))
+    _left.set(iter(range(MAX_CHECKS)))
     with suppress(*BROKEN):
         errors = _Validator(dict(schema), registry=Registry()).iter_errors(dict(arguments))
-        for error in islice(errors, MOST_FAULTS):
+        for error in islice(errors, MAX_FAULTS):
             place = _cut(".".join(map(str, error.absolute_path)))
-            found.append((str(error.validator), place, _said(error)))
+            found.append((str(error.validator), place, _describe_error(error)))
     ill_typed = {place for keyword, place, _ in found if keyword == "type"}
     told = [each for each in found if each[0] == "type" or each[1] not in ill_typed]
     told.sort(key=lambda each: [*WORDS, each[0]].index(each[0]))
@@ -75,7 +75,7 @@ def complaint(tool: str, schema: Mapping[str, Any], arguments: Mapping[str, Any]
     )
 
 
-def _said(error: ValidationError) -> str:
+def _describe_error(error: ValidationError) -> str:
     """Return what is wrong, without its place."""
     keyword, rule, value = str(error.validator), cast(Any, error.validator_value), cast(Any, error.instance)
     names = rule if isinstance(rule, str) else " or ".join(map(str, rule)) if isinstance(rule, list) else ""
@@ -117,7 +117,7 @@ def _pattern(_validator: Any, pattern: Any, value: Any, _schema: Any) -> Found:
         yield ValidationError("")
 
 
-def _required(_validator: Any, names: Any, value: Any, _schema: Any) -> Found:
+def _check_required(_validator: Any, names: Any, value: Any, _schema: Any) -> Found:
     yield from (ValidationError("", path=(name,)) for name in names if name not in value)
 
 
@@ -133,7 +133,7 @@ def _patterns(validator: Any, parts: Any, value: Any, _schema: Any) -> Found:
             yield from validator.descend(value[name], part, path=name)
 
 
-def _others(validator: Any, part: Any, value: Any, schema: Any) -> Found:
+def _check_others(validator: Any, part: Any, value: Any, schema: Any) -> Found:
     known, patterns = schema.get("properties") or {}, schema.get("patternProperties") or {}
     for name in (each for each in value if each not in known):
         if any(_fits(pattern, name) for pattern in patterns):
@@ -159,10 +159,10 @@ def _lenient(name: str, check: Callable[..., Found | None]) -> Callable[..., Fou
 
 
 _OF_OBJECTS = {
-    "additionalProperties": _others,
+    "additionalProperties": _check_others,
     "patternProperties": _patterns,
     "properties": _properties,
-    "required": _required,
+    "required": _check_required,
 }
 _DEFINED = cast("Mapping[str, Callable[..., Found | None]]", Draft202012Validator.VALIDATORS)
 _KEYWORDS: Mapping[str, Callable[..., Found | None]] = {

@@ -160,7 +160,7 @@ def find_single(spec: str | type[Environment]) -> EnvironmentSpec:
     if name in CATALOG and (":" not in name):
         kind = _load(CATALOG[name], spec)
         if (name in ADAPTERS) != bool(subject) or (slash and not subject):
-            raise UsageError(_misplaced_subject(spec, name))
+            raise UsageError(_find_subject_fault(spec, name))
         return EnvironmentSpec(
             spec=spec,
             kind=kind,
@@ -168,7 +168,7 @@ def find_single(spec: str | type[Environment]) -> EnvironmentSpec:
             options=read_arguments(kind, spec, query),
         )
     if brought := entry_points(group=GROUP, name=place):
-        kind = _brought(next(iter(brought)), spec)
+        kind = _load_entry_point(next(iter(brought)), spec)
         return EnvironmentSpec(spec=spec, kind=kind, options=read_arguments(kind, spec, query))
     if ":" not in place and not place.endswith(".py"):
         names = sorted({*CATALOG, *ADAPTERS.values()} - set(ADAPTERS))
@@ -185,12 +185,12 @@ def place_files(spec: str) -> str:
     Example: ``"shop.py:Shop?price=3"`` → ``"/home/ann/shop.py:Shop?price=3"``, where there is such a file.
     """
 
-    def placed(found: re.Match[str]) -> str:
+    def place(found: re.Match[str]) -> str:
         file = Path(found[0])
         whole = str(file.absolute())
         return whole if file.is_file() and not set(whole) & set("?=&+,:@") else found[0]
 
-    return CODE_FILE.sub(placed, spec)
+    return CODE_FILE.sub(place, spec)
 
 
 def refuse_missing(kind: type[Environment], spec: str, options: Mapping[str, Any]) -> None:
@@ -208,14 +208,14 @@ def refuse_missing(kind: type[Environment], spec: str, options: Mapping[str, Any
         )
 
 
-def _misplaced_subject(spec: str, name: str) -> str:
+def _find_subject_fault(spec: str, name: str) -> str:
     """Return what is wrong with the part of `spec` after the slash."""
     if name in ADAPTERS:
         return f"environment: got {spec!r}, which says nothing to adapt; write it as {ADAPTERS[name]}"
     return f"environment: got {spec!r}; {name} takes nothing after a slash, give its options after a question mark"
 
 
-def _brought(point: EntryPoint, spec: str) -> type[Environment]:
+def _load_entry_point(point: EntryPoint, spec: str) -> type[Environment]:
     """Return the environment that a package brings by the entry point `point`."""
     try:
         loaded = point.load()
@@ -234,7 +234,7 @@ def _load(place: str, spec: str) -> type[Environment]:
     where, _, name = place.rpartition(":")
     if not where or not name:
         raise UsageError(f"environment: got {spec!r}; write it as file.py:Class or package.module:Class")
-    module = _file_module(Path(where), spec) if where.endswith(".py") else _named_module(where, spec)
+    module = _file_module(Path(where), spec) if where.endswith(".py") else _import_module(where, spec)
     members = vars(module)
     if where == MAIN and name not in members:
         raise UsageError(
@@ -293,7 +293,7 @@ def file_member(path: Path, name: str, spec: str, what: str = "function") -> Any
     return members[name]
 
 
-def _named_module(name: str, spec: str) -> types.ModuleType:
+def _import_module(name: str, spec: str) -> types.ModuleType:
     """Import module `name`; what breaks inside it is raised as it is."""
     try:
         with _importing_now():

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeGuard, cast
 
 from quintain.config.trust import TASKS
-from quintain.data.files import TABLES, TEXTS, Found, decode, read_objects
+from quintain.data.files import TABLES, TEXTS, FileValue, decode, read_objects
 from quintain.environments.protocol import SEED_BITS, Environment, Factory, begin
 from quintain.errors import DataError, EnvironmentFault, UsageError
 from quintain.types import Action, Observation, Split, StepResult, Task, derive_seed
@@ -153,7 +153,7 @@ def refuse_overlap(training: str, evaluation: str) -> None:
         )
 
 
-def held_out_prompts(*environments: str) -> dict[str, str]:
+def read_held_out_prompts(*environments: str) -> dict[str, str]:
     """Return the prompts, and the ids, of the held-out tasks of files that `environments` name, and where each stands.
 
     A prompt that training has, too, tells no task from another.
@@ -191,7 +191,7 @@ def with_tasks(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def built_with(inner: Factory, path: str) -> Environment:
+def build_with_tasks(inner: Factory, path: str) -> Environment:
     """Return an environment of `inner` whose tasks are those of the file at `path`; all that it can do it still can."""
     tasks = read_tasks(path)
     environment = inner()
@@ -248,11 +248,11 @@ def _read(path: Path, _version: tuple[int, int]) -> TaskFile:
             f"{missing}: got no split, which other tasks have; say train or eval of each, or of none"
         )
     if is_drawn:
-        _, held_out = _drawn([task for task, _ in tasks])
+        _, held_out = _split_tasks([task for task, _ in tasks])
     else:
         held_out = {task.id for task, split in tasks if split == "eval"}
-    train = tuple(_seeded(task, "train") for task, _ in tasks if task.id not in held_out)
-    evaluated = tuple(_seeded(task, "eval") for task, _ in tasks if task.id in held_out)
+    train = tuple(_with_seed(task, "train") for task, _ in tasks if task.id not in held_out)
+    evaluated = tuple(_with_seed(task, "eval") for task, _ in tasks if task.id in held_out)
     if not train or not evaluated:
         what = "none to hold out" if train else "none to train on"
         raise DataError(
@@ -282,7 +282,7 @@ def read_tasks(path: str | Path) -> TaskFile:
     return _read(file.resolve(), (found.st_mtime_ns, found.st_size))
 
 
-def _csv(path: Path) -> Iterator[Found]:
+def _csv(path: Path) -> Iterator[FileValue]:
     """Yield the rows of a CSV file with a head."""
     rows = csv.DictReader(io.StringIO(decode(path.read_bytes(), path.name), newline=""), strict=True)
     try:
@@ -291,14 +291,16 @@ def _csv(path: Path) -> Iterator[Found]:
                 raise DataError(
                     f"{path.name} line {rows.line_num}: got more or fewer cells than the head; quote the text"
                 )
-            yield Found(file=path.name, line=rows.line_num, value={k: v for k, v in row.items() if v != ""})
+            yield FileValue(
+                file=path.name, line=rows.line_num, value={k: v for k, v in row.items() if v != ""}
+            )
     except csv.Error as error:
         raise DataError(
             f"{path.name} line {rows.line_num}: got no CSV ({error}); quote texts as spreadsheets do"
         ) from error
 
 
-def _row(found: Found) -> dict[str, Any]:
+def _row(found: FileValue) -> dict[str, Any]:
     if isinstance(found.value, DataError):
         raise found.value
     if not isinstance(found.value, dict):
@@ -337,7 +339,7 @@ def _task(file: str, row: dict[str, Any], place: str, number: int) -> tuple[Task
     return task, split
 
 
-def _drawn(tasks: Sequence[Task]) -> tuple[set[str], set[str]]:
+def _split_tasks(tasks: Sequence[Task]) -> tuple[set[str], set[str]]:
     """Return the ids of the tasks to train on and of those held out; tasks that say the same go together."""
     owners: dict[str, str] = {}
     for task in tasks:
@@ -359,7 +361,7 @@ def _content(task: Task) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def _seeded(task: Task, split: Split) -> Task:
+def _with_seed(task: Task, split: Split) -> Task:
     """Return `task` in `split`, with the seed that its id gives; seeds of the two splits differ in their lowest bit."""
     seed = derive_seed("task", task.id) % (1 << SEED_BITS) << 1 | (split == "eval")
     return replace(task, split=split, seed=seed)

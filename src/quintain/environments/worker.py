@@ -27,9 +27,9 @@ from quintain.environments.wire import (
     read_tool,
     task_row,
 )
-from quintain.errors import EnvironmentFault, MissingExtra, QuintainError, UsageError, named_error
+from quintain.errors import EnvironmentFault, MissingExtra, QuintainError, UsageError, find_error_class
 from quintain.processes.child import PATIENCE, Child, ending
-from quintain.processes.frames import MOST_OUTPUT, Frames, UnreadableFrameError, framed
+from quintain.processes.frames import MAX_OUTPUT, Frames, UnreadableFrameError, frame_request
 from quintain.types import Action, Observation, Owner, Split, StepResult, Task, ToolSpec
 
 PROGRAM = Path(__file__).with_name("worker_program.py")
@@ -168,36 +168,36 @@ class Worker(Environment):
         assert self._running is not None, "a process was started"
         child, frames = self._running.child, self._running.frames
         self._number, self._tool = self._number + 1, ""
-        frames.write(framed({"id": self._number, "do": do, "with": arguments}))
+        frames.write(frame_request({"id": self._number, "do": do, "with": arguments}))
         deadline = time.monotonic() + seconds
         while True:
             try:
-                found = frames.read(deadline, child, MOST_OUTPUT)
+                found = frames.read(deadline, child, MAX_OUTPUT)
             except UnreadableFrameError as error:
                 raise self._end_as_lost("protocol", do, f"said what is no answer ({error})") from error
             if found == "time":
                 raise self._end_as_lost("timeout", do, f"took longer than {seconds:g} s")
             if found == "output":
-                raise self._end_as_lost("output", do, f"printed more than {MOST_OUTPUT >> 20} MiB")
+                raise self._end_as_lost("output", do, f"printed more than {MAX_OUTPUT >> 20} MiB")
             if isinstance(found, str):
                 raise self._end_as_lost("crash", do, "")
             if "tool" in found:
                 self._tool = str(found["tool"])
                 if found.get("waits"):
-                    frames.write(framed({"heard": self._tool}))
+                    frames.write(frame_request({"heard": self._tool}))
             elif found.get("id") != self._number:
                 raise self._end_as_lost("protocol", do, f"said what was not asked: {found!s:.60}")
             elif "fault" in found:
-                frames.output(MOST_OUTPUT)
+                frames.output(MAX_OUTPUT)
                 raise self._rebuild_error(do, found["fault"])
             else:
-                frames.output(MOST_OUTPUT)
+                frames.output(MAX_OUTPUT)
                 return found["value"]
 
     def _end_as_lost(self, kind: str, do: str, what: str) -> WorkerFault:
         """End a process that can no longer be trusted, and return the error that says why."""
         assert self._running is not None, "a process was started"
-        last = "" if kind == "output" else self._running.frames.last_words(MOST_OUTPUT)
+        last = "" if kind == "output" else self._running.frames.last_words(MAX_OUTPUT)
         if not what:
             code = self._running.child.wait(PATIENCE)
             what = "closed its connection" if code is None else f"ended its process ({ending(code)})"
@@ -209,7 +209,7 @@ class Worker(Environment):
         """Return what the environment raised; where it could not be built, the process is ended."""
         if do == "open":
             self._end()
-        kind = named_error(fault["class"])
+        kind = find_error_class(fault["class"])
         if kind is not None and kind is not EnvironmentFault:
             there = f" (in the worker, by {self._python} -m pip)" if kind is MissingExtra else ""
             return kind(f"{fault['message']}{there}")

@@ -35,7 +35,7 @@ from quintain.environments.wire import (
     tool_row,
 )
 from quintain.errors import EnvironmentFault, QuintainError
-from quintain.processes.frames import framed
+from quintain.processes.frames import frame_request
 from quintain.processes.host import take_streams
 
 ABILITIES: dict[str, type] = {"expert": Expert, "legal": Legal, "key": StateKey, "seats": Seats}
@@ -88,7 +88,7 @@ class Host:
         """Build the environment and say what it is."""
         world = self._built = find(spec)()
         for name in tools_of(type(world)):
-            setattr(world, name, self._announced(name, getattr(world, name)))
+            setattr(world, name, self._wrap_tool(name, getattr(world, name)))
         return {
             "name": environment_name(world),
             "max_turns": world.max_turns,
@@ -139,14 +139,14 @@ class Host:
     def send(self, frame: Row) -> None:
         """Write a frame; what has no JSON form is the environment's fault."""
         try:
-            told = framed(frame)
+            told = frame_request(frame)
         except (TypeError, ValueError, RecursionError) as error:
             fault = EnvironmentFault(f"got a value that has no JSON form ({error}); return plain data")
-            told = framed({"id": frame["id"], "fault": fault_row(fault)})
+            told = frame_request({"id": frame["id"], "fault": fault_row(fault)})
         self._replies.write(told)
         self._replies.flush()
 
-    def _announced(self, name: str, method: Callable[..., object]) -> Callable[..., object]:
+    def _wrap_tool(self, name: str, method: Callable[..., object]) -> Callable[..., object]:
         """Return the tool `method`, which says when it begins and ends: so it is known what hangs."""
 
         def run(**arguments: object) -> object:

@@ -30,7 +30,7 @@ from quintain.models.precision import Precision
 from quintain.types import Trajectory
 
 if TYPE_CHECKING:
-    from quintain.data.pipeline import Chosen
+    from quintain.data.pipeline import PipelineResult
     from quintain.environments.noisy import NoisyExpert
 
 OptimizerName = Literal["adamw", "sgd", "adafactor"]
@@ -84,7 +84,7 @@ class ColdStart:
     Example: ``ColdStart(choose=lambda shown, _: chosen_of(shown, pipeline, "…"), teachers=(noisy(0.3),) * 5)``.
     """
 
-    choose: Callable[[Sequence[Trajectory], Callable[[Sequence[int]], str]], Chosen]
+    choose: Callable[[Sequence[Trajectory], Callable[[Sequence[int]], str]], PipelineResult]
     """(what was shown, token ids → text) → what of it is imitated, with what every stage did"""
     teachers: Sequence[NoisyExpert] = ()
     """each of them shows all tasks; none: the job's own teacher"""

@@ -58,7 +58,7 @@ class Session:
 
     def next(self) -> Query | None:
         """Return the first question that the labeller has not answered."""
-        return next(iter(self.labels.left(self.labeller)), None)
+        return next(iter(self.labels.open_queries(self.labeller)), None)
 
     def answer(self, id: str, choice: Choice) -> bool:
         """Write down the answer to the question `id`; return False where it has one already, which stays.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from quintain.models.context import Context
-from quintain.models.packed import Plan, Stream, plan, shared_plan
+from quintain.models.packed import Plan, Stream, plan, plan_rank
 from quintain.types import Batch
 
 GRAIN = 8
@@ -80,7 +80,7 @@ def _laid(
         return Layout(token_ids, position_ids, plan(streams, device=device), targets, predictors)
     start, end = context.bounds(len(token_ids))[context.rank : context.rank + 2]
     is_own = (predictors >= start) & (predictors < end)
-    attention = shared_plan(streams, context, len(token_ids), device=device)
+    attention = plan_rank(streams, context, len(token_ids), device=device)
     return Layout(
         token_ids[start:end], position_ids[start:end], attention, targets[is_own], predictors[is_own] - start
     )

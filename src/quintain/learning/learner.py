@@ -27,9 +27,9 @@ from quintain.learning.layout import layout
 from quintain.learning.optimizers import make_optimizer
 from quintain.models.checkpointing import checkpoint_layers, contexts, training_mode
 from quintain.models.context import Context
-from quintain.models.families import head, unsupported
+from quintain.models.families import find_unsupported, head
 from quintain.models.memory import MOST_LOGITS
-from quintain.models.packed import hidden_states
+from quintain.models.packed import compute_hidden
 from quintain.models.precision import Precision, computing
 from quintain.types import NOTHING, Batch, BatchExtra, Loss, Outputs
 
@@ -103,7 +103,7 @@ class Forward:
         self.temperature, self.shares_prefixes = temperature, shares_prefixes
         self.precision: Precision = precision
         self.gradient_checkpointing = gradient_checkpointing
-        self.fallback_reason = unsupported(model)
+        self.fallback_reason = find_unsupported(model)
         if gradient_checkpointing and self.fallback_reason:
             checkpoint_layers(model, precision)
         self._activate = activate
@@ -198,7 +198,7 @@ class Forward:
                 return _padded_predictions(self.model, batch)
         laid = layout(batch, share=self.shares_prefixes, context=self.context)
         again = self._again if self.gradient_checkpointing and torch.is_grad_enabled() else None
-        hidden = hidden_states(
+        hidden = compute_hidden(
             self.model, laid.token_ids, laid.position_ids, laid.attention,
             again=again, use_kernels=self._use_kernels,
         )  # fmt: skip

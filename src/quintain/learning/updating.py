@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from quintain.curriculum.schedules import linear
 from quintain.data.leaves import keep_leaves
 from quintain.data.pack import PassSize, micro_batches
-from quintain.data.samples import samples_from, unrelated
+from quintain.data.samples import samples_from, unrelated_samples
 from quintain.learning.job import MAIN, Job, OnPolicyJob
 from quintain.learning.learner import Learner, StepReport
 from quintain.learning.optimizers import scale_at
@@ -407,13 +407,13 @@ def prepare(policies: Policies, policy: Policy, samples: Sequence[Sample], updat
 def estimated_kl(
     policies: Policies, policy: Policy, samples: Sequence[Sample], update: Update
 ) -> float | None:
-    """Return the mean over episodes of log π/π_ref, each after a prompt that is not its own (`unrelated`), else None.
+    """Return the mean over episodes of log π/π_ref after prompts of others (`unrelated_samples`), or None.
 
     It may be below 0, as an estimate can be. Two forward passes of all `samples`, one by each policy.
     """
     if not update.has_kl:
         return None
-    streams = [replace(sample, pair=-1) for sample in unrelated(samples)]
+    streams = [replace(sample, pair=-1) for sample in unrelated_samples(samples)]
     total = 0.0
     for batch in micro_batches(streams, max_tokens=policy.max_tokens):
         said = [other.infer(batch).logprobs.cpu().double() for other in (policy, policies["reference"])]

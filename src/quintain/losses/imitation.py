@@ -2,7 +2,7 @@
 
 The default of every supervised method (A-SFT): prompts, system text and observations have weight 0, the end of turn
 has weight. What to imitate is decided by filters and weights, not here. The advantage is ignored;
-`weighted_imitation` is the one that reads it.
+`imitate_weighted` is the one that reads it.
 """
 
 from quintain.losses.measure import token_means, weighted_sum
@@ -21,7 +21,7 @@ def imitation() -> Loss:
     return loss
 
 
-def weighted_imitation() -> Loss:
+def imitate_weighted() -> Loss:
     """Return -Σ w_t · A_t · log π(y_t): likelihood weighted by the advantage (RWR, AWR arXiv 1910.00177).
 
     Unlike a policy loss it takes data from any policy. Weights below 0 push away and have no lower bound.

@@ -25,7 +25,7 @@ Beyond = Literal["truncate", "drop"]
 """What becomes of a token whose ratio is beyond the cap: it has the cap for a weight, or none."""
 
 
-def truncated_weights(log_ratios: Tensor, *, cap: float, beyond: Beyond = "truncate") -> Tensor:
+def truncate_weights(log_ratios: Tensor, *, cap: float, beyond: Beyond = "truncate") -> Tensor:
     """Return w(r_t) for each token [N], without gradient; log r_t = log π_learner(y_t) - log π_sampler(y_t).
 
     w is min(r_t, `cap`); with `beyond` drop it is r_t, and 0 where r_t > `cap`. Example: log-probs -1 of the learner
@@ -35,26 +35,26 @@ def truncated_weights(log_ratios: Tensor, *, cap: float, beyond: Beyond = "trunc
     return ratios.clamp(max=cap) if beyond == "truncate" else ratios.where(ratios <= cap, 0.0)
 
 
-def truncated_importance(
+def truncate_importance(
     loss: Loss, *, cap: float = 2.0, beyond: Beyond = "truncate", proximal: Proximal | None = None
 ) -> Loss:
-    """Return `loss` with each token weighed as `truncated_weights` says; logs the mean weight and the share capped.
+    """Return `loss` with each token weighed as `truncate_weights` says; logs the mean weight and the share capped.
 
     Nothing is renormalised: what is dropped shortens the step.
     """
 
-    def corrected(outputs: Outputs, batch: Batch) -> LossReport:
+    def correct(outputs: Outputs, batch: Batch) -> LossReport:
         logs = _logs(outputs, batch, proximal)
         terms = {
-            "importance/weight": truncated_weights(logs, cap=cap, beyond=beyond),
+            "importance/weight": truncate_weights(logs, cap=cap, beyond=beyond),
             "importance/capped_fraction": (logs.exp() > cap).float(),
         }
         return _apply(loss, (outputs, batch), proximal, terms)
 
-    return corrected
+    return correct
 
 
-def masked_importance(
+def mask_importance(
     loss: Loss,
     *,
     low: float = 0.5,
@@ -67,7 +67,7 @@ def masked_importance(
     Weights of the others stay: nothing is renormalised, so masking shortens the step.
     """
 
-    def corrected(outputs: Outputs, batch: Batch) -> LossReport:
+    def correct(outputs: Outputs, batch: Batch) -> LossReport:
         logs = _logs(outputs, batch, proximal)
         ratio = (logs if unit == "token" else unit_mean(logs, batch, unit)).exp()
         keep = ((ratio >= low) & (ratio <= high)).float()
@@ -78,7 +78,7 @@ def masked_importance(
             {"importance/weight": keep, "importance/masked_fraction": 1 - keep},
         )
 
-    return corrected
+    return correct
 
 
 def _logs(outputs: Outputs, batch: Batch, proximal: Proximal | None) -> Tensor:

@@ -48,7 +48,7 @@ def kl_penalty(estimator: Estimator = "k3") -> Loss:
     return loss
 
 
-def adapted_coefficient(
+def adapt_coefficient(
     coefficient: float, kl: float, *, target: float, num: int, horizon: float = 10_000
 ) -> float:
     """Return the next coefficient: multiplied by 1 + clip(kl/target - 1, ±.2)·num/horizon (arXiv 1909.08593).

@@ -39,7 +39,7 @@ def reinforce() -> Loss:
     return loss
 
 
-def clipped(low: float = 0.2, high: float = 0.2, *, dual: float | None = None) -> Loss:
+def clip_ratio(low: float = 0.2, high: float = 0.2, *, dual: float | None = None) -> Loss:
     """Return the clipped surrogate of PPO; high > low is DAPO's clip-higher (its paper: 0.2 and 0.28).
 
     `dual` c > 1 bounds the loss of a token with A < 0 by c·|A| (PPO dual clip, usually 3).
@@ -53,7 +53,7 @@ def clipped(low: float = 0.2, high: float = 0.2, *, dual: float | None = None) -
     return loss
 
 
-def clipped_each(low: float, highs: Sequence[float]) -> Loss:
+def clip_each_ratio(low: float, highs: Sequence[float]) -> Loss:
     """Return the clipped surrogate whose upper bound is that of the episode: ``highs[i]`` of trajectory i of the step.
 
     What `highs` holds when a batch is trained counts, so a method may fill it anew in every step (ADPO of Agent0, arXiv

@@ -90,7 +90,7 @@ def dpo_value(beta: float, label_smoothing: float = 0.0) -> Value:
     return value
 
 
-def logged(loss: Loss) -> Loss:
+def reference_from_logprobs(loss: Loss) -> Loss:
     """Return `loss` with log-probs at sampling as those of the reference (Agent Q, arXiv 2408.07199).
 
     No other policy is kept. What was sampled by the policy as it was when the updates began has the same loss as with
@@ -98,10 +98,10 @@ def logged(loss: Loss) -> Loss:
     demonstrations have no log-probs.
     """
 
-    def found(outputs: Outputs, batch: Batch) -> LossReport:
+    def compute(outputs: Outputs, batch: Batch) -> LossReport:
         return loss(outputs, replace(batch, extra=replace(batch.extra, reference_logprobs=batch.logprobs)))
 
-    return found
+    return compute
 
 
 def hinge(beta: float = 0.1, *, by_length: bool = False, compares_ends: bool = True) -> Loss:
@@ -163,7 +163,7 @@ def orpo(weight: float = 0.1) -> Loss:
         values = -log_sigmoid(_log_odds(chosen) - _log_odds(rejected))
         return _report(values, chosen - rejected, {"logprob": (chosen, rejected)}, batch)
 
-    return with_likelihood(loss, weight, chosen_nll(), 1.0)
+    return with_likelihood(loss, weight, nll_of_chosen(), 1.0)
 
 
 def _log_odds(log_prob: Tensor) -> Tensor:
@@ -173,7 +173,7 @@ def _log_odds(log_prob: Tensor) -> Tensor:
     return log_prob - torch.log(-torch.expm1(log_prob))
 
 
-def chosen_nll(*, is_summed: bool = False) -> Loss:
+def nll_of_chosen(*, is_summed: bool = False) -> Loss:
     """Return the mean over pairs of the chosen side's negative log-likelihood: its mean per token, or its sum.
 
     The code of IPR, PGPO and STeCa adds the sum to DPO, which outweighs the pairs as many times as a side has tokens.
@@ -203,7 +203,7 @@ def rpo(
     """
     _positive(beta)
     return with_likelihood(
-        dpo(beta, compares_ends=compares_ends), 1.0, chosen_nll(is_summed=is_summed), alpha
+        dpo(beta, compares_ends=compares_ends), 1.0, nll_of_chosen(is_summed=is_summed), alpha
     )
 
 

@@ -48,7 +48,7 @@ def bradley_terry(*, error_rate: float = 0.0) -> Loss:
         else:
             likely, unlikely = log_sigmoid(delta), log_sigmoid(-delta)
         loss = -(share * (wanted * likely + (1 - wanted) * unlikely)).sum() / batch.extra.num_pairs
-        told = _told(share, wanted, delta, batch.extra.num_pairs)
+        told = _measure_agreement(share, wanted, delta, batch.extra.num_pairs)
         return LossReport(loss=loss, metrics={"reward_model/loss": float(loss.detach()), **told})
 
     return loss
@@ -67,7 +67,7 @@ def classification() -> Loss:
         share = 1.0 / together.sum(1).to(scores.dtype)
         side = 2 * (ranks > 0).to(scores.dtype) - 1
         loss = -(share * log_sigmoid(side * scores)).sum() / batch.extra.num_pairs
-        told = _told(share, (1 + side) / 2, scores, batch.extra.num_pairs)
+        told = _measure_agreement(share, (1 + side) / 2, scores, batch.extra.num_pairs)
         return LossReport(loss=loss, metrics={"reward_model/loss": float(loss.detach()), **told})
 
     return loss
@@ -90,7 +90,7 @@ def _answers(outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
     return scores, ranks, owned[:, None] == owned[None, :]
 
 
-def _told(share: Tensor, wanted: Tensor, delta: Tensor, num: int) -> dict[str, float]:
+def _measure_agreement(share: Tensor, wanted: Tensor, delta: Tensor, num: int) -> dict[str, float]:
     """Return how far scores agree with what is wanted, and by how much on average."""
     agrees = (delta.sign() == 2 * wanted - 1).to(share.dtype).where(wanted != 0.5, 0.5)
     sums = [(share * agrees).sum(), (share * (2 * wanted - 1) * delta).sum()]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from quintain.credit.layout import outcome_of
 from quintain.data.comparisons import Labeller
-from quintain.data.seats import compared
+from quintain.data.seats import comparable_groups
 from quintain.errors import UsageError
 from quintain.learning.job import MAIN, ColdStart, PolicySpec
 from quintain.learning.update import Update
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from quintain.agents.protocol import Agent
     from quintain.credit.layout import Critic, TokenArrays
     from quintain.credit.turn_td import TurnValues
-    from quintain.data.pipeline import Chosen
+    from quintain.data.pipeline import PipelineResult
     from quintain.environments.noisy import NoisyExpert
     from quintain.environments.protocol import Corpus, Environment
     from quintain.learning.policies import Policies
@@ -456,7 +456,7 @@ Data = Sequence[Example] | Sequence[Pair] | Sequence[Comparison]
 class Offline:
     """Learn from a data set that is there before the first step: ``Offline(data=…, update=Update(…))``."""
 
-    data: Callable[[Collector], Chosen | Sequence[Trajectory] | Sequence[Pair] | Sequence[Comparison]]
+    data: Callable[[Collector], PipelineResult | Sequence[Trajectory] | Sequence[Pair] | Sequence[Comparison]]
     """the data set: what a pipeline made, whole episodes, preferences or comparisons; called once, also by a resumed
     run"""
     update: Update
@@ -488,7 +488,7 @@ class Offline:
 class Improve:
     """One training on the episodes of a round: ``Improve(build=Pipeline(threshold(0.5)), rate=0.5)``."""
 
-    build: Callable[[Sequence[Group]], Chosen | Sequence[Pair]]
+    build: Callable[[Sequence[Group]], PipelineResult | Sequence[Pair]]
     """episodes of the round → what is imitated (a `Pipeline`), or pairs of which one side is preferred"""
     rate: float = 1.0
     """factor on the learning rate"""
@@ -534,7 +534,7 @@ class Rehearsal:
 
     every: int
     """steps from one to the next"""
-    build: Callable[[Sequence[Group]], Chosen]
+    build: Callable[[Sequence[Group]], PipelineResult]
     """episodes of a step → what is imitated of them, in every rehearsal from then on"""
     base: Callable[[Collector], Sequence[Trajectory]]
     """episodes that every batch has; called once, also by a resumed run"""
@@ -560,7 +560,7 @@ class Rounds:
     """
 
     collect: Collect
-    build: Callable[[Sequence[Group]], Chosen | Sequence[Pair]]
+    build: Callable[[Sequence[Group]], PipelineResult | Sequence[Pair]]
     """episodes of the round → what is imitated (a `Pipeline`), or pairs of which one side is preferred"""
     update: Update
     choose: Choose | None = None
@@ -847,4 +847,4 @@ def differing(tasks: int, size: int, *, attempts: int) -> Collect:
 
 def differs(group: Group) -> bool:
     """Return whether the outcomes of `group` are not all the same, for one of its seats; those of no episode are."""
-    return any(not is_constant([outcome_of(t) for t in part.scored]) for part in compared([group]))
+    return any(not is_constant([outcome_of(t) for t in part.scored]) for part in comparable_groups([group]))

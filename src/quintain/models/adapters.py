@@ -139,7 +139,7 @@ def has_adapters(model: "nn.Module") -> bool:
     return any(hasattr(module, "lora_A") for module in model.modules())
 
 
-def merged(model: "PreTrainedModel") -> "PreTrainedModel":
+def merge_adapters(model: "PreTrainedModel") -> "PreTrainedModel":
     """Return a copy of `model` whose LoRA layers are added into the weights they adapt; it lies in main memory.
 
     A card may have no room for a second model.
@@ -175,13 +175,13 @@ def _in_memory(tensor: "Tensor") -> "Tensor":
 
 
 def plain(model: "PreTrainedModel") -> "PreTrainedModel":
-    """Return `model` without LoRA layers: itself where it has none, else `merged`."""
-    return merged(model) if has_adapters(model) else model
+    """Return `model` without LoRA layers: itself where it has none, else `merge_adapters`."""
+    return merge_adapters(model) if has_adapters(model) else model
 
 
 def _peft() -> Any:
     try:
         import peft
     except ImportError as error:
-        raise MissingExtra.named("peft", "peft", "LoRA") from error
+        raise MissingExtra.for_package("peft", "peft", "LoRA") from error
     return peft

@@ -45,7 +45,7 @@ class _Gathered(torch.autograd.Function):
         ctx.sizes, ctx.group, widest = sizes, group, max(sizes)
         found = part.new_empty(widest * len(sizes), part.shape[1])
         dist.all_gather_into_tensor(  # pyright: ignore[reportDeprecated] - the new name is not in torch 2.11
-            found, _padded(part, widest).contiguous(), group=group
+            found, _pad_rows(part, widest).contiguous(), group=group
         )
         rows = zip(found.split(widest), sizes, strict=True)
         return torch.cat([each[:size] for each, size in rows])
@@ -54,11 +54,11 @@ class _Gathered(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         sizes, (gradient,) = cast("Sequence[int]", ctx.sizes), gradients
         widest = max(sizes)
-        parts = torch.cat([_padded(each, widest) for each in gradient.split([*sizes])])
+        parts = torch.cat([_pad_rows(each, widest) for each in gradient.split([*sizes])])
         own = gradient.new_empty(widest, gradient.shape[1])
         dist.reduce_scatter_tensor(own, parts, group=ctx.group)  # pyright: ignore[reportDeprecated]
         return own[: sizes[dist.get_rank(ctx.group)]], None, None
 
 
-def _padded(rows: Tensor, num: int) -> Tensor:
+def _pad_rows(rows: Tensor, num: int) -> Tensor:
     return F.pad(rows, (0, 0, 0, num - len(rows)))

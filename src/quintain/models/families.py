@@ -2,7 +2,7 @@
 
 The packed forward (`quintain.models.packed`) and the cached decoder of `engines.Local` are written for the
 Llama family: pre-norm blocks, rotary positions, gated SiLU feed-forward, grouped-query attention, optional
-query/key norms. `unsupported` says in words why a model is not one of them; the caller then falls back.
+query/key norms. `find_unsupported` says in words why a model is not one of them; the caller then falls back.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Backbone(Protocol):
     rotary_emb: nn.Module
 
 
-def unsupported(model: PreTrainedModel) -> str | None:
+def find_unsupported(model: PreTrainedModel) -> str | None:
     """Return why the fast paths cannot run `model`, or None when they can."""
     config: Any = model.config
     if config.model_type not in FAMILIES:

@@ -117,7 +117,7 @@ def folder_of(file: Path, *, asked: str, say: Say = silent) -> Path:
     _check_magic(file, asked)
     for package in PACKAGES:
         if find_spec(package) is None:
-            raise MissingExtra.named(package, "smollm2", f"reading the GGUF file {file.name}")
+            raise MissingExtra.for_package(package, "smollm2", f"reading the GGUF file {file.name}")
     say(f"{asked}: converting {file.name}, once (a minute or two): the tokenizer")
     tokenizer = _read_tokenizer(file, asked)
     say(f"{asked}: converting {file.name}: the weights")

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 FILE = "value_head.safetensors"
 """What a head is called in the folder of its model."""
-LEAST_DEVIATION = 1e-3
+MIN_DEVIATION = 1e-3
 """What a number that varies less is divided by."""
 
 
@@ -73,7 +73,7 @@ class ValueHead(nn.Module):
             if bool(chosen.any()):
                 own = hidden[chosen].cpu().double()  # not every device has it
                 mean[kind] = own.mean(dim=0).to(mean)
-                deviation[kind] = own.std(dim=0, correction=0).clamp_min(LEAST_DEVIATION).to(mean)
+                deviation[kind] = own.std(dim=0, correction=0).clamp_min(MIN_DEVIATION).to(mean)
 
     @property
     def _scales(self) -> tuple[Tensor, Tensor]:

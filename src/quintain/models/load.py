@@ -37,7 +37,7 @@ OURS = ("micro", "mini", "tiny", "small", SMOLLM2)
 """Models that have a name of their own here; `quintain.models.tiny.SIZES` are the new ones."""
 RUNS = "runs"
 """The folder that holds the runs where nobody says another."""
-MOST_GROWTH = 64
+MAX_GROWTH = 64
 """Times as long as a text that a tokenizer may make it; those of published models stay below 4."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
 WEIGHTS, WEIGHTS_INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -255,10 +255,10 @@ def check_tokenizer(folder: Path, asked: str) -> None:
     row = _read_json(folder / "tokenizer.json", asked)
     for part in ("normalizer", "pre_tokenizer", "decoder"):
         growth = growth_of(row.get(part))
-        if growth > MOST_GROWTH:
+        if growth > MAX_GROWTH:
             raise _refusal(
                 asked,
-                f"a tokenizer whose {part} makes a text up to {growth:.0f} times as long (at most: {MOST_GROWTH})",
+                f"a tokenizer whose {part} makes a text up to {growth:.0f} times as long (at most: {MAX_GROWTH})",
                 "take the tokenizer of the model's authors",
             )
     if fault := find_fault(folder / "tokenizer.json", row):

@@ -27,7 +27,7 @@ from quintain.models.cpu import half
 def effective_weight(module: Any) -> Tensor:
     """Return the weight of a linear module, with the delta of the low-rank adapters that are switched on."""
     weight = cast(Tensor, module.weight).detach()
-    for adapter in _switched_on(module):
+    for adapter in _active_adapters(module):
         a, b, scale = _parts(module, adapter)
         weight = _sum(weight, a.detach(), b.detach(), scale)
     return weight
@@ -39,11 +39,11 @@ def round_once(model: nn.Module) -> None:
 
     for module in model.modules():
         if type(module) is Linear:
-            module.__class__ = _rounded_once(Linear)
+            module.__class__ = _make_rounded_linear(Linear)
 
 
 @cache
-def _rounded_once(kind: type[Any]) -> type[Any]:
+def _make_rounded_linear(kind: type[Any]) -> type[Any]:
     """Return peft's class for a linear layer with LoRA, with the forward pass of this file."""
 
     class RoundedLinear(kind):  # peft takes a layer for a linear one where its name has "Linear"
@@ -52,7 +52,7 @@ def _rounded_once(kind: type[Any]) -> type[Any]:
         def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             """Return what the layer does to `x` [..., K], as [..., N]."""
             base = self.get_base_layer()
-            names = _switched_on(self)
+            names = _active_adapters(self)
             if names and lies_in_16_bits(base):
                 return add_parts(base(x), x, adapter_parts(self))
             if (
@@ -75,7 +75,7 @@ def lies_in_16_bits(module: Any) -> bool:
 
 def adapter_parts(module: Any) -> list[tuple[Tensor, Tensor, float]]:
     """Return A [r, K], B [N, r] and scale of the adapters of a linear module that are switched on."""
-    return [_parts(module, name) for name in _switched_on(module)]
+    return [_parts(module, name) for name in _active_adapters(module)]
 
 
 def add_parts(out: Tensor, x: Tensor, parts: Sequence[tuple[Tensor, Tensor, float]]) -> Tensor:
@@ -86,7 +86,7 @@ def add_parts(out: Tensor, x: Tensor, parts: Sequence[tuple[Tensor, Tensor, floa
     return out
 
 
-def _switched_on(module: Any) -> list[str]:
+def _active_adapters(module: Any) -> list[str]:
     """Return the names of the adapters of a linear module that its forward pass adds in."""
     if getattr(module, "disable_adapters", True) or module.merged:
         return []
@@ -118,7 +118,7 @@ class _Product(Function):
         ctx.scale = scale
         effective = _sum(weight, a, b, scale)
         if half.is_entered() and half.is_plain(x):
-            return half.multiplied(x, effective, bias)
+            return half.multiply_plain(x, effective, bias)
         out = x.bfloat16() @ effective.bfloat16().t()
         return out if bias is None else out + bias.bfloat16()
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from torch import nn
 
 from quintain.models.cpu.native import unavailable
-from quintain.models.families import NO_LIMIT, backbone, head, head_sizes, unsupported
+from quintain.models.families import NO_LIMIT, backbone, find_unsupported, head, head_sizes
 from quintain.models.precision import Precision
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ COPIED: dict[Path, float] = {"kernels": 8 / 3, "autocast": 2.0, "half": 0.0}
 """Bytes that are kept beside each trained weight of a layer until the backward pass: joined, or rounded."""
 MOST_LOGITS = 1 << 26
 """Logits that the learner has at once; of more, each piece is computed again for its gradient."""
-MOST_TOKENS = 8192
+MAX_TOKENS = 8192
 """Tokens of new prompts that a device reads at once; the processor reads few."""
-MOST_FITTED = 1 << 20
+MAX_FITTED = 1 << 20
 """Tokens of a pass beyond which nobody asks whether more would fit."""
 OPTIMIZER = {"adamw": 8, "sgd": 4, "adafactor": 0}
 """Bytes that an optimizer keeps of each weight that it trains."""
@@ -141,7 +141,7 @@ def shape_of(model: PreTrainedModel) -> Shape:
         queries=heads * dimension,
         keys=kv * dimension,
         vocabulary=int(cast(Any, head(model)).weight.shape[0]),
-        is_known=unsupported(model) is None,
+        is_known=find_unsupported(model) is None,
         longest=int(getattr(config, "max_position_embeddings", NO_LIMIT)),
     )
 
@@ -153,7 +153,7 @@ def path_of(use: Use, shape: Shape) -> Path:
     return "half" if use.width == 2 or use.precision == "fp32" else "autocast"
 
 
-def kept_by_token(shape: Shape, use: Use) -> int:
+def activation_bytes(shape: Shape, use: Use) -> int:
     """Return the bytes that a layer keeps of a token for the backward pass, without checkpointing."""
     path = path_of(use, shape)
     rests = use.lora_rank > 0 or not use.is_trained
@@ -162,7 +162,7 @@ def kept_by_token(shape: Shape, use: Use) -> int:
     return 2 * found if path == "half" and use.width == 4 else found
 
 
-def trained(shape: Shape, use: Use) -> int:
+def count_trainable(shape: Shape, use: Use) -> int:
     """Return how many weights are trained."""
     if not use.is_trained:
         return 0
@@ -172,10 +172,10 @@ def trained(shape: Shape, use: Use) -> int:
 def weights(shape: Shape, use: Use) -> int:
     """Return the bytes of the weights here, with layers of LoRA; ranks have theirs beside these."""
     base = 0 if use.shares else shape.parameters * use.width
-    return base + (4 * trained(shape, use) if use.lora_rank else 0)
+    return base + (4 * count_trainable(shape, use) if use.lora_rank else 0)
 
 
-def copied(shape: Shape, use: Use) -> int:
+def engine_copy_bytes(shape: Shape, use: Use) -> int:
     """Return the bytes of weights that the engine has beside those of the model, where it is in this process."""
     if use.engine != "local" or not shape.is_known:
         return 0
@@ -205,8 +205,8 @@ def cache(shape: Shape, use: Use) -> int:
 
 def update(shape: Shape, use: Use, tokens: int | None = None) -> Phase:
     """Return what is in memory in an optimizer step with passes of `tokens` (those of `use` unless given)."""
-    count, num = trained(shape, use), use.tokens if tokens is None else tokens
-    by_layer = kept_by_token(shape, use)
+    count, num = count_trainable(shape, use), use.tokens if tokens is None else tokens
+    by_layer = activation_bytes(shape, use)
     residual = shape.hidden * (2 if use.width == 2 else 4)
     path = path_of(use, shape)
     copies = 0 if use.lora_rank else round(COPIED[path] * shape.in_layers)
@@ -230,7 +230,7 @@ def update(shape: Shape, use: Use, tokens: int | None = None) -> Phase:
     return Phase(
         name="update",
         parts={
-            "weights": weights(shape, use) + copied(shape, use),
+            "weights": weights(shape, use) + engine_copy_bytes(shape, use),
             "shards": sharded,
             "gradients": 4 * count // each,
             "optimizer": OPTIMIZER.get(use.optimizer, 8) * count // each,
@@ -243,15 +243,15 @@ def update(shape: Shape, use: Use, tokens: int | None = None) -> Phase:
 
 def sampling(shape: Shape, use: Use) -> Phase:
     """Return what is in memory while `use.streams` streams are sampled, from the second step on."""
-    state = (4 if use.optimizer == "sgd" else OPTIMIZER.get(use.optimizer, 8)) * trained(shape, use)
+    state = (4 if use.optimizer == "sgd" else OPTIMIZER.get(use.optimizer, 8)) * count_trainable(shape, use)
     is_local = use.engine == "local"
     wide = 32 if use.device != "cpu" else 8
-    prompts = min(use.streams * use.length, MOST_TOKENS if use.device != "cpu" else 1024)
+    prompts = min(use.streams * use.length, MAX_TOKENS if use.device != "cpu" else 1024)
     return Phase(
         name="sampling",
         parts={
             "weights": weights(shape, use),
-            "engine's weights": copied(shape, use),
+            "engine's weights": engine_copy_bytes(shape, use),
             "optimizer": state,
             f"cache of {use.streams} × {use.length:,} tokens": cache(shape, use),
             "logits": use.streams * shape.vocabulary * wide if is_local else 0,
@@ -262,17 +262,17 @@ def sampling(shape: Shape, use: Use) -> Phase:
 
 def phases(shape: Shape, use: Use) -> list[Phase]:
     """Return what is in memory on the device of a model in each phase of a step, in order."""
-    state = OPTIMIZER.get(use.optimizer, 8) * trained(shape, use)
+    state = OPTIMIZER.get(use.optimizer, 8) * count_trainable(shape, use)
     found = [Phase(name="load", parts={"weights": weights(shape, use)})]
     if use.engine:
         found.append(sampling(shape, use))
     if use.is_trained:
         found.append(update(shape, use))
     if use.engine and use.is_trained:
-        layer = copied(shape, use) // max(shape.layers, 1)
+        layer = engine_copy_bytes(shape, use) // max(shape.layers, 1)
         merged = shape.parameters * use.width if use.device == "cpu" and use.engine == "process" else 0
         parts = {
-            "weights": weights(shape, use) + copied(shape, use),
+            "weights": weights(shape, use) + engine_copy_bytes(shape, use),
             "optimizer": state,
             "a layer anew": layer,
             "weights on their way": merged,
@@ -283,7 +283,7 @@ def phases(shape: Shape, use: Use) -> list[Phase]:
 
 def most_tokens(shape: Shape, use: Use, free: int) -> int:
     """Return the tokens of a pass in training for which `free` bytes suffice; 0 where none do."""
-    low, high = 0, MOST_FITTED
+    low, high = 0, MAX_FITTED
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if update(shape, use, middle).total <= free else (low, middle - 1)

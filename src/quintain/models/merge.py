@@ -11,7 +11,7 @@ from torch import Tensor
 from quintain.errors import UsageError
 
 
-def merged(states: Sequence[Mapping[str, Tensor]], weights: Sequence[float]) -> dict[str, Tensor]:
+def merge_states(states: Sequence[Mapping[str, Tensor]], weights: Sequence[float]) -> dict[str, Tensor]:
     """Return the weighted mean of the state dictionaries `states`, in their own types; computed in float32.
 
     Tensors of whole numbers must be the same everywhere.

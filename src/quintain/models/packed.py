@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 PACKED = "quintain_packed"
-"""Under which name transformers knows `packed_attention`."""
+"""Under which name transformers knows `attend_packed`."""
 Again = Callable[..., Any]
 """Calls a function of tensors, and calls it again in the backward pass in place of keeping what it computed."""
 
@@ -78,7 +78,7 @@ class Stream:
         return sum(length for _, length in self.prefix)
 
 
-def shared_plan(
+def plan_rank(
     streams: Sequence[Stream], context: Context, num_tokens: int, *, device: torch.device | str = "cpu"
 ) -> Plan:
     """Return the plan of this rank's part of the `num_tokens` of `streams`, which may begin and end within one."""
@@ -171,7 +171,7 @@ def _bucket(rows: Sequence[Stream]) -> tuple[Bucket, int]:
     return Bucket(query.flatten(), key.flatten(), len(rows), causal[None, None]), width
 
 
-def hidden_states(
+def compute_hidden(
     model: PreTrainedModel,
     token_ids: Tensor,
     position_ids: Tensor,
@@ -188,7 +188,7 @@ def hidden_states(
     base = backbone(model)
     hidden = base.embed_tokens(token_ids)
     is_fused = use_kernels and fits(hidden) and not torch.is_autocast_enabled(hidden.device.type)
-    block = _fused_block if is_fused else _block
+    block = _run_fused_block if is_fused else _block
     where = _tables(base, hidden, position_ids) if is_fused else _angles(base, hidden, position_ids)
     sizes = Sizes(*head_sizes(model))
     for layer in base.layers:
@@ -225,8 +225,8 @@ def _block(
 
 @contextmanager
 def _attending(config: Any) -> Generator[None]:
-    """Let the layers of a model with this configuration attend by `packed_attention` meanwhile."""
-    ALL_ATTENTION_FUNCTIONS.register(PACKED, packed_attention)
+    """Let the layers of a model with this configuration attend by `attend_packed` meanwhile."""
+    ALL_ATTENTION_FUNCTIONS.register(PACKED, attend_packed)
     before = config._attn_implementation
     config._attn_implementation = PACKED
     try:
@@ -235,7 +235,7 @@ def _attending(config: Any) -> Generator[None]:
         config._attn_implementation = before
 
 
-def packed_attention(
+def attend_packed(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
@@ -256,22 +256,24 @@ def packed_attention(
     return joined.index_select(0, packed.gather).view(1, -1, heads, query.shape[-1]), None
 
 
-def _fused_block(layer: Layer, hidden: Tensor, rotation: Rotation, sizes: Sizes, attention: Plan) -> Tensor:
+def _run_fused_block(
+    layer: Layer, hidden: Tensor, rotation: Rotation, sizes: Sizes, attention: Plan
+) -> Tensor:
     """Return what `_block` does, by the kernels."""
     module, mlp = cast(Any, layer.self_attn), layer.mlp
     first, second = layer.input_layernorm, layer.post_attention_layernorm
     normed = fused.rms_norm(hidden, first.weight, first.variance_epsilon)
-    projected = _joined((module.q_proj, module.k_proj, module.v_proj), normed)
+    projected = _apply_side_by_side((module.q_proj, module.k_proj, module.v_proj), normed)
     norms = None
     if hasattr(module, "q_norm"):
         norms = (module.q_norm.weight, module.k_norm.weight, module.q_norm.variance_epsilon)
     mixed = fused.attention(projected, norms, rotation, sizes, attention.families)
     hidden = hidden + module.o_proj(mixed)
     normed = fused.rms_norm(hidden, second.weight, second.variance_epsilon)
-    return hidden + mlp.down_proj(fused.gated(_joined((mlp.gate_proj, mlp.up_proj), normed)))
+    return hidden + mlp.down_proj(fused.gate_silu(_apply_side_by_side((mlp.gate_proj, mlp.up_proj), normed)))
 
 
-def _joined(modules: Sequence[nn.Module], inputs: Tensor) -> Tensor:
+def _apply_side_by_side(modules: Sequence[nn.Module], inputs: Tensor) -> Tensor:
     """Return the outputs of linear `modules` side by side, by one product where they are plain."""
     if all(type(module) is nn.Linear and cast(Any, module).bias is None for module in modules):
         return F.linear(inputs, torch.cat([cast(Tensor, module.weight) for module in modules]))

@@ -22,8 +22,8 @@ from quintain.agents.catalog import AUTO
 from quintain.agents.roles import one_transcript
 from quintain.agents.transcripts import Rules, Transcriber, chosen
 from quintain.data.calls import messages_of
-from quintain.data.files import Found, read_objects
-from quintain.data.messages import Told, message_rows, to_record, was_unusable, write_tool
+from quintain.data.files import FileValue, read_objects
+from quintain.data.messages import OpeningPrompt, message_rows, to_record, was_unusable, write_tool
 from quintain.data.negatives import preference_record
 from quintain.data.pipeline import Stage, as_example, name_of, remade, weigh_turns
 from quintain.data.records import Record, Unusable, read_record, read_records
@@ -62,7 +62,7 @@ class Origin:
 
     name: str
     chat: Chat
-    told: Callable[[Trajectory], Told]
+    told: Callable[[Trajectory], OpeningPrompt]
     acting: Callable[[], tuple[str, str]] | None = None
     """of a run: its environment and what its policy acted through, once somebody is to act as it did; see `admit`"""
     records: dict[str, tuple[Record, Trajectory]] = field(
@@ -147,7 +147,7 @@ class Gathered:
         own = [each.transcriber for each in self.origins.values() if each.transcriber is not None]
         return [line for transcriber in own for line in lines_of(transcriber.notes)]
 
-    def told(self, trajectory: Trajectory) -> Told:
+    def told(self, trajectory: Trajectory) -> OpeningPrompt:
         """Return what an episode began with."""
         return self.origins[self.part_of(trajectory)].told(trajectory)
 
@@ -186,7 +186,7 @@ class Gathered:
             return known
         own = example.trajectory
         value = to_record(own, origin.chat.text, told=origin.told(own), is_compared=True)
-        found = Found(file=origin.name, line=0, value=None)
+        found = FileValue(file=origin.name, line=0, value=None)
         return replace(read_record(value, found, keeps_text=True), place=name)
 
     def retelling(
@@ -344,7 +344,7 @@ class Gathered:
             for each in head.said[: answers[splice.until - 1] + 1]
         ]
         value = to_record(replace(tail, turns=splice.tail.turns[splice.begin :]), origin.chat.text)
-        more = read_record(value, Found(file=head.file, line=head.line, value=None)).said
+        more = read_record(value, FileValue(file=head.file, line=head.line, value=None)).said
         if kept[-1].message.tool_calls:
             more = (replace(more[0], message=replace(more[0].message, role="tool")), *more[1:])
         fields = {**head.fields, **{key: value[key] for key in ("reward", "is_success")}}
@@ -473,10 +473,10 @@ def from_file(path: Path, chat: Chat, unusable: Unusable = "error") -> tuple[Ori
     return origin, examples
 
 
-def told_of_record(record: Record) -> Told:
+def told_of_record(record: Record) -> OpeningPrompt:
     """Return what a conversation begins with: its system text and its tools."""
     first = record.messages[0]
-    return Told(system=as_text(first.content) if first.role == "system" else "", tools=record.tools)
+    return OpeningPrompt(system=as_text(first.content) if first.role == "system" else "", tools=record.tools)
 
 
 def transcribed(origin: Origin, record: Record, name: str | None = None) -> Example | None:
@@ -586,7 +586,7 @@ def transcript_of(
     if isinstance(whole.outcome, Score):
         value |= {"reward": whole.outcome.value, "is_success": whole.outcome.is_success}
     name = parts[0]
-    record = replace(read_record(value, Found(file=origin.name, line=0, value=None)), place=name)
+    record = replace(read_record(value, FileValue(file=origin.name, line=0, value=None)), place=name)
     turns = Transcriber(origin.chat, Rules()).turns(record)
     trajectory = replace(whole, turns=turns, id=name)
     origin.records[name] = record, trajectory

@@ -55,7 +55,7 @@ class Child:
         self.exited = os.pidfd_open(self.process.pid)
         """A file descriptor that can be read from when it has ended."""
 
-    def passed_limit(self) -> str:
+    def find_passed_limit(self) -> str:
         """Return nothing: a child has no limit but its deadlines."""
         return ""
 

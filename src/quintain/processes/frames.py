@@ -14,7 +14,7 @@ from typing import IO, Any, Literal, Protocol, TypeVar, cast
 
 R_co = TypeVar("R_co", bound=str, covariant=True)
 R = TypeVar("R", bound=str)
-MOST_OUTPUT = 4 << 20
+MAX_OUTPUT = 4 << 20
 """Bytes of plain output that a process may write between two frames, where nobody says otherwise."""
 LONGEST_TAIL = 300
 """Characters of the output that an error quotes."""
@@ -39,7 +39,7 @@ class Watched(Protocol[R_co]):
         """A file descriptor that can be read from when it has ended."""
         ...
 
-    def passed_limit(self) -> R_co:
+    def find_passed_limit(self) -> R_co:
         """Return the limit that it has passed; an empty text while there is none."""
         ...
 
@@ -114,7 +114,7 @@ class Frames:
                     return "output"
                 if watched.exited in ready or not is_open:
                     return self._frame() or "exited"
-                reason = watched.passed_limit()
+                reason = watched.find_passed_limit()
                 if reason:
                     return reason
 
@@ -176,7 +176,7 @@ def read_into(content: bytearray, stream: int, most: int) -> bool:
     return True
 
 
-def framed(request: Mapping[str, Any]) -> bytes:
+def frame_request(request: Mapping[str, Any]) -> bytes:
     """Return `request` as a frame."""
     body = json.dumps(request).encode()
     return len(body).to_bytes(4, "big") + body

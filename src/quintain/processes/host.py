@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any, cast
 
-from quintain.processes.frames import framed
-from quintain.processes.keeper import kept
+from quintain.processes.frames import frame_request
+from quintain.processes.keeper import fork_keeper
 
 
 def take_streams() -> tuple[int, int]:
@@ -16,7 +16,7 @@ def take_streams() -> tuple[int, int]:
 
     What it reads from then on is empty, and what it prints goes to the error stream.
     """
-    kept()
+    fork_keeper()
     streams = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -27,7 +27,7 @@ def take_streams() -> tuple[int, int]:
 
 def send(stream: int, frame: Mapping[str, Any]) -> None:
     """Write `frame` to the descriptor `stream`."""
-    unsent = memoryview(framed(frame))
+    unsent = memoryview(frame_request(frame))
     while unsent:
         unsent = unsent[os.write(stream, unsent) :]
 

@@ -61,12 +61,12 @@ class HttpServer:
     ) -> None:
         """Prepare to ask; nothing is sent yet. A `key` is sent as a bearer token; answers have at most `max_bytes`.
 
-        `headers` are sent with every request, and may replace that of the key; see `checked_headers`.
+        `headers` are sent with every request, and may replace that of the key; see `check_headers`.
 
         Raises:
             UsageError: `url` is no http(s) URL, or the deadline is not positive.
         """
-        self.url, self.deadline = checked_url(url), checked_deadline(deadline)
+        self.url, self.deadline = check_url(url), check_deadline(deadline)
         self._max_bytes = max_bytes
         self._client = make_client(self.url, key)
         self._client.headers.update(headers or {})
@@ -189,16 +189,16 @@ def client_options(url: str, key: str) -> dict[str, Any]:
 
 def certificates(url: str) -> ssl.SSLContext | bool:
     """Return what the server at `url` is verified with: nothing where there is no TLS, which is never turned to."""
-    return trusted() if url.lower().startswith("https:") else False
+    return load_certificates() if url.lower().startswith("https:") else False
 
 
 @functools.cache
-def trusted() -> ssl.SSLContext:
+def load_certificates() -> ssl.SSLContext:
     """Return the certificates that this machine trusts; reading them takes a tenth of a second."""
     return ssl.create_default_context()
 
 
-def checked_url(
+def check_url(
     url: str,
     *,
     is_whole: bool = False,
@@ -221,7 +221,7 @@ def checked_url(
     return whole.rstrip("/")
 
 
-def checked_deadline(seconds: float) -> float:
+def check_deadline(seconds: float) -> float:
     """Return `seconds`.
 
     Raises:
@@ -232,7 +232,7 @@ def checked_deadline(seconds: float) -> float:
     return seconds
 
 
-def checked_headers(given: Mapping[str, object], *, asked: str) -> dict[str, str]:
+def check_headers(given: Mapping[str, object], *, asked: str) -> dict[str, str]:
     """Return the headers `given`, with ``${NAME}`` replaced by that variable of the environment; `asked` opens errors.
 
     Example: ``{"Authorization": "Bearer ${SHOP_KEY}"}``. What the variable holds stands in no message.

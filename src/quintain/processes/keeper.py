@@ -23,12 +23,12 @@ FOLDER = "quintain-worker-"
 ROUNDS = 1_000
 
 
-def kept() -> None:
+def fork_keeper() -> None:
     """Fork: this returns in a new process; the old one becomes its keeper and ends when everything has ended."""
     waking, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, signal.SIGTERM):
-        signal.signal(number, _noted)
+        signal.signal(number, _ignore_signal)
     _control(SET_CHILD_SUBREAPER, 1)
     keeper = os.getpid()
     worker = os.fork()
@@ -74,7 +74,7 @@ def _keep(worker: int, waking: int) -> NoReturn:
     os._exit(1 if code is None else code)
 
 
-def _noted(_number: int, _frame: object) -> None:
+def _ignore_signal(_number: int, _frame: object) -> None:
     """Do nothing: what counts is that the signal wakes us."""
 
 

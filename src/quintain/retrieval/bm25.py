@@ -67,6 +67,6 @@ def package() -> Any:
     try:
         found = importlib.import_module("bm25s")
     except ImportError as error:
-        raise MissingExtra.named("bm25s", "search", "search by BM25") from error
+        raise MissingExtra.for_package("bm25s", "search", "search by BM25") from error
     tqdm.monitor_interval = 0  # it starts a thread for bars, also where none is shown
     return found

@@ -180,7 +180,7 @@ class Graph(Dense):
         try:
             faiss: Any = importlib.import_module("faiss")
         except ImportError as error:
-            raise MissingExtra.named("faiss", "faiss", "an index of kind hnsw") from error
+            raise MissingExtra.for_package("faiss", "faiss", "an index of kind hnsw") from error
         super().__init__(texts, embedder)
         self._graph: Any = faiss.IndexHNSWFlat(self._points.shape[1], NEIGHBOURS, faiss.METRIC_INNER_PRODUCT)
         self._graph.add(self._points)

@@ -40,7 +40,7 @@ class RetrievalTrouble(QuintainError):
         self.kind = kind
 
 
-class Found(NamedTuple):
+class FoundPassage(NamedTuple):
     """A passage, and how well it fits."""
 
     passage: Passage
@@ -55,7 +55,7 @@ class Retriever(Protocol):
         """What it is and what it searches: equal names give equal answers, unless a server's texts change."""
         ...
 
-    def search(self, query: str, count: int) -> tuple[Found, ...]:
+    def search(self, query: str, count: int) -> tuple[FoundPassage, ...]:
         """Return the at most `count` passages that fit `query`, the best first.
 
         Raises:
@@ -88,10 +88,10 @@ class Indexed:
         self._index: _Index = BM25(texts) if kind == "bm25" else dense_index(texts, model, kind)
         self.name = f"{kind}/{fingerprint(self.passages)}"
 
-    def search(self, query: str, count: int) -> tuple[Found, ...]:
+    def search(self, query: str, count: int) -> tuple[FoundPassage, ...]:
         """See `Retriever.search`."""
         return tuple(
-            Found(self.passages[number], score) for number, score in self._index.search(query, count)
+            FoundPassage(self.passages[number], score) for number, score in self._index.search(query, count)
         )
 
 
@@ -130,7 +130,7 @@ class Remote:
         self._path = "" if urlsplit(self._server.url).path else "/retrieve"
         self.name = self._server.url.partition("?")[0]
 
-    def search(self, query: str, count: int) -> tuple[Found, ...]:
+    def search(self, query: str, count: int) -> tuple[FoundPassage, ...]:
         """See `Retriever.search`."""
         body = {"queries": [query], "topk": count, "return_scores": True}
         try:
@@ -146,7 +146,7 @@ class Remote:
         self._server.close()
 
 
-def _read(answer: Any, count: int) -> tuple[Found, ...]:
+def _read(answer: Any, count: int) -> tuple[FoundPassage, ...]:
     """Return the passages in the `answer` to one query; raises what `HttpServer.ask` takes for unreadable."""
     if not isinstance(answer, Mapping):
         raise TypeError(f"the answer must be an object, not {type(answer).__name__}")
@@ -156,13 +156,13 @@ def _read(answer: Any, count: int) -> tuple[Found, ...]:
     own = cast("list[Any]", rows[0])
     if len(own) > count:
         raise ValueError(f"{len(own)} passages, where {count} were asked for")
-    found: list[Found] = []
+    found: list[FoundPassage] = []
     for number, row in enumerate(own):
         passage = passage_of(row.get("document", row) if isinstance(row, dict) else row, str(number))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
         score = cast("dict[str, Any]", row).get("score", 0.0)
         if isinstance(score, bool) or not isinstance(score, int | float):
             raise TypeError(f"score must be a number, not {score!r:.40}")
-        found.append(Found(passage, float(score)))
+        found.append(FoundPassage(passage, float(score)))
     return tuple(found)
 
 
@@ -203,7 +203,7 @@ class Recorded:
             )
         self.name = inner.name if inner is not None else name or known[0]
 
-    def search(self, query: str, count: int) -> tuple[Found, ...]:
+    def search(self, query: str, count: int) -> tuple[FoundPassage, ...]:
         """See `Retriever.search`; trouble is not recorded."""
         with self._lock:
             row = self._rows.execute(
@@ -226,7 +226,7 @@ class Recorded:
             self.num_asked += 1
             self._rows.execute(
                 "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?)",
-                (self.name, query, count, _written(found), seconds),
+                (self.name, query, count, _write_passages(found), seconds),
             )
         return found
 
@@ -244,21 +244,25 @@ class Recorded:
                 "SELECT query, count, answer FROM answers WHERE retriever = ? ORDER BY query, count LIMIT ?",
                 (self.name, -1 if most is None else most),
             ).fetchall()
-        return [query for query, count, answer in rows if _written(self.inner.search(query, count)) != answer]
+        return [
+            query
+            for query, count, answer in rows
+            if _write_passages(self.inner.search(query, count)) != answer
+        ]
 
     def close(self) -> None:
         """Close the file."""
         self._rows.close()
 
 
-def _written(found: Sequence[Found]) -> str:
+def _write_passages(found: Sequence[FoundPassage]) -> str:
     return json.dumps(
         [[each.passage.id, each.passage.title, each.passage.text, each.score] for each in found]
     )
 
 
-def _recall(answer: str) -> tuple[Found, ...]:
+def _recall(answer: str) -> tuple[FoundPassage, ...]:
     return tuple(
-        Found(Passage(id=name, title=title, text=text), score)
+        FoundPassage(Passage(id=name, title=title, text=text), score)
         for name, title, text, score in json.loads(answer)
     )

@@ -46,7 +46,7 @@ def invalid_action_penalty(weight: float = 0.1) -> Term:
     )
 
 
-def executed(weight: float = 0.2) -> Term:
+def pay_executed(weight: float = 0.2) -> Term:
     """Return the term "executed": 1 for every turn whose action was read and carried out (MT-GRPO, 2505.11821)."""
     return Term(
         name="executed",
@@ -80,7 +80,7 @@ def verdict(*, right: float = 1.0, wrong: float = -1.0) -> Term:
     return Term(name="verdict", measure=lambda t: right if t.is_success else wrong)
 
 
-def broken_calls(weight: float = 0.5) -> Term:
+def punish_broken_calls(weight: float = 0.5) -> Term:
     """Return the term "broken_calls": -1 on the last turn where a call of the episode failed by the agent's own fault.
 
     That is an unknown tool, wrong arguments, or code that raised. What tools and sandboxes break is no fault of the

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from quintain.errors import UsageError
 from quintain.rewards.terms import Term, acts
-from quintain.types import Failure, Group, Trajectory, scored
+from quintain.types import Failure, Group, Trajectory, flatten_scored
 
 Count = Callable[[Trajectory], int]
 
@@ -133,5 +133,5 @@ class FewestCalls:
 
 def productivity(groups: Sequence[Group], count: Count = num_calls) -> float:
     """Return right answers per call over all scored episodes of `groups`; the right answers where no call was made."""
-    episodes = scored(groups)
+    episodes = flatten_scored(groups)
     return sum(t.is_success for t in episodes) / max(sum(count(t) for t in episodes), 1)

@@ -51,7 +51,7 @@ class Visits:
         return [0.0 if key is None else self.counts[name, key] ** -0.5 for key in keys]
 
 
-def untried_bonus(weight: float = 1.0) -> Term:
+def pay_untried(weight: float = 1.0) -> Term:
     """Return the term "untried": 1 for every action that is tried for the first time in its episode.
 
     The exploration bonus of "LLMs are Greedy Agents" (arXiv 2504.16078). Actions that could not be read or carried

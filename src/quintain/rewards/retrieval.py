@@ -11,7 +11,7 @@ from quintain.errors import UsageError
 from quintain.rewards.terms import Term, acts
 from quintain.types import ANSWER, Trajectory
 
-MOST_WORDS = 10
+MAX_WORDS = 10
 """Words of an answer that has the right form (R1-Searcher)."""
 
 
@@ -28,7 +28,7 @@ def has_searched(trajectory: Trajectory) -> bool:
 def is_well_formed(trajectory: Trajectory) -> bool:
     """Return whether every turn could be read, was carried out and ended by itself, and the last one answers, briefly.
 
-    Brief is `MOST_WORDS` words or fewer; there is one answer.
+    Brief is `MAX_WORDS` words or fewer; there is one answer.
     """
     turns = trajectory.turns
     answers = [turn for turn in turns if turn.is_answer]
@@ -37,7 +37,7 @@ def is_well_formed(trajectory: Trajectory) -> bool:
     if not all(t.action.error is None and t.is_valid and t.completion.stop == "stop" for t in turns):
         return False
     said = [str(value) for call in turns[-1].action.tool_calls for value in call.arguments.values()]
-    return len(" ".join(said or [turns[-1].action.text]).split()) <= MOST_WORDS
+    return len(" ".join(said or [turns[-1].action.text]).split()) <= MAX_WORDS
 
 
 def first_stage(searched: bool, formed: bool, right: float | None = None) -> float:
@@ -67,7 +67,7 @@ def with_floor(score: float, formed: bool, *, floor: float = 0.1, is_monotone: b
     return score if score > 0 else floor
 
 
-def staged(*, is_first: bool, pays_answers: bool = False, penalty: float = 2.0) -> Term:
+def pay_stages(*, is_first: bool, pays_answers: bool = False, penalty: float = 2.0) -> Term:
     """Return the term "staged": `first_stage`, with ±1 for the answer where it `pays_answers`, or `second_stage`."""
     if penalty < 0:
         raise UsageError(f"penalty of a broken form: got {penalty}; give 0 or more")
@@ -81,7 +81,7 @@ def staged(*, is_first: bool, pays_answers: bool = False, penalty: float = 2.0) 
     return Term(name="staged", measure=measure)
 
 
-def floored(*, floor: float = 0.1, is_monotone: bool = False) -> Term:
+def pay_with_floor(*, floor: float = 0.1, is_monotone: bool = False) -> Term:
     """Return the term "floored": `with_floor` of the episode."""
     if not 0 <= floor <= 1:
         raise UsageError(f"floor of an answer's score: got {floor}; give 0 to 1")

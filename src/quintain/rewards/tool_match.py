@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from quintain.types import ToolCall
 
-MOST_EXACT = 6
+MAX_EXACT = 6
 """Calls of one name up to which all matchings are tried; above, the best pair is taken again and again."""
 
 
@@ -50,7 +50,7 @@ def best_matching(scores: NDArray[np.float64]) -> float:
     """Return the largest sum of `scores` [wanted, predicted] with each call used at most once."""
     if not scores.size:
         return 0.0
-    if max(scores.shape) > MOST_EXACT:
+    if max(scores.shape) > MAX_EXACT:
         row, column = np.unravel_index(int(scores.argmax()), scores.shape)
         rest = np.delete(np.delete(scores, row, 0), column, 1)
         return float(scores[row, column]) + best_matching(rest)

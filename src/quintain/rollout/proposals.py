@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from random import Random
 
-from quintain.engines.chat_client import ChatClient, ChatSpec, ask_at_once, marked_line
+from quintain.engines.chat_client import ChatClient, ChatSpec, ask_at_once, find_marked_line
 from quintain.environments.boundary import check_instructions
 from quintain.environments.protocol import Environment, Proposes, begin, environment_name
 from quintain.errors import DataError, UsageError
@@ -71,7 +71,7 @@ class Proposer:
 
 def read_goal(text: str) -> str | None:
     """Return the goal in a proposer's answer; None where its last line is none, or there are several."""
-    line = marked_line(text, MARK)
+    line = find_marked_line(text, MARK)
     return None if line is None else line.removeprefix(MARK).strip()
 
 

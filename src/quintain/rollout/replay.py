@@ -13,7 +13,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from quintain.environments.protocol import Environment, Snapshot, StateKey, summed
+from quintain.environments.protocol import Environment, Snapshot, StateKey, sum_parts
 from quintain.errors import EnvironmentFault, UsageError
 from quintain.rollout.views import Looks, Prefix, Start, View
 from quintain.types import Action, StepResult, Stop, Trajectory, Turn, as_content
@@ -129,7 +129,7 @@ def check_paid(trajectory: Trajectory, number: int, result: StepResult, turns: S
     recorded = sum(turn.reward for turn in turns)
     if result.reward != recorded and not result.rewards:
         raise diverged(trajectory, number, f"reward {result.reward}", f"{recorded}")
-    paid = summed(turn.rewards for turn in turns)
+    paid = sum_parts(turn.rewards for turn in turns)
     if result.rewards and dict(result.rewards) != paid:
         raise diverged(trajectory, number, f"rewards {dict(result.rewards)}", f"{paid}")
 

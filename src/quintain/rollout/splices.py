@@ -17,7 +17,7 @@ import numpy as np
 from quintain.agents.deliberation import describe_action
 from quintain.agents.protocol import Agent
 from quintain.data.pipeline import Stage, name_of, remade
-from quintain.data.stages import verified
+from quintain.data.stages import keep_verified
 from quintain.environments.noisy import noisy
 from quintain.environments.protocol import (
     Environment,
@@ -356,7 +356,7 @@ def _sound(environment: Environment) -> Action | None:
 
 def executable(make: Callable[[], Environment], *, name: str = "executable") -> Stage:
     """Keep the episodes that can be carried out again, turn by turn, as they were recorded."""
-    return verified(can_be_carried_out(make), says=UNREPEATABLE, name=name)
+    return keep_verified(can_be_carried_out(make), says=UNREPEATABLE, name=name)
 
 
 def spliced(

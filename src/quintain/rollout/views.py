@@ -20,7 +20,7 @@ from quintain.environments.protocol import (
     advance,
     advance_all,
     begin,
-    checked_observation,
+    check_observation,
 )
 from quintain.environments.sizes import check_size
 from quintain.errors import EnvironmentFault
@@ -95,7 +95,7 @@ class Looks:
             is_alone = len(several.seats()) < 2
             return tuple(
                 View(
-                    observation=checked_observation(environment, several.observe(seat), "observe"),
+                    observation=check_observation(environment, several.observe(seat), "observe"),
                     legal_actions=legal,
                     state_key=key,
                     seat=ALONE if is_alone else seat,

@@ -23,10 +23,10 @@ from quintain.agents.outside import member, taking
 from quintain.agents.protocol import Agent, equip
 from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream
-from quintain.data.pipeline import Chosen
+from quintain.data.pipeline import PipelineResult
 from quintain.distributed.connection import ray_package
 from quintain.engines.build import hand_over
-from quintain.engines.desk import Desk
+from quintain.engines.desk import EngineClient
 from quintain.engines.protocol import Engine
 from quintain.engines.settings import check_settings
 from quintain.environments.boundary import ask, tasks_of, trainable_tools
@@ -161,11 +161,11 @@ class TrainingContext:
         engines: Mapping[str, Engine] = self.policies.engines
         self.ahead: Ahead | None = None
         if job.max_staleness:
-            desks = {name: Desk(engine) for name, engine in engines.items()}
+            desks = {name: EngineClient(engine) for name, engine in engines.items()}
             engines = cast("dict[str, Engine]", desks)
             for name, desk in engines.items():
                 acting[name].engine = desk
-            beside = make_rollout({name: cast(Engine, desk.beside()) for name, desk in desks.items()})
+            beside = make_rollout({name: cast(Engine, desk.new_client()) for name, desk in desks.items()})
             self.ahead = Ahead(
                 beside,
                 max_staleness=job.max_staleness,
@@ -818,7 +818,7 @@ def prepare_start(
         )  # fmt: skip
         imitated = shown if cold_start is None else []
         made = shown if cold_start is None else cold_start.choose(shown, Chat(tokenizer).text)
-        if isinstance(made, Chosen):
+        if isinstance(made, PipelineResult):
             said = f"{len(made.examples)} of {len(shown)} episodes are imitated"
             run.event(COLD_START, said, **made.funnel.metrics)
             display.say(f"{COLD_START}: {said}\n{made.funnel}")

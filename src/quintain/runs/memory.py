@@ -27,12 +27,12 @@ from quintain.models.memory import (
     Shape,
     Use,
     amount,
-    copied,
+    count_trainable,
+    engine_copy_bytes,
     most_tokens,
     phases,
     sampling,
     shape_of,
-    trained,
     update,
     weights,
 )
@@ -64,8 +64,8 @@ class Part:
     @property
     def resident(self) -> int:
         """Bytes that it has on its device whoever is at work."""
-        state = OPTIMIZER.get(self.use.optimizer, 0) * trained(self.shape, self.use)
-        return weights(self.shape, self.use) + copied(self.shape, self.use) + state
+        state = OPTIMIZER.get(self.use.optimizer, 0) * count_trainable(self.shape, self.use)
+        return weights(self.shape, self.use) + engine_copy_bytes(self.shape, self.use) + state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,7 +282,7 @@ def describe_where(plan: Plan, job: Job) -> Iterator[str]:
         )
         what = "frozen"
         if use.is_trained and use.lora_rank:
-            what = f"LoRA of rank {use.lora_rank} ({trained(shape, use) / 1e6:.1f}M) on weights that stay"
+            what = f"LoRA of rank {use.lora_rank} ({count_trainable(shape, use) / 1e6:.1f}M) on weights that stay"
         elif use.is_trained:
             what = "all weights are trained"
         kept = "16 bits" if use.width == 2 else "fp32"

@@ -18,9 +18,9 @@ import numpy as np
 
 from quintain.credit.group import group_relative
 from quintain.data.pack import micro_batches
-from quintain.data.pipeline import Chosen, example_samples
+from quintain.data.pipeline import PipelineResult, example_samples
 from quintain.data.samples import in_streams, samples_from
-from quintain.data.seats import compared
+from quintain.data.seats import comparable_groups
 from quintain.environments.boundary import ask, check_tools, has_expert
 from quintain.errors import InvariantError
 from quintain.learning import gap
@@ -67,7 +67,7 @@ class Preflight:
     """of the first examples that the method makes of demonstrations: the episodes that it came from, and its pieces"""
 
 
-def preflight(job: Job, made: Callable[[Collector], Chosen] | None = None) -> Preflight:
+def preflight(job: Job, made: Callable[[Collector], PipelineResult] | None = None) -> Preflight:
     """Return what is found of `job`; takes a minute on a processor with a tiny model.
 
     `made` returns what the method learns from demonstrations, where it does.
@@ -195,7 +195,7 @@ def variance(groups: Sequence[Group]) -> Finding:
 
 def _compared(group: Group) -> list[tuple[str, Group]]:
     """Return the groups whose episodes are compared, by task, and by seat where seats are paid apart."""
-    parts = compared([group])
+    parts = comparable_groups([group])
     if len(parts) < 2:
         return [(group.task.id, part) for part in parts]
     return [(f"{group.task.id}/{part.trajectories[0].group.rpartition('/')[2]}", part) for part in parts]

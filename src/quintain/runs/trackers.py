@@ -166,7 +166,7 @@ def tracker_names(text: str) -> tuple[str, ...]:
         if name not in KINDS:
             raise UsageError(f"track: got {name!r}; {suggestion(name, NAMES)}")
         if find_spec(name) is None:
-            raise MissingExtra.named(name, name, f"tracking by {name}")
+            raise MissingExtra.for_package(name, name, f"tracking by {name}")
     return names
 
 

@@ -23,7 +23,7 @@ from quintain.safety.limits import Limits, Reason
 
 TICK = 0.03
 """Seconds between two looks at the memory of a box."""
-MOST_FILES = 128
+MAX_FILES = 128
 THREAD = "quintain-sandbox"
 """Name of the thread that starts boxes, which never ends."""
 END_DEADLINE = 10.0
@@ -107,7 +107,7 @@ class Box:
             self.num_kills = self._group.num_kills
         return self.num_kills > num_before
 
-    def passed_limit(self) -> Reason:
+    def find_passed_limit(self) -> Reason:
         """Return the limit that the box has passed, if it is time to look again."""
         now = time.monotonic()
         if now - self._looked < TICK:
@@ -189,8 +189,8 @@ def check_files(files: Mapping[str, str | bytes]) -> dict[str, bytes]:
     Raises:
         UsageError: a name leads elsewhere, two name one place, or there are too many.
     """
-    if len(files) > MOST_FILES:
-        raise UsageError(f"files for the sandbox: got {len(files)}; give at most {MOST_FILES}")
+    if len(files) > MAX_FILES:
+        raise UsageError(f"files for the sandbox: got {len(files)}; give at most {MAX_FILES}")
     placed = {
         check_path(name): content.encode() if isinstance(content, str) else content
         for name, content in files.items()

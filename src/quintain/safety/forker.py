@@ -39,7 +39,7 @@ WORKER, SETTINGS = "/worker.py", "/settings.json"
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def called(found: int, what: str) -> None:
+def check_call(found: int, what: str) -> None:
     """Raise `OSError` where a call of the C library failed."""
     if found < 0:
         number = ctypes.get_errno()
@@ -49,13 +49,13 @@ def called(found: int, what: str) -> None:
 def mount(source: str, place: str, kind: str, flags: int, data: str = "") -> None:
     """Mount `source` at `place`."""
     names = (text.encode() for text in (source, place, kind))
-    called(LIBC.mount(*names, ctypes.c_ulong(flags), data.encode()), f"mounting {place}")
+    check_call(LIBC.mount(*names, ctypes.c_ulong(flags), data.encode()), f"mounting {place}")
 
 
 def shut_in(settings: "dict[str, Any]") -> None:
     """Leave everything behind that a worker must not have; its `/tmp` holds ``size`` bytes."""
-    called(LIBC.prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0), "dying with the parent")
-    called(LIBC.unshare(NEW_MOUNTS | NEW_NAMES | NEW_IPC | NEW_NETWORK), "new namespaces")
+    check_call(LIBC.prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0), "dying with the parent")
+    check_call(LIBC.unshare(NEW_MOUNTS | NEW_NAMES | NEW_IPC | NEW_NETWORK), "new namespaces")
     mount("none", "/", "none", RECURSIVE | PRIVATE)
     mount("tmpfs", "/tmp", "tmpfs", NO_SUID | NO_DEVICES, f"size={settings['size']},mode=0755")
     mount("proc", "/proc", "proc", NO_SUID | NO_DEVICES | NO_PROGRAMS)
@@ -63,12 +63,12 @@ def shut_in(settings: "dict[str, Any]") -> None:
     os.chdir("/tmp")
     os.setsid()
     drop_capabilities()
-    called(LIBC.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0), "gaining no privileges")
+    check_call(LIBC.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0), "gaining no privileges")
     if settings["filter"]:
         program = base64.b64decode(settings["filter"])
         steps = ctypes.create_string_buffer(program, len(program))
         head = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(steps))
-        called(LIBC.prctl(FILTER, 2, head, 0, 0), "filtering system calls")
+        check_call(LIBC.prctl(FILTER, 2, head, 0, 0), "filtering system calls")
 
 
 def raise_loopback() -> None:
@@ -82,18 +82,18 @@ def raise_loopback() -> None:
 
 def drop_capabilities() -> None:
     """Give up every capability, also those that a program could be given."""
-    called(LIBC.prctl(AMBIENT, CLEAR_AMBIENT, 0, 0, 0), "ambient capabilities")
+    check_call(LIBC.prctl(AMBIENT, CLEAR_AMBIENT, 0, 0, 0), "ambient capabilities")
     for number in range(64):
         if LIBC.prctl(DROP_BOUND, number, 0, 0, 0) < 0:
             break  # the kernel knows no more of them
     none, head = struct.pack("6I", *[0] * 6), struct.pack("Ii", CAPABILITY_VERSION, 0)
-    called(LIBC.syscall(SET_CAPABILITIES[os.uname().machine], head, none), "capabilities")
+    check_call(LIBC.syscall(SET_CAPABILITIES[os.uname().machine], head, none), "capabilities")
 
 
 def keep(control: socket.socket, worker: ModuleType, settings: "dict[str, Any]") -> None:
     """Fork the worker into a new namespace of processes, and wait for its end: one that unshares stays outside."""
-    called(LIBC.prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0), "dying with the parent")
-    called(LIBC.unshare(NEW_PROCESSES), "a new namespace of processes")
+    check_call(LIBC.prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0), "dying with the parent")
+    check_call(LIBC.unshare(NEW_PROCESSES), "a new namespace of processes")
     control.send(b"forking")
     child = os.fork()
     if not child:
@@ -111,7 +111,7 @@ def work(control: socket.socket, worker: ModuleType, settings: "dict[str, Any]")
     except OSError as error:
         control.send(f"failed: {error}".encode())
         os._exit(1)
-    order, *handles = received(control) or os._exit(0)
+    order, *handles = receive_handles(control) or os._exit(0)
     with os.fdopen(order, "rb") as file:
         place_files(json.load(file))
     for number, handle in enumerate(handles):
@@ -155,7 +155,7 @@ def main() -> None:
             control.send(b"over")
 
 
-def received(control: socket.socket) -> "list[int]":
+def receive_handles(control: socket.socket) -> "list[int]":
     """Return the handles of the order: what is to be written, then three streams; none where there is no order."""
     _, sent, _, _ = control.recvmsg(16, socket.CMSG_SPACE(4 * 8))
     handles = array.array("i")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from quintain.errors import DataError, SandboxError, UsageError
-from quintain.processes.frames import Frames, UnreadableFrameError, framed
+from quintain.processes.frames import Frames, UnreadableFrameError, frame_request
 from quintain.processes.tree import below, is_alone, send
 from quintain.safety.box import Box, check_files
 from quintain.safety.isolation import find_interpreter
@@ -29,8 +29,8 @@ ROUNDS, SETTLE_SECONDS = 5, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """What a tool answered to the code: ``Served(text="higher")``; `is_over` ends the cell there."""
+class ToolResult:
+    """What a tool answered to the code: ``ToolResult(text="higher")``; `is_over` ends the cell there."""
 
     text: str
     is_error: bool = False
@@ -50,7 +50,7 @@ class Cell:
     reason: Reason = ""
     """Why the process was killed, with all of its variables."""
     was_cut: bool = False
-    """Whether a tool ended the cell (`Served.is_over`); the process is gone then, too."""
+    """Whether a tool ended the cell (`ToolResult.is_over`); the process is gone then, too."""
 
     @property
     def was_killed(self) -> bool:
@@ -58,13 +58,13 @@ class Cell:
         return bool(self.reason)
 
 
-Serve = Callable[[str, Mapping[str, Any]], Served]
+Serve = Callable[[str, Mapping[str, Any]], ToolResult]
 """(name of the tool, its arguments) → the answer; called in the thread that runs the cell"""
 
 
-def no_tools(name: str, _arguments: Mapping[str, Any]) -> Served:
+def no_tools(name: str, _arguments: Mapping[str, Any]) -> ToolResult:
     """Refuse the call."""
-    return Served(text=f"there is no tool {name}", is_error=True)
+    return ToolResult(text=f"there is no tool {name}", is_error=True)
 
 
 class PythonProcess:
@@ -196,7 +196,7 @@ class PythonProcess:
         """Return the reply, why the process must be ended, and whether a tool ended the cell."""
         seconds = self.limits.seconds if request["do"] == "run" else START_SECONDS
         deadline = time.monotonic() + seconds
-        frames.write(framed(request))
+        frames.write(frame_request(request))
         while True:
             try:
                 found = frames.read(deadline, box, self.limits.output_bytes)
@@ -211,7 +211,7 @@ class PythonProcess:
             deadline += time.monotonic() - started
             if served.is_over:
                 return {}, "", True
-            frames.write(framed({"text": served.text, "is_error": served.is_error}))
+            frames.write(frame_request({"text": served.text, "is_error": served.is_error}))
 
     def _start(self) -> None:
         """Start a process and give it the tools.

@@ -68,7 +68,7 @@ def _watch(box: Box, limits: Limits) -> tuple[dict[str, bytearray], Reason]:
             # What is in a pipe when the command has ended is read; nobody is waited for to close it.
             if "end" in ready and len(ready) == 1:
                 return written, ""
-            reason = box.passed_limit()
+            reason = box.find_passed_limit()
             if reason:
                 return written, reason
 

@@ -167,7 +167,7 @@ class WarmBox:
         self._num_kills = nursery.box.num_kills
         self._looked = time.monotonic()
 
-    def passed_limit(self) -> Reason:
+    def find_passed_limit(self) -> Reason:
         """Return the limit that the worker has passed, if it is time to look again."""
         now = time.monotonic()
         if now - self._looked < TICK:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO, cast
 
 Frame = dict[str, Any]
-MOST_FRAMES = 6
+MAX_FRAMES = 6
 
 
 class ToolError(Exception):
@@ -178,7 +178,7 @@ def describe_error(problem: BaseException) -> str:
     frames = [frame for frame in found.stack if frame.filename != __file__]
     while frames and not frames[0].filename.startswith("<cell"):
         del frames[0]
-    found.stack = traceback.StackSummary.from_list(frames[-MOST_FRAMES:])
+    found.stack = traceback.StackSummary.from_list(frames[-MAX_FRAMES:])
     return "".join(found.format(chain=False)).rstrip()
 
 

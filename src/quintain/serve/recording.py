@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from quintain.engines.protocol import Engine
-from quintain.environments.protocol import checked_reward
+from quintain.environments.protocol import check_reward
 from quintain.errors import EnvironmentFault
 from quintain.rollout.request import EpisodeRequest
 from quintain.serve.endpoint import Endpoint, Session, Terms
@@ -115,7 +115,7 @@ class Recording:
         if isinstance(score, bool):
             raise Refused(400, f'end: score must be a number: got {score}; give one, as {{"score": 1.0}}')
         try:
-            value = checked_reward("end", "score", score)
+            value = check_reward("end", "score", score)
         except EnvironmentFault as fault:
             raise Refused(400, f'{fault}, as {{"score": 1.0}}') from fault
         solved = row.get("is_success", value > 0)

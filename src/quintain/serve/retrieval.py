@@ -9,7 +9,7 @@ from typing import Any, cast
 from starlette.applications import Starlette
 
 from quintain.errors import QuintainError
-from quintain.retrieval.retriever import Found, Retriever
+from quintain.retrieval.retriever import FoundPassage, Retriever
 from quintain.serve.json_app import Refusal, Request, json_app
 
 MAX_QUERIES, MAX_COUNT, MAX_QUERY = 256, 100, 4_096
@@ -52,7 +52,7 @@ def _asked(body: Any) -> tuple[list[str], int, bool]:
     return cast("list[str]", queries), count, bool(row.get("return_scores", False))
 
 
-def _row(found: Found, has_scores: bool) -> Any:
+def _row(found: FoundPassage, has_scores: bool) -> Any:
     """Return a passage as it is sent; without scores as the document alone, as Search-R1's server does."""
     document = {"id": found.passage.id, "title": found.passage.title, "contents": found.passage.contents}
     return {"document": document, "score": found.score} if has_scores else document

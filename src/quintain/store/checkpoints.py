@@ -133,7 +133,7 @@ class Checkpoints:
         for parent in sorted(entry for entry in temporary.rglob("*") if entry.is_dir()):
             files.sync_folder(parent)
         manifest = {"schema": SCHEMA, "step": step, "journal": journal, "files": contents}
-        files.write_file(temporary / MANIFEST, _sealed(manifest))
+        files.write_file(temporary / MANIFEST, _seal_manifest(manifest))
         files.sync_folder(temporary)
         if target.exists():
             files.rename(target, self.folder / f"{_OLD}{target.name}")
@@ -170,14 +170,14 @@ class Checkpoints:
 
 def journal_offset(folder: Path) -> dict[str, int]:
     """Return where the journal ended when the intact checkpoint in `folder` was made: table to last row."""
-    return _unsealed((folder / MANIFEST).read_bytes())["journal"] or {}
+    return _open_manifest((folder / MANIFEST).read_bytes())["journal"] or {}
 
 
 def damage(folder: Path) -> str | None:
     """Return why the checkpoint in `folder` cannot be used, or None if it is intact."""
     try:
         content = (folder / MANIFEST).read_bytes()
-        manifest = _unsealed(content)
+        manifest = _open_manifest(content)
         if manifest["schema"] > SCHEMA:
             return f"it was written by a newer release (schema {manifest['schema']}); upgrade quintain"
         if folder.name != f"step-{manifest['step']:06d}":
@@ -193,15 +193,15 @@ def damage(folder: Path) -> str | None:
     return None
 
 
-def _sealed(manifest: dict[str, Any]) -> bytes:
+def _seal_manifest(manifest: dict[str, Any]) -> bytes:
     """Return the manifest file: JSON with a checksum of itself, so that a flipped bit in it shows too."""
     digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
     return json.dumps({"manifest": manifest, "sha256": digest}, indent=1, sort_keys=True).encode()
 
 
-def _unsealed(content: bytes) -> dict[str, Any]:
+def _open_manifest(content: bytes) -> dict[str, Any]:
     manifest = cast(dict[str, Any], json.loads(content)["manifest"])
-    if _sealed(manifest) != content:
+    if _seal_manifest(manifest) != content:
         raise ValueError("the manifest was changed")
     return manifest
 

@@ -37,7 +37,7 @@ MOST_MEMORY, MEMORY_OF_A_BYTE = 256 << 20, 72
 A byte that says "an empty object" takes as much as that in memory, so a record that is not compressed is always read.
 """
 MEMORY_OF_A_TURN = 1 << 10
-MOST_IDS = 1 << 25
+MAX_IDS = 1 << 25
 """Token ids of all prompts of an episode, each counted as often as it stands in one."""
 _BROKEN = (
     KeyError,
@@ -162,7 +162,7 @@ def open_all(records: Sequence[Record]) -> list[Opened | DataError]:
         try:
             found.append(_open(record))
         except _BROKEN as error:
-            found.append(_broken(error))
+            found.append(_as_data_error(error))
     turns = iter(from_columns(Turn, [each[2] for each in found if not isinstance(each, DataError)]))
     return [each if isinstance(each, DataError) else Opened(each[0], each[1], next(turns)) for each in found]
 
@@ -206,10 +206,10 @@ def finish(
             turns = _with_prefixes(list(turns), {int(key): at for key, at in parents.items()})
         return _read(row, payload, turns=turns, seconds=seconds, id=id, parent=branch)
     except _BROKEN as error:
-        raise _broken(error) from error
+        raise _as_data_error(error) from error
 
 
-def _broken(error: Exception) -> DataError:
+def _as_data_error(error: Exception) -> DataError:
     if isinstance(error, DataError):
         return error
     return DataError(f"reading an episode: got a broken record ({error!r}); it is left out")
@@ -289,8 +289,8 @@ def _without_prefixes(turns: tuple[Turn, ...], first: int) -> tuple[dict[int, in
     if not any(map(_starts_segment, turns[max(first, 1) :])):
         return {}, own
     num_ids = sum([len(turn.prompt_ids) for turn in turns])
-    if num_ids > MOST_IDS:
-        raise ValueError(f"prompts of {num_ids} tokens in all, and {MOST_IDS} can be recorded")
+    if num_ids > MAX_IDS:
+        raise ValueError(f"prompts of {num_ids} tokens in all, and {MAX_IDS} can be recorded")
     parents: dict[int, int] = {}
     cut: list[Turn] = []
     for number, (parent, num_shared) in enumerate(find_parents(turns)[first:], first):
@@ -316,8 +316,8 @@ def _with_prefixes(turns: list[Turn], parents: dict[int, int]) -> tuple[Turn, ..
             before = walks[newest[turn.speaker]]
         prompt = turn.prompt_ids if number in parents else before + turn.prompt_ids
         num_ids += len(prompt)
-        if num_ids > MOST_IDS:
-            raise ValueError(f"prompts of more than {MOST_IDS} tokens in all")
+        if num_ids > MAX_IDS:
+            raise ValueError(f"prompts of more than {MAX_IDS} tokens in all")
         walks.append(prompt + turn.completion.token_ids)
         newest[turn.speaker] = number
     return tuple(turns)

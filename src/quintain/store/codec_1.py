@@ -28,11 +28,11 @@ def as_present(old: Row, payload: bytes) -> tuple[Row, bytes]:
         "completion.stop": [turn["stop"] for turn in turns],
         "completion.policy_version": [turn["version"] for turn in turns],
         "action.text": [turn["action"] for turn in turns],
-        "action.tool_calls": [_named(turn, "calls", "name", "arguments") for turn in turns],
+        "action.tool_calls": [_name_values(turn, "calls", "name", "arguments") for turn in turns],
         "reward": [turn["reward"] for turn in turns],
         "is_valid": ["invalid" not in turn for turn in turns],
         "starts_segment": ["segment" in turn for turn in turns],
-        "tool_errors": [_named(turn, "tool_errors", "tool", "cause") for turn in turns],
+        "tool_errors": [_name_values(turn, "tool_errors", "tool", "cause") for turn in turns],
         **{new: [turn.get(name, default) for turn in turns] for name, (new, default) in _SAME.items()},
     }
     row = {
@@ -45,7 +45,7 @@ def as_present(old: Row, payload: bytes) -> tuple[Row, bytes]:
     return row, b"".join([*ids[::2], *ids[1::2], payload[ends[-1] :]])
 
 
-def _named(turn: Row, what: str, *names: str) -> list[Row]:
+def _name_values(turn: Row, what: str, *names: str) -> list[Row]:
     return [dict(zip(names, values, strict=True)) for values in turn.get(what, ())]
 
 

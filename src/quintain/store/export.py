@@ -37,7 +37,7 @@ def export_parquet(
     count = 0
     try:
         with parquet.ParquetWriter(temporary, schema) as writer:
-            recorded = run.recorded()
+            recorded = run.read_rows()
             while chunk := [
                 {**_row(each), **_chat(chat(each.trajectory))} for each in islice(recorded, ROWS_PER_GROUP)
             ]:
@@ -58,7 +58,7 @@ def _package(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise MissingExtra.named("pyarrow", "data", "export to Parquet") from error
+        raise MissingExtra.for_package("pyarrow", "data", "export to Parquet") from error
 
 
 def _schema(arrow: Any) -> Any:

@@ -66,12 +66,12 @@ _active: list[Listener] = [fault for fault in [_from_environment()] if fault]
 def inject(spec: str) -> Generator[Fault]:
     """Let the fault `spec` act inside the block. Number 0 never strikes and only counts."""
     fault = Fault(spec)
-    with heard(fault):
+    with listen(fault):
         yield fault
 
 
 @contextmanager
-def heard(listener: Listener) -> Generator[None]:
+def listen(listener: Listener) -> Generator[None]:
     """Let `listener` hear of every operation inside the block."""
     _active.append(listener)
     try:

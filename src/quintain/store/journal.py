@@ -22,7 +22,7 @@ from quintain.errors import DataError, QuintainError, StoreError, UsageError
 from quintain.store import codec, faults
 from quintain.store.files import PRIVATE, can_write, disk_error
 from quintain.store.rows import (
-    MOST_STEPS,
+    MAX_STEPS,
     READ_FIELDS,
     Opened,
     Recorded,
@@ -80,7 +80,7 @@ FETCHED, FETCHED_BYTES = 32, 32_768
 
 def create_journal(file: Path, meta: Mapping[str, str]) -> None:
     """Write a new, empty journal to `file`."""
-    with _reported("creating the journal", file):
+    with _report_errors("creating the journal", file):
         faults.point("create", file)
         file.touch(mode=PRIVATE)  # which the write-ahead log takes over
         connection = sqlite3.connect(file, isolation_level=None)
@@ -96,7 +96,7 @@ def create_journal(file: Path, meta: Mapping[str, str]) -> None:
             connection.close()
 
 
-def _untouched(file: Path) -> str:
+def _read_only_suffix(file: Path) -> str:
     """Return how to open `file` where nothing can be written beside it, and no log of a writer lies there."""
     log = file.with_name(f"{file.name}-wal")
     return "" if can_write(file.parent) or log.exists() else "&immutable=1"
@@ -118,15 +118,15 @@ class Journal:
         self._mutex = RLock()
         self._num_ticks = 0
         """looks that the present query may still take"""
-        with _reported("opening the journal", file):
-            mode = "rw" if is_writable else f"ro{_untouched(file)}"
+        with _report_errors("opening the journal", file):
+            mode = "rw" if is_writable else f"ro{_read_only_suffix(file)}"
             self._connection = sqlite3.connect(
                 f"{file.absolute().as_uri()}?mode={mode}", uri=True, timeout=30, isolation_level=None,
                 check_same_thread=False,
             )  # fmt: skip
             try:
                 self._connection.execute("PRAGMA trusted_schema=OFF")
-                self._version = self._checked_version()
+                self._version = self._read_version()
                 check_schema(self._connection, file)
                 self._connection.set_progress_handler(self._tick, TICK)
                 self._run = self.meta("run") or file.absolute().parent.name
@@ -190,7 +190,7 @@ class Journal:
             used = [self._used(use, step) for use in uses or ()]
             rivals = [self._rival(use, step) for use in uses or ()]
             if uses is None:
-                hashed = [digest[:16] for (digest,) in self._collected(step, phase, "digest")]
+                hashed = [digest[:16] for (digest,) in self._read_column(step, phase, "digest")]
             else:
                 hashed = [digest + (signals or b"")[:DIGEST] for _, digest, signals in used]
                 hashed += [digest for _, digest in rivals]
@@ -250,7 +250,7 @@ class Journal:
             )
         return len(wanted)
 
-    def abandoned_hashes(self, step: int, phase: str) -> tuple[str, str | None, str] | None:
+    def find_abandoned_hashes(self, step: int, phase: str) -> tuple[str, str | None, str] | None:
         """Return hash of what the newest superseded commit of `step` used, weights and machine; None if there is none.
 
         That of an earlier encoding is computed anew; None if that commit does not say what it used.
@@ -311,7 +311,7 @@ class Journal:
     def last_step(self) -> int | None:
         """Return the highest committed step, or None."""
         query = "SELECT max(step) FROM steps WHERE is_abandoned = 0 AND typeof(step) = 'integer' AND step < ?"
-        row = self._one(query, (MOST_STEPS,))
+        row = self._one(query, (MAX_STEPS,))
         return None if row is None else row[0]
 
     def last_ids(self) -> dict[str, int]:
@@ -319,7 +319,7 @@ class Journal:
         ends = {"trajectories": "SELECT max(row) FROM episodes", "steps": "SELECT max(id) FROM steps"}
         return {name: (self._one(query, ()) or (None,))[0] or 0 for name, query in ends.items()}
 
-    def recorded(self, *, step: int | None, phase: str | None) -> Iterator[Recorded]:
+    def read_rows(self, *, step: int | None, phase: str | None) -> Iterator[Recorded]:
         """Yield the trajectories in order of arrival; a row that cannot be read is reported and skipped."""
         query = (
             "SELECT row, ifnull(length(structure) + length(payload), 0) FROM episodes WHERE is_abandoned = 0 "
@@ -350,10 +350,10 @@ class Journal:
             "WHERE is_abandoned = 0 AND phase = :phase AND (:step IS NULL OR step = :step) ORDER BY id"
         )
         for step_row, used_in, is_collected in self._all(query, {"step": step, "phase": phase}):
-            if type(used_in) is not int or not 0 <= used_in < MOST_STEPS:
+            if type(used_in) is not int or not 0 <= used_in < MAX_STEPS:
                 self._report("quarantine", f"step row {step_row} of {self.file}: got step {used_in!r:.40}")
             elif is_collected:
-                ids = self._collected(used_in, phase, "id")
+                ids = self._read_column(used_in, phase, "id")
                 yield from [(used_in, Use(episode=name.hex())) for (name,) in ids]
             else:
                 yield from [(used_in, use) for use in self._uses(step_row, used_in)]
@@ -415,7 +415,7 @@ class Journal:
         with self._transaction("recording the status") as connection:
             connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
-    def _checked_version(self) -> int:
+    def _read_version(self) -> int:
         """Return the version of the file, which this release can read."""
         application = self._connection.execute("PRAGMA application_id").fetchone()[0]
         version = self._connection.execute("PRAGMA user_version").fetchone()[0]
@@ -550,7 +550,7 @@ class Journal:
             )
         return row[0], row[1][:16], row[2], row[3]
 
-    def _collected(self, step: int, phase: str, what: str) -> list[tuple[bytes]]:
+    def _read_column(self, step: int, phase: str, what: str) -> list[tuple[bytes]]:
         """Return the column `what` of the episodes that were collected for `step`, in the order of their places."""
         query = (
             f"SELECT {what} FROM episodes WHERE {OF_STEP} AND phase = :phase AND is_abandoned = 0 "
@@ -581,12 +581,12 @@ class Journal:
         )
 
     def _all(self, query: str, values: tuple[Any, ...] | Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        with self._mutex, _reported("reading the journal", self.file):
+        with self._mutex, _report_errors("reading the journal", self.file):
             self._begin_query()
             return self._connection.execute(query, values).fetchall()
 
     def _one(self, query: str, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        with self._mutex, _reported("reading the journal", self.file):
+        with self._mutex, _report_errors("reading the journal", self.file):
             self._begin_query()
             return self._connection.execute(query, values).fetchone()
 
@@ -601,7 +601,7 @@ class Journal:
     def _transaction(self, asked: str, *, is_durable: bool = False) -> Generator[sqlite3.Connection]:
         """Run the block in one transaction: all of it is kept, or nothing."""
         connection = self._connection
-        with self._mutex, _reported(asked, self.file):
+        with self._mutex, _report_errors(asked, self.file):
             if is_durable is not self._waits:
                 connection.execute(f"PRAGMA synchronous={'FULL' if is_durable else 'NORMAL'}")
                 self._waits = is_durable
@@ -646,7 +646,7 @@ def read_metrics(step: object, phase: object, text: object) -> dict[str, Any]:
         ValueError: they are none. TypeError, OverflowError, RecursionError: the same.
     """
     found: object = json.loads(text) if isinstance(text, str) else None
-    is_place = type(step) is int and 0 <= step < MOST_STEPS and type(phase) is str
+    is_place = type(step) is int and 0 <= step < MAX_STEPS and type(phase) is str
     if not is_place or not isinstance(found, dict):
         raise ValueError("got no metrics of a step")
     metrics = cast("dict[str, Any]", found)
@@ -704,7 +704,7 @@ def _batch_hash(parts: Sequence[bytes]) -> str:
 
 
 @contextmanager
-def _reported(asked: str, file: Path) -> Generator[None]:
+def _report_errors(asked: str, file: Path) -> Generator[None]:
     """Turn errors of the disk or of SQLite into a `StoreError` that names `file`."""
     try:
         yield

@@ -16,7 +16,7 @@ from quintain.types import Branch, Failure, Trajectory
 
 READ_FIELDS = "id, parent, parent_turn, phase, step, seconds, codec, digest, structure, payload"
 _DIGEST = 16
-MOST_STEPS = 1 << 32
+MAX_STEPS = 1 << 32
 """Steps are below this."""
 
 
@@ -159,10 +159,10 @@ def open_rows(rows: Sequence[tuple[Any, ...] | None]) -> list[Opened | DataError
     """Return what the `READ_FIELDS` of `rows` hold, an error where anything changed; many at once are quicker."""
     found = [_record(row) for row in rows]
     contents = iter(codec.open_all([each[1] for each in found if not isinstance(each, DataError)]))
-    return [each if isinstance(each, DataError) else _opened(*each, next(contents)) for each in found]
+    return [each if isinstance(each, DataError) else _open_row(*each, next(contents)) for each in found]
 
 
-def _opened(
+def _open_row(
     row: tuple[Any, ...], record: codec.Record, content: codec.Opened | DataError
 ) -> Opened | DataError:
     return content if isinstance(content, DataError) else Opened(row, record.digest, content)
@@ -186,7 +186,7 @@ def _record(row: tuple[Any, ...] | None) -> tuple[tuple[Any, ...], codec.Record]
         or not is_number
         or not all(type(each) is int and 0 <= each < 1 << 62 for each in (step, *places))
         or (parent is None) != (turn is None)
-        or step >= MOST_STEPS
+        or step >= MAX_STEPS
     ):
         return DataError("got columns of the wrong type")
     whole, seal = digest[:_DIGEST], digest[_DIGEST:]

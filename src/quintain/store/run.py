@@ -67,7 +67,7 @@ class Run:
         fails; nothing is left half-written.
         """
         lock = create_folder(folder, recipe=recipe, config=config, replace=replace)
-        run = _opened(folder, lock)
+        run = _open_run(folder, lock)
         run._next_step = 0
         return run
 
@@ -90,7 +90,7 @@ class Run:
                     f"a server that was killed left calls in {folder / CALLS}; `{command}` records them",
                 )
             return run
-        run = _opened(folder, _lock(folder))
+        run = _open_run(folder, _lock(folder))
         try:
             run.accepts_changes = accepts_changes
             run._compare_files()
@@ -293,11 +293,11 @@ class Run:
 
         A row that cannot be read is skipped, counted in `num_quarantined` and reported.
         """
-        return (each.trajectory for each in self.recorded(step, phase))
+        return (each.trajectory for each in self.read_rows(step, phase))
 
-    def recorded(self, step: int | None = None, phase: str | None = None) -> Iterator[Recorded]:
+    def read_rows(self, step: int | None = None, phase: str | None = None) -> Iterator[Recorded]:
         """Yield the same as `trajectories`, each with its row, step and phase."""
-        return self._journal.recorded(step=step, phase=phase)
+        return self._journal.read_rows(step=step, phase=phase)
 
     def episode(self, id: str) -> Trajectory:
         """Return the episode `id`, a branch with the turns of its parent before its own.
@@ -403,7 +403,7 @@ class Run:
 
     def _compare_with_abandoned(self, step: int, phase: str, batch_hash: str, weights: str | None) -> None:
         """Say once after resuming if the repeated step saw other trajectories, or led to other weights, than before."""
-        before = self._journal.abandoned_hashes(step, phase) if self._may_drift else None
+        before = self._journal.find_abandoned_hashes(step, phase) if self._may_drift else None
         if before is None:
             return
         what = "saw other trajectories" if before[0] != batch_hash else ""
@@ -444,7 +444,7 @@ def _lock(folder: Path) -> WriterLock:
         return WriterLock(folder)
 
 
-def _opened(folder: Path, lock: WriterLock) -> Run:
+def _open_run(folder: Path, lock: WriterLock) -> Run:
     try:
         return Run(folder, lock)
     except BaseException:

@@ -18,7 +18,7 @@ NAMES = ("weights", "advantages", "returns", "logprobs")
 _LETTERS = {"f": np.dtype("<f4"), "d": np.dtype("<f8")}
 _HEAD = struct.Struct("<BcI")
 DIGEST = 8
-MOST_SAMPLED = 1 << 25
+MAX_SAMPLED = 1 << 25
 """Tokens of an episode whose signals are read."""
 _COMPRESS_ABOVE = 48
 
@@ -50,7 +50,7 @@ def encode_signals(signals: Signals, episode: bytes, num_sampled: int) -> bytes:
 
 def decode_signals(blob: bytes, episode: bytes, num_sampled: int) -> Signals:
     """Return what `encode_signals` made `blob` of; raise `DataError` when a byte of it or its episode changed."""
-    if not 0 <= num_sampled <= MOST_SAMPLED:
+    if not 0 <= num_sampled <= MAX_SAMPLED:
         raise DataError(f"reading the signals of an episode: got {num_sampled} tokens; they are left out")
     body = blob[DIGEST:]
     if blob[:DIGEST] != _digest(body, episode):

@@ -37,7 +37,7 @@ from quintain.rollout.replay import Walk, every_turn
 from quintain.rollout.request import Limits, Options
 from quintain.rollout.samplers import Conversant, Demonstrator
 from quintain.rollout.views import Prefix
-from quintain.types import Group, Sample, Split, Task, Trajectory, derive_seed, scored
+from quintain.types import Group, Sample, Split, Task, Trajectory, derive_seed, flatten_scored
 from quintain.warm_start.corpus import corpus
 from quintain.warm_start.start import build_agent, make_start
 
@@ -78,7 +78,9 @@ class Pupil:
         agent = build_agent(self.tokenizer, make, temperature=1.0, agent=self.agent)
         rollout = Rollout(agent, make, None, limits=Limits(max_turns=turns))
         try:
-            return list(scored(rollout.demonstrations(tasks, teacher, seed=derive_seed("shown", seed))))
+            return list(
+                flatten_scored(rollout.demonstrations(tasks, teacher, seed=derive_seed("shown", seed)))
+            )
         finally:
             rollout.close()
 
@@ -125,7 +127,7 @@ class Pupil:
 
     def success(self, world: str, tasks: Sequence[Task], *, seed: int) -> float:
         """Return the share of `tasks` that it solves."""
-        return fmean(float(t.is_success) for t in scored(self.play(world, tasks, seed=seed)))
+        return fmean(float(t.is_success) for t in flatten_scored(self.play(world, tasks, seed=seed)))
 
     def learn(
         self,

@@ -163,7 +163,7 @@ class AdditionFinder:
         after = template.render([*history, said, *added], tools)
         stems = [prompt] if written.stem is None else [prompt[: written.stem]]
         bare = self._without_empty_thought(written, given)
-        if (closed := writer.closed_thought_at(prompt)) is not None and not has_reasoning:
+        if (closed := writer.find_closed_thought(prompt)) is not None and not has_reasoning:
             stems.append(prompt[:closed])  # an empty thought of the prompt's own leaves the history
         end = written.end if written.is_closed else ""
         for stem in stems:

@@ -16,7 +16,7 @@ from quintain.text.answers import Answer, AnswerEvent, Delta, ReadCall
 from quintain.text.bodies import Body, FoundCall, is_inside, read_body
 from quintain.types import ToolSpec
 
-MOST_CALLS, MOST_SKIPPED, MOST_STILL = 64, 64, 3
+MAX_CALLS, MAX_SKIPPED, MAX_STILL = 64, 64, 3
 KEPT = 4_096
 """Characters of the text that is done with which the buffer keeps before it is cut."""
 LEFT = 64
@@ -179,7 +179,7 @@ class AnswerReader:
             if mark.start() > self._at:
                 self._say(self._buffer[self._at : mark.start()])
             self._at = mark.end()
-            if still > MOST_STILL:  # marks of no length that open and close each other in a table of others
+            if still > MAX_STILL:  # marks of no length that open and close each other in a table of others
                 if self._at == len(self._buffer):
                     return
                 self._say(self._buffer[self._at])
@@ -275,7 +275,7 @@ class AnswerReader:
             if self._skipped is None:
                 self._skipped = len(text)
             self._skips += 1
-            if self._skips > MOST_SKIPPED:
+            if self._skips > MAX_SKIPPED:
                 self._rewind(mark)
             elif mark[0]:
                 self._body.append(mark[0])
@@ -311,8 +311,8 @@ class AnswerReader:
         raw = self._opened + text + (mark[0] if mark is not None else "")
         span = (self._begin, end)
         self._place = None
-        if len(self._calls) >= MOST_CALLS:
-            problem = f"there are more than {MOST_CALLS} tool calls; make fewer at once"
+        if len(self._calls) >= MAX_CALLS:
+            problem = f"there are more than {MAX_CALLS} tool calls; make fewer at once"
             self._keep(ReadCall(status="too_many", problem=problem, raw=raw, span=span))
             return
         found = self._read(text)
@@ -331,9 +331,9 @@ class AnswerReader:
     def _add_call(self, call: FoundCall, raw: str, span: tuple[int, int]) -> None:
         number = len(self._calls) + 1
         arguments, status, problem = call.arguments, call.status, call.problem
-        if number > MOST_CALLS:
+        if number > MAX_CALLS:
             arguments, status = None, "too_many"
-            problem = f"there are more than {MOST_CALLS} tool calls; make fewer at once"
+            problem = f"there are more than {MAX_CALLS} tool calls; make fewer at once"
         elif problem and status != "unknown_tool":
             problem = f"tool call {number} {problem}"
         self._keep(ReadCall(call.name, arguments, call.id, status, problem, raw, span))

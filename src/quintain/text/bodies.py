@@ -70,7 +70,7 @@ def read_body(reader: Mapping[str, Any], body: Body) -> list[FoundCall]:
         return [FoundCall(name=body.marks.get("name", ""), status=error.status, problem=str(error))]
     except UnreadableError as error:
         return [FoundCall(name=body.marks.get("name", ""), status="invalid_json", problem=str(error))]
-    return [_checked(call, body.schemas) for call in calls]
+    return [_check_call(call, body.schemas) for call in calls]
 
 
 def is_inside(reader: Mapping[str, Any], text: str) -> bool:
@@ -98,7 +98,7 @@ def type_value(text: str, schema: Mapping[str, Any], root: Mapping[str, Any] = N
     """
     types = tuple(dict.fromkeys(_types(schema, root, 0)))
     if not types:
-        return _enumerated(text, schema), True
+        return _match_enum(text, schema), True
     for name in types:
         if name != "string":
             for value in _values(text.strip()):
@@ -107,7 +107,7 @@ def type_value(text: str, schema: Mapping[str, Any], root: Mapping[str, Any] = N
     return text, "string" in types
 
 
-def _checked(call: FoundCall, schemas: Mapping[str, Mapping[str, Any]]) -> FoundCall:
+def _check_call(call: FoundCall, schemas: Mapping[str, Mapping[str, Any]]) -> FoundCall:
     if call.status == "ok" and schemas and call.name not in schemas:
         known = ", ".join(list(schemas)[:20])
         problem = f"there is no tool {quote(call.name)}; tools: {known}"
@@ -123,7 +123,7 @@ def _json_calls(body: Body, reader: Mapping[str, Any]) -> list[FoundCall]:
             raise BodyError("malformed", "has no arguments between ```json and ```")
         text = fenced[1]
     marks = body.marks
-    if "call" in reader and (head := _compiled(reader["call"]).match(text)) is not None:
+    if "call" in reader and (head := _compile_pattern(reader["call"]).match(text)) is not None:
         marks, text = (
             {key: said for key, said in head.groupdict().items() if said},
             text[head.end() :].strip(),
@@ -137,7 +137,7 @@ def _json_calls(body: Body, reader: Mapping[str, Any]) -> list[FoundCall]:
     value = _json_values(text)
     items = cast("list[Any]", value) if isinstance(value, list) else [value]
     if reader.get("keyed"):
-        return [call for item in items for call in _keyed(item)]
+        return [call for item in items for call in _read_keyed(item)]
     return [_object_call(item) for item in items]
 
 
@@ -197,7 +197,7 @@ def _only(fields: Mapping[str, Any], keys: Sequence[str], default: Any = None) -
     return fields[given[0]] if given else default
 
 
-def _keyed(value: Any) -> Iterator[FoundCall]:
+def _read_keyed(value: Any) -> Iterator[FoundCall]:
     """Yield the calls of ``{name: arguments}``."""
     if not isinstance(value, dict) or not value:
         raise BodyError(
@@ -220,7 +220,7 @@ def _call(name: str, arguments: Any, id: str) -> FoundCall:
 def _xml_calls(body: Body, reader: Mapping[str, Any]) -> list[FoundCall]:
     text, name = body.text, body.marks.get("name", "")
     if "call" in reader:
-        head = _compiled(reader["call"]).match(text)
+        head = _compile_pattern(reader["call"]).match(text)
         if head is None:
             raise BodyError("missing_name", "does not begin with the name of a tool")
         name, text = head["name"], text[head.end() :]
@@ -253,7 +253,7 @@ def _xml_calls(body: Body, reader: Mapping[str, Any]) -> list[FoundCall]:
 def _parameters(text: str, reader: Mapping[str, Any]) -> Iterator[Mapping[str, str | None]]:
     """Yield the groups of each parameter in `text`; between them and behind the last stands nothing else."""
     text, at = text.strip(), 0
-    pattern, rest = _compiled(reader["parameter"]), _compiled(reader.get("rest", ""))
+    pattern, rest = _compile_pattern(reader["parameter"]), _compile_pattern(reader.get("rest", ""))
     while rest.fullmatch(text, at) is None:
         found = pattern.match(text, at)
         if found is None:
@@ -268,7 +268,7 @@ def _parameters(text: str, reader: Mapping[str, Any]) -> Iterator[Mapping[str, s
         at = blank.end() if blank is not None else found.end()
 
 
-def _nested_calls(body: Body, reader: Mapping[str, Any]) -> list[FoundCall]:
+def _read_nested_calls(body: Body, reader: Mapping[str, Any]) -> list[FoundCall]:
     """Return the one call of an element with an element for each argument, and further ones in these."""
     tags = regex.compile(regex.escape(reader["prefix"]) + r"<(/?)([^<>/\s]{1,200})>")
     name = body.marks["name"].strip()
@@ -352,14 +352,14 @@ def _python_calls(body: Body, reader: Mapping[str, Any]) -> list[FoundCall]:
 _KINDS: Mapping[str, Callable[[Body, Mapping[str, Any]], list[FoundCall]]] = {
     "json": _json_calls,
     "xml": _xml_calls,
-    "nested": _nested_calls,
+    "nested": _read_nested_calls,
     "literal": _literal_calls,
     "python": _python_calls,
 }
 
 
 @cache
-def _compiled(pattern: str) -> Any:
+def _compile_pattern(pattern: str) -> Any:
     return regex.compile(pattern, regex.DOTALL)
 
 
@@ -382,7 +382,7 @@ def _types(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> It
         yield "null"
 
 
-def _enumerated(text: str, schema: Mapping[str, Any]) -> Any:
+def _match_enum(text: str, schema: Mapping[str, Any]) -> Any:
     """Return the value of an `enum` without a type that `text` is; else the text."""
     choices = cast("Sequence[Any]", schema.get("enum") or ())
     if text in choices:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 CALL_TAGS = ("<tool_call>", "</tool_call>")
 """What must not stand in the arguments of a call in Hermes style: a reader would end the call there."""
-MOST_ANSWERS = 4_096
+MAX_ANSWERS = 4_096
 """Answers whose ids are kept."""
 
 
@@ -169,7 +169,7 @@ class Chat:
 
     def keep_written(self, key: object, written: WrittenIds) -> None:
         """Keep `written` for the next time that it is asked for."""
-        while len(self._written) >= MOST_ANSWERS:
+        while len(self._written) >= MAX_ANSWERS:
             self._written.popitem(last=False)
         self._written[key] = written
 
@@ -303,7 +303,7 @@ class Conversation:
         if self._history and self._sampled is None:
             raise InvariantError("a prompt needs the last one answered: got two in a row; call sampled first")
         given = self._answer() if self._history else None
-        entries = [template.entries.entry(message) for message in self._named(messages)]
+        entries = [template.entries.entry(message) for message in self._name_results(messages)]
         if given is None:
             self._history = template.opening_entries(entries, self._tools)
             return self._restart()
@@ -446,14 +446,14 @@ class Conversation:
         """Return `message` with an id for each of its calls."""
         if all(call.id for call in message.tool_calls):
             return message
-        made = self._chat.template.entries.made_id
+        made = self._chat.template.entries.make_call_id
         calls = tuple(
             call if call.id else replace(call, id=made(call.name, self._num_calls + number))
             for number, call in enumerate(message.tool_calls)
         )
         return replace(message, tool_calls=calls)
 
-    def _named(self, messages: Sequence[Message]) -> list[Message]:
+    def _name_results(self, messages: Sequence[Message]) -> list[Message]:
         """Return `messages`; results of tools have the ids and names of their calls."""
         due = list(self._calls)
         ids = {name: call.id for name, call in zip(self._names, due, strict=False)}

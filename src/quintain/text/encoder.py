@@ -52,14 +52,14 @@ class Defuser:
         """Return `text` with a break inside each token, and at an edge that could complete one outside."""
         found = self._cache.get(text)
         if found is None:
-            found = self._broken(text)
+            found = self._break_specials(text)
             if len(text) <= CACHED_LENGTH:
                 if len(self._cache) >= CACHED_TEXTS:
                     self._cache.clear()
                 self._cache[text] = found
         return found
 
-    def _broken(self, text: str) -> str:
+    def _break_specials(self, text: str) -> str:
         """Return what `__call__` promises."""
         if MARK in text:
             text = text.replace(MARK, LITERAL_MARK)

@@ -164,7 +164,7 @@ class EntryMaker:
             return call_id
         return hashlib.blake2b(call_id.encode("utf-8", "surrogatepass"), digest_size=9).hexdigest()[:9]
 
-    def made_id(self, name: str, number: int) -> str:
+    def make_call_id(self, name: str, number: int) -> str:
         """Return an id for call `number` of a chat, which nobody gave one."""
         return f"functions.{name}:{number}" if self.shape.names_in_ids else f"call{number:05d}"
 

@@ -19,7 +19,7 @@ from quintain.types import Action, ToolCall, ToolSpec
 THINK = ["<think>", "</think>"]
 LONGEST_READ = 1 << 15
 """Characters of tool calls or ReAct text in a completion; longer is an error, so that reading is quick."""
-MOST_CALLS, MOST_BRACKETS, DEEPEST, SHOWN, MOST_LISTED = 64, 2_048, 32, 60, 20
+MAX_CALLS, MAX_BRACKETS, DEEPEST, SHOWN, MAX_LISTED = 64, 2_048, 32, 60, 20
 OPENING, CLOSING = "<tool_call>", "</tool_call>"
 CALL_FORM = '<tool_call>{"name": NAME, "arguments": {...}}</tool_call>'
 REACT_FORM = "Write `Action:` and then the action, for example:\nThought: why\nAction: name[argument]"
@@ -58,7 +58,7 @@ def parse_choice(text: str, legal: Sequence[str]) -> Action:
     for action in legal:
         if action.strip() == said:
             return Action(text=action)
-    listed = ", ".join(legal[:MOST_LISTED]) + (", ..." if len(legal) > MOST_LISTED else "")
+    listed = ", ".join(legal[:MAX_LISTED]) + (", ..." if len(legal) > MAX_LISTED else "")
     return Action(text=said, error=f"not a legal action: got {quote(said)}; choose one of: {listed}")
 
 
@@ -179,7 +179,7 @@ def parse_tags(text: str, tools: Sequence[ToolSpec]) -> Action:
     if inner != [f"<{name}>", f"</{name}>"] or marks != [*thoughts, *inner] or thoughts not in ([], THINK):
         return Action(
             text=said,
-            error=f"the tags {' '.join(marks[:MOST_LISTED])} are not one thought and one call; {form}",
+            error=f"the tags {' '.join(marks[:MAX_LISTED])} are not one thought and one call; {form}",
         )
     start = said.index(inner[0])
     body, _, rest = said[start + len(inner[0]) :].partition(inner[1])
@@ -227,8 +227,8 @@ def read_json(text: str) -> Any:
         UnreadableError: `text` is not that; the message says where or why.
     """
     brackets = text.count("[") + text.count("{")
-    if brackets > MOST_BRACKETS:
-        raise UnreadableError(f"holds more than {MOST_BRACKETS} brackets")
+    if brackets > MAX_BRACKETS:
+        raise UnreadableError(f"holds more than {MAX_BRACKETS} brackets")
     parse_float = _finite if _LARGE.search(text) else None
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_float=parse_float, parse_constant=_finite)
@@ -284,8 +284,8 @@ def _calls(text: str) -> Iterator[ToolCall]:
         end = text.find(CLOSING, body_start)
         if end < 0:
             raise UnreadableError(f"tool call {number} has no closing {CLOSING}; write {CALL_FORM}")
-        if number > MOST_CALLS:
-            raise UnreadableError(f"there are more than {MOST_CALLS} tool calls; make fewer at once")
+        if number > MAX_CALLS:
+            raise UnreadableError(f"there are more than {MAX_CALLS} tool calls; make fewer at once")
         try:
             yield _call(text[body_start:end])
         except UnreadableError as error:
@@ -328,7 +328,7 @@ def _react_call(said: str, tools: Sequence[ToolSpec]) -> ToolCall:
     name, argument = named[1], named[2].strip()
     tool = next((tool for tool in tools if tool.name == name), None)
     if tool is None:
-        known = ", ".join(tool.name for tool in tools[:MOST_LISTED])
+        known = ", ".join(tool.name for tool in tools[:MAX_LISTED])
         raise UnreadableError(f"there is no tool {quote(name)}; tools: {known}")
     if not argument:
         return ToolCall(name=name)

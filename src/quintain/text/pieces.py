@@ -29,7 +29,7 @@ class Pieces:
         return "".join(parts)
 
 
-def shared_start(left: str, right: str) -> str:
+def common_prefix(left: str, right: str) -> str:
     """Return what `left` and `right` both begin with."""
     same = next((n for n, pair in enumerate(zip(left, right, strict=False)) if len(set(pair)) > 1), None)
     return left[: min(len(left), len(right)) if same is None else same]

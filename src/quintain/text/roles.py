@@ -2,8 +2,8 @@
 
 One model speaks for all roles of a team, one after the other, and each says its name (Chain-of-Agents, arXiv
 2508.13167). What a role says may hold anything, marks included: it is escaped. `read_roles` is the reverse of
-`write_roles`, and `broken_rule` says where roles do not come in their order: each answer is checked, a score of 3 or
-more lets it be done, a lower one calls for a plan and another answer.
+`write_roles`, and `find_broken_rule` says where roles do not come in their order: each answer is checked, a score of
+3 or more lets it be done, a lower one calls for a plan and another answer.
 """
 
 import re
@@ -56,7 +56,7 @@ def score_of(content: str) -> int | None:
     return int(content) if content in ("1", "2", "3", "4", "5") else None
 
 
-def broken_rule(activations: Sequence[Activation]) -> str:
+def find_broken_rule(activations: Sequence[Activation]) -> str:
     """Return the first rule that `activations` break, in words; empty where roles come in their order."""
     before, suggested, score = "", "", None
     for role, content in activations:

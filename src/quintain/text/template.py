@@ -34,7 +34,7 @@ from quintain.text.entries import (
     with_reasoning,
 )
 from quintain.text.parse import CALL_FORM, tools_text
-from quintain.text.pieces import PAD, Pieces, pieces_of, shared_start
+from quintain.text.pieces import PAD, Pieces, common_prefix, pieces_of
 from quintain.text.settings import LONGEST_TEMPLATE
 from quintain.text.tokenizer import COMPACT_TEMPLATE, SPECIAL_TOKENS
 from quintain.types import ToolSpec
@@ -57,7 +57,7 @@ OTHER_USER: Entry = {"role": "user", "content": "quintainother"}
 DATE_FORMAT = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1""")
 DATE_MACRO = "{%- macro strftime_now(format) -%}{{ quintain_dates[format] }}{%- endmacro %}{{ '' }}"
 """Takes the place of the function that gives templates the date of the clock."""
-MOST_OPENINGS = 256
+MAX_OPENINGS = 256
 """Kinds of opening whose pieces are kept."""
 PLAIN_TEMPLATE = (
     "{%- for message in messages -%}{{ message.role | capitalize + ':\n' + message.content }}"
@@ -92,7 +92,7 @@ class Template:
         self._always_opens, self.header = False, ""
         self._check()
         if today is not None and isinstance(own, str):
-            self._source, self._options["quintain_dates"] = dated(own, today)
+            self._source, self._options["quintain_dates"] = with_date(own, today)
         if self.attempt([USER]) is None:  # templates that are for tools only want a list of them, be it empty
             self._no_tools = []
         shown = self.render([USER])
@@ -221,7 +221,7 @@ class Template:
         shown = json.dumps([[tool.name, tool.description, tool.parameters] for tool in tools], default=dict)
         key = (tuple(entry["role"] for entry in entries), shown)
         if key not in self._openings:
-            if len(self._openings) >= MOST_OPENINGS:
+            if len(self._openings) >= MAX_OPENINGS:
                 self._openings.clear()
             self._openings[key] = opening_pieces(entries, lambda chat: self.attempt(chat, tools))
         pieces = self._openings[key]
@@ -264,7 +264,7 @@ class Template:
         answered = [USER, answer(ANSWER)]
         said = self.attempt(answered) or ""
         if opened == closed and said and said == self.attempt(answered, opens=False):
-            shared = shared_start(opened[::-1], said[::-1])[::-1]
+            shared = common_prefix(opened[::-1], said[::-1])[::-1]
             shared = shared[next(iter(self._encoder.marks_at(shared)), 0) :]
             marks = self._encoder.marks_in(shared)
             eos = cast("str | None", self._tokenizer.eos_token)
@@ -293,7 +293,7 @@ class Template:
         return shown is not None and text in shown
 
 
-def dated(source: str, today: date) -> tuple[str, dict[str, str]]:
+def with_date(source: str, today: date) -> tuple[str, dict[str, str]]:
     """Return the template `source` with `today` as the date that it asks for, and what its formats give."""
     formats = {found[2] for found in DATE_FORMAT.finditer(source)}
     return DATE_MACRO + source, {each: today.strftime(each) for each in formats}

@@ -14,7 +14,7 @@ from typing import Literal
 from quintain.errors import DataError, ModelError
 from quintain.text.chat import Chat, Conversation
 from quintain.text.entries import INLINE, Entry
-from quintain.text.pieces import shared_start
+from quintain.text.pieces import common_prefix
 from quintain.text.probe_chats import PROBE_TOOLS, PROBES
 from quintain.text.reading import Answer
 from quintain.types import Message, as_content, as_text
@@ -84,7 +84,7 @@ def check_chat(chat: Chat, name: str, messages: Sequence[Message]) -> ProbeResul
         done += pending
         try:
             prompt = conversation.prompt(pending)
-            expected = expected_prompt(chat, done)
+            expected = render_prompt(chat, done)
         except ModelError as error:
             return ProbeResult(chat=name, verdict="limited", detail=f"{name!r} ({reason(error)})")
         text = chat.encoder.decode(prompt.token_ids)
@@ -163,7 +163,7 @@ def says(answer: Answer, message: Message) -> bool:
     )
 
 
-def expected_prompt(chat: Chat, messages: Sequence[Message]) -> str:
+def render_prompt(chat: Chat, messages: Sequence[Message]) -> str:
     """Return the template's own rendering of `messages`, up to where the model writes, as text."""
     template = chat.template
     entries: list[Entry] = template.opening_entries(
@@ -181,10 +181,10 @@ def difference(stream: str, expected: str, chat: Chat) -> str | None:
     if stream == expected:
         return None
     header = chat.template.header
-    at = chat.writer.closed_thought_at(header)
+    at = chat.writer.find_closed_thought(header)
     if at is not None and stream.replace(header, header[:at]) == expected.replace(header, header[:at]):
         return None
-    place = len(shared_start(stream, expected))
+    place = len(common_prefix(stream, expected))
     here, there = (text[max(0, place - 10) : place + SHOWN - 10] for text in (stream, expected))
     return f"the stream has {here!r}, and the template {there!r}"
 

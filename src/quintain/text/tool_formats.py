@@ -15,7 +15,7 @@ from quintain.errors import DataError, UsageError, suggestion
 from quintain.text.parse import (
     CALL_FORM,
     LONGEST_READ,
-    MOST_CALLS,
+    MAX_CALLS,
     UnreadableError,
     call_of,
     json_text,
@@ -146,8 +146,8 @@ def _read(written: str, calls_of: Callable[[str], Iterator[ToolCall]], form: str
     try:
         for call in calls_of(written):
             calls.append(call)
-            if len(calls) > MOST_CALLS:
-                problem = f"there are more than {MOST_CALLS} tool calls; make fewer at once"
+            if len(calls) > MAX_CALLS:
+                problem = f"there are more than {MAX_CALLS} tool calls; make fewer at once"
                 return Action(text=written, error=problem)
     except UnreadableError as error:
         return Action(text=written, error=f"tool call {len(calls) + 1} {error}; write {form}")

@@ -29,7 +29,7 @@ from quintain.text.entries import (
     probe_result,
     take_hats,
 )
-from quintain.text.pieces import shared_start
+from quintain.text.pieces import common_prefix
 from quintain.text.template import OTHER_USER, Template
 from quintain.types import Message, ToolCall, ToolSpec, as_content, as_text
 
@@ -123,7 +123,7 @@ class AnswerWriter:
         shown = self._template.attempt(chat, (PROBE_TOOL,))
         return shown is None or ANSWER in shown.partition(RESULT)[0]
 
-    def closed_thought_at(self, prompt: str) -> int | None:
+    def find_closed_thought(self, prompt: str) -> int | None:
         """Return where an empty thought begins that `prompt` ends with, None where it ends otherwise."""
         for closed in sorted(self.closed_thoughts, key=len, reverse=True):
             if prompt.endswith(closed):
@@ -161,7 +161,7 @@ class AnswerWriter:
             text, stem = found
             if self._template.entries.hats and message.tool_calls:
                 text = take_hats(text, self._template.entries.hats)
-            return self._ended(each, text, place, stem, lost)
+            return self._split_end(each, text, place, stem, lost)
         if not message.tool_calls:  # it stands as it is: the probe says that the template differs
             thought = INLINE.format(message.reasoning.strip()) if message.reasoning.strip() else ""
             body = self._encoder.defuse_answer(thought + as_text(message.content))
@@ -180,7 +180,7 @@ class AnswerWriter:
         """
         if shown.startswith(prompt):
             return shown[len(prompt) :], None
-        same = len(shared_start(prompt, shown))
+        same = len(common_prefix(prompt, shown))
         last = self._encoder.last_mark_end(prompt)
         if same >= last and prompt[last:].strip():  # only text behind the last mark differs
             stem = max(last, prompt.rfind("\n", last, same) + 1)
@@ -247,7 +247,7 @@ class AnswerWriter:
             place = at + len(call.name)
         return max(last, place)
 
-    def _ended(
+    def _split_end(
         self, message: Message, text: str, place: int, stem: int | None, lost: tuple[str, ...]
     ) -> Written:
         """Return `text` parted into body and end: the first end behind `place`, where all has been said."""
@@ -284,14 +284,14 @@ class AnswerWriter:
         chat = [USER, answer(ANSWER)]
         closing = self._template.render(chat, opens=False).rpartition(ANSWER)[2]
         following = (self._template.attempt([*chat, OTHER_USER]) or "").rpartition(ANSWER)[2]
-        shared = self._encoder.marks_in(shared_start(closing, following))
+        shared = self._encoder.marks_in(common_prefix(closing, following))
         own = [mark for mark in self._encoder.marks_in(closing) if self._encoder.is_special(mark)]
         if end := (shared or own)[-1:]:
             return end[0], cast(int, self._encoder.markup_id(end[0]))
         begins = self._encoder.first_markup(following.partition(OTHER_USER["content"])[0])
         if not closing.strip() and begins is not None:
             return following[: begins[0]], begins[1]
-        return "", self._named_end()
+        return "", self._find_end_token()
 
     def _find_calls_end(self) -> tuple[str, int]:
         shape = self._template.entries.shape
@@ -318,14 +318,14 @@ class AnswerWriter:
         ):
             self.known_ends.add(last[0])
             return last[0], cast(int, self._encoder.markup_id(last[0]))
-        return "", self._named_end()
+        return "", self._find_end_token()
 
     def _user_header(self) -> str:
         """Return what the template begins the message of a user with, behind an answer."""
         shown = self._template.attempt([USER, answer(ANSWER), OTHER_USER]) or ""
         return shown.rpartition(ANSWER)[2].partition(OTHER_USER["content"])[0]
 
-    def _named_end(self) -> int:
+    def _find_end_token(self) -> int:
         """Return the token that the tokenizer ends texts with.
 
         Raises:

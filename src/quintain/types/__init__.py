@@ -39,8 +39,8 @@ from quintain.types.episodes import (
     as_content,
     as_text,
     derive_seed,
+    flatten_scored,
     is_constant,
-    scored,
 )
 from quintain.types.learning import (
     Batch,
@@ -104,6 +104,6 @@ __all__ = [
     "as_content",
     "as_text",
     "derive_seed",
+    "flatten_scored",
     "is_constant",
-    "scored",
 ]

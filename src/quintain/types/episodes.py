@@ -388,10 +388,10 @@ class Group:
 
     @property
     def returns(self) -> list[float]:
-        """The undiscounted returns of the trajectories in `scored`."""
+        """The undiscounted returns of the trajectories in `flatten_scored`."""
         return [t.outcome.value for t in self.scored if isinstance(t.outcome, Score)]
 
 
-def scored(groups: Iterable[Group]) -> tuple[Trajectory, ...]:
+def flatten_scored(groups: Iterable[Group]) -> tuple[Trajectory, ...]:
     """Return the trajectories of `groups` that may be trained on, in order; see `Group.scored`."""
     return tuple(trajectory for group in groups for trajectory in group.scored)

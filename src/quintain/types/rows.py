@@ -173,7 +173,7 @@ def reader(kind: Any) -> Read:
         return lambda row, blobs: _one_of(row, parts)
     if origin is frozenset:
         read = reader(parts[0])
-        return lambda row, blobs: frozenset([read(each, blobs) for each in _listed(row)])
+        return lambda row, blobs: frozenset([read(each, blobs) for each in _read_list(row)])
     if origin is Mapping:
         return _mapping_reader(parts[1])
     if origin in (tuple, Sequence):
@@ -237,10 +237,10 @@ def _list_reader(parts: tuple[Any, ...]) -> Read:
     if len(parts) == 2 and parts[1] is not Ellipsis:
         readers = [reader(part) for part in parts]
         return lambda row, blobs: tuple(
-            [read(each, blobs) for read, each in zip(readers, _listed(row), strict=True)]
+            [read(each, blobs) for read, each in zip(readers, _read_list(row), strict=True)]
         )
     read = reader(parts[0])
-    return lambda row, blobs: tuple([read(each, blobs) for each in _listed(row)])
+    return lambda row, blobs: tuple([read(each, blobs) for each in _read_list(row)])
 
 
 @cache
@@ -266,7 +266,7 @@ def _object(row: Row) -> dict[str, Row]:
     return cast("dict[str, Row]", row)
 
 
-def _listed(row: Row) -> Sequence[Row]:
+def _read_list(row: Row) -> Sequence[Row]:
     if not isinstance(row, (list, tuple)):
         raise TypeError(f"a {type(row).__name__} where a list is due")
     return cast(Sequence[Row], row)

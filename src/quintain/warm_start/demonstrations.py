@@ -24,9 +24,9 @@ from quintain.agents.labelled import Labelled
 from quintain.agents.protocol import Agent, Brief
 from quintain.agents.transcripts import Notes, Place, Rules, Transcriber, train_only
 from quintain.config.trust import ENVIRONMENT, admit, is_built_in
-from quintain.data.files import Found, data_files, digest, is_data, read_objects
+from quintain.data.files import FileValue, data_files, digest, is_data, read_objects
 from quintain.data.forms import form_of
-from quintain.data.messages import Told, recorded, to_record, write_tool
+from quintain.data.messages import OpeningPrompt, find_conversation, to_record, write_tool
 from quintain.data.records import (
     Preference,
     Record,
@@ -45,7 +45,7 @@ from quintain.environments.mixture import MixedEnvironment
 from quintain.environments.nothing import NO_ENVIRONMENT, NONE
 from quintain.environments.protocol import Environment, Factory
 from quintain.environments.specs import place_files
-from quintain.environments.task_files import held_out_prompts
+from quintain.environments.task_files import read_held_out_prompts
 from quintain.errors import DataError, similar_file
 from quintain.eval.evaluate import evaluate
 from quintain.learning.job import Job
@@ -250,7 +250,7 @@ def without_held_out(records: Iterable[Record], job: Job) -> Iterator[Record]:
     Raises:
         DataError: one is.
     """
-    prompts = held_out_prompts(job.eval_environment or job.environment)
+    prompts = read_held_out_prompts(job.eval_environment or job.environment)
     for record in records:
         task = str(record.fields.get("task", ""))
         asked = [as_text(each.content).strip() for each in record.messages if each.role == "user"]
@@ -291,23 +291,24 @@ def place_of(environment: str, agent: Agent | None) -> Place | None:
     return Place(name=environment, told=tuple(told.values()), agent=agent)
 
 
-def told_by(environment: Environment) -> dict[str, Told]:
+def told_by(environment: Environment) -> dict[str, OpeningPrompt]:
     """Return what `environment` tells an agent before a task is known; of a mixture, what each part does, by name."""
     parts = environment.parts() if isinstance(environment, MixedEnvironment) else {"": environment}
     return {
-        name: Told(system=check_instructions(part), tools=check_tools(part)) for name, part in parts.items()
+        name: OpeningPrompt(system=check_instructions(part), tools=check_tools(part))
+        for name, part in parts.items()
     }
 
 
-def teller(environment: str) -> Callable[[Trajectory], Told]:
+def teller(environment: str) -> Callable[[Trajectory], OpeningPrompt]:
     """Return what an episode of `environment` was begun with: its instructions and prompt, and its tools."""
     return told_by_task(ask(find(environment), told_by))
 
 
-def told_by_task(known: Mapping[str, Told]) -> Callable[[Trajectory], Told]:
+def told_by_task(known: Mapping[str, OpeningPrompt]) -> Callable[[Trajectory], OpeningPrompt]:
     """Return what an episode was begun with, of what each part of its environment tells, by name."""
 
-    def told(trajectory: Trajectory) -> Told:
+    def told(trajectory: Trajectory) -> OpeningPrompt:
         own = known.get(trajectory.task.environment, next(iter(known.values())))
         brief = Brief(task=trajectory.task, instructions=own.system)
         return replace(own, system=system_text(brief))
@@ -315,7 +316,7 @@ def told_by_task(known: Mapping[str, Told]) -> Callable[[Trajectory], Told]:
     return told
 
 
-def told_in(run: Run, environment: str = "") -> Callable[[Trajectory], Told]:
+def told_in(run: Run, environment: str = "") -> Callable[[Trajectory], OpeningPrompt]:
     """Return what an episode of `run` was begun with, as it was recorded; nothing is imported for it.
 
     A run of an earlier release did not record it: then its environment is asked where that is quintain's own. The
@@ -348,7 +349,7 @@ def keep_told(run: Run, make_environment: Factory) -> None:
     run.set_fact(TOLD, json.dumps(rows, default=dict))
 
 
-def read_told(text: str, place: str) -> dict[str, Told]:
+def read_told(text: str, place: str) -> dict[str, OpeningPrompt]:
     """Return what `keep_told` wrote.
 
     Raises:
@@ -360,12 +361,12 @@ def read_told(text: str, place: str) -> dict[str, Told]:
     except (ValueError, AttributeError) as error:
         raise DataError(f"what the run {place} was told: got {error}; restore the run from a copy") from error
     return {
-        name: Told(system=str(row.get("system", "")), tools=read_tools(row.get("tools", []), place))
+        name: OpeningPrompt(system=str(row.get("system", "")), tools=read_tools(row.get("tools", []), place))
         for name, row in named.items()
-    } or {"": Told()}
+    } or {"": OpeningPrompt()}
 
 
-def tell_records(source: Path) -> Callable[[Trajectory], Told]:
+def tell_records(source: Path) -> Callable[[Trajectory], OpeningPrompt]:
     """Return what the conversations of `source` were begun with: the system text and the tools of each.
 
     Raises:
@@ -375,17 +376,17 @@ def tell_records(source: Path) -> Callable[[Trajectory], Told]:
         raise DataError(
             f"tools of the run {source}: got no environment, which lists them; name the run's with --environment"
         )
-    known: dict[str, Told] = {}
+    known: dict[str, OpeningPrompt] = {}
     for record in read_records(read_objects(source)):
         first = record.messages[0]
         system = as_text(first.content) if first.role == "system" else ""
-        known[f"{record.file}:{record.line}"] = Told(system=system, tools=record.tools)
+        known[f"{record.file}:{record.line}"] = OpeningPrompt(system=system, tools=record.tools)
     if not any(told.tools for told in known.values()):
         raise DataError(
             f"tools of {source.name}: got {len(known)} conversations none of which lists a tool; give each its tools, "
             "or name the environment that has them with --environment"
         )
-    return lambda trajectory: known.get(trajectory.task.id, Told())
+    return lambda trajectory: known.get(trajectory.task.id, OpeningPrompt())
 
 
 def write_run(
@@ -459,14 +460,14 @@ def read_run(
 def rewritten(
     trajectory: Trajectory,
     decode: Callable[[Sequence[int]], str],
-    told: Told,
+    told: OpeningPrompt,
     transcriber: Transcriber,
     name: str,
 ) -> Trajectory | None:
     """Return an episode as the policy would have lived through it, in tokens of its own."""
     run, _, episode = name.partition(":")
-    found = Found(file=run, line=0, value=None)
-    kept = recorded(trajectory)
+    found = FileValue(file=run, line=0, value=None)
+    kept = find_conversation(trajectory)
     record = read_record(to_record(trajectory, decode, told=told) if kept is None else kept[0], found)
     record = replace(record, place=f"episode {episode} of the run {run}")
     written = next(iter(transcriber.trajectories([record])), None)
@@ -540,7 +541,7 @@ def texts_of(source: Path) -> Iterator[str]:
                 yield from (write_tool_calls([call]) for call in message.tool_calls)
 
 
-def records_in(found: Found) -> Sequence[Record]:
+def records_in(found: FileValue) -> Sequence[Record]:
     """Return the conversations in an object of any form: of a preference both sides.
 
     Raises:

@@ -25,7 +25,7 @@ from quintain.agents.outside import Outside
 from quintain.agents.protocol import Agent
 from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.data.pack import micro_batches
-from quintain.data.pipeline import Chosen, example_samples
+from quintain.data.pipeline import PipelineResult, example_samples
 from quintain.data.samples import imitation_samples
 from quintain.environments.baselines import find_range_text, random_action
 from quintain.environments.boundary import ask, check_tools, has_expert, spec_of, tasks_of
@@ -361,7 +361,7 @@ def load_demonstrations(
 
 
 def warm_start(
-    model: PreTrainedModel, shown: Sequence[Trajectory] | Chosen, job: Job, *, display: Display
+    model: PreTrainedModel, shown: Sequence[Trajectory] | PipelineResult, job: Job, *, display: Display
 ) -> None:
     """Train `model` to write what is written in what was `shown`, at a learning rate that falls to 0."""
     device = model.device
@@ -419,10 +419,10 @@ class Imitation:
     Of whole episodes all is imitated that could be read; of what a pipeline chose, what counts.
     """
 
-    def __init__(self, learner: Learner, shown: Sequence[Trajectory] | Chosen, job: Job) -> None:
+    def __init__(self, learner: Learner, shown: Sequence[Trajectory] | PipelineResult, job: Job) -> None:
         self.samples = (
             example_samples(shown.examples)
-            if isinstance(shown, Chosen)
+            if isinstance(shown, PipelineResult)
             else imitation_samples(shown, is_left_out=lambda turn: turn.action.error is not None)
         )
         self.total = job.imitation_epochs * num_batches(len(self.samples), DEMONSTRATIONS_PER_UPDATE)

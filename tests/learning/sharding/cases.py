@@ -16,7 +16,7 @@ from quintain.learning.sharding.learner import ShardedLearner
 from quintain.learning.sharding.ranks import RankGroup
 from quintain.losses.compose import combine
 from quintain.losses.imitation import imitation
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.losses.preference import dpo
 from quintain.losses.value import value
 from quintain.models.heads import ValueHead
@@ -62,7 +62,7 @@ def pairs() -> list[Batch]:
 CASES = {
     "sft": Case(imitation, False, few),
     "dpo": Case(dpo, False, pairs),
-    "ppo": Case(lambda: combine((clipped(), 1.0), (value(), 0.5)), True, few),
+    "ppo": Case(lambda: combine((clip_ratio(), 1.0), (value(), 0.5)), True, few),
 }
 
 

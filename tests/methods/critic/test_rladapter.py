@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from quintain.data.pipeline import Pipeline, weighed
+from quintain.data.pipeline import Pipeline, weigh_stage
 from quintain.errors import ConfigError
 from quintain.learning.policies import Policies, Policy, build_policies
 from quintain.methods.critic import rladapter
@@ -111,7 +111,7 @@ def test_a_run_trains_the_adapter_and_the_adviser_and_agent_rest(
 
     monkeypatch.setattr("quintain.runs.context.build_policies", build)
     monkeypatch.setattr(
-        rladapter, "messages", lambda: Pipeline(weighed("all", "is not paid", pay_all))
+        rladapter, "messages", lambda: Pipeline(weigh_stage("all", "is not paid", pay_all))
     )  # so that a model which knows nothing has something to learn from
     rows = train(
         "rladapter", environment="craft?recipes=drawn&depth=1&places=2&reward=dense",

@@ -23,7 +23,7 @@ from quintain.text.roles import (
     SUGGEST,
     THINK,
     Activation,
-    broken_rule,
+    find_broken_rule,
     read_roles,
     write_roles,
 )
@@ -66,7 +66,7 @@ def test_a_team_goes_back_below_three_and_not_at_three() -> None:
         ("think", "hm"), ("suggested_answer", "1"), ("double_check", "2"), ("plan", "1 may be wrong, so once more."),
         ("think", "hm"), ("suggested_answer", "2"), ("double_check", "3"), ("action", "2"),
     ]  # fmt: skip
-    assert broken_rule(told) == ""
+    assert find_broken_rule(told) == ""
 
 
 def test_a_checker_without_an_answer_is_asked_again_and_is_no_zero() -> None:
@@ -80,7 +80,7 @@ def test_a_checker_without_an_answer_is_asked_again_and_is_no_zero() -> None:
 
     told = Team(solve=suggest("1"), check=silent).run(world_at_start(), random.Random(0), ())
     assert len(asked) == 3 and CHECK not in [a.role for a in told]
-    assert broken_rule(told) == "action may not follow suggested_answer"
+    assert find_broken_rule(told) == "action may not follow suggested_answer"
 
 
 def test_a_team_that_is_never_sure_does_what_it_has_and_is_not_imitated() -> None:
@@ -88,7 +88,7 @@ def test_a_team_that_is_never_sure_does_what_it_has_and_is_not_imitated() -> Non
         world_at_start(), random.Random(0), ()
     )
     assert [a.role for a in told].count(SUGGEST) == 2 and told[-1] == Activation(ACT, "2")
-    assert broken_rule(told) == "action may not follow double_check of 1"
+    assert find_broken_rule(told) == "action may not follow double_check of 1"
 
 
 def test_the_checker_knows_the_expert_and_errs_at_its_rate() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quintain.data.mixtures import drawn_shares, odds
+from quintain.data.mixtures import measure_shares, odds
 from quintain.data.pipeline import as_example
 from quintain.data.stages import runs_of_words
 from quintain.errors import ConfigError, DataError, UsageError
@@ -57,7 +57,7 @@ def test_a_part_that_is_missing_is_refused(examples: list[Example]) -> None:
     with pytest.raises(UsageError, match="shares of a mixture"):
         odds(examples, lambda _: "a", {"a": 0.0})
     assert odds(examples[:10], lambda _: "b", {"b": 1.0, "a": 0.0}) == pytest.approx([0.1] * 10)
-    shares = drawn_shares(examples, lambda e: e.trajectory.task.environment, [1 / 40] * 40)
+    shares = measure_shares(examples, lambda e: e.trajectory.task.environment, [1 / 40] * 40)
     assert shares["guess"] == (pytest.approx(0.25), pytest.approx(0.5))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from quintain.data.pipeline import Pipeline, as_example
 from quintain.data.samples import pair_samples
-from quintain.data.stages import solved, valid_turns
+from quintain.data.stages import keep_solved, valid_turns
 from quintain.environments.noisy import noisy
 from quintain.losses.preference import dpo_value
 from quintain.methods.imitation import lam_simulator as lam
@@ -39,7 +39,7 @@ def group(*episodes: Trajectory) -> Group:
 def test_recoveries_are_imitated_and_refused_calls_are_not(trajectory: Make) -> None:
     recovered = played(trajectory, [(5, 2), (6, 2), (7, 2)], wrong=(0,))
     failed = played(trajectory, [(6, 2), (8, 2)], value=0.0)
-    made = Pipeline(solved(), valid_turns())([group(recovered, failed)])
+    made = Pipeline(keep_solved(), valid_turns())([group(recovered, failed)])
     (example,) = made.examples
     assert example.weights is not None
     assert [own.tolist() for own in example.weights] == [[0, 0], [1, 1], [1, 1]]
@@ -114,7 +114,7 @@ def test_a_tool_that_does_not_answer_is_no_wrong_call(monkeypatch: pytest.Monkey
     told = lam.measured([group(*erring)], pupil.decode)
     assert 0 < told["lam/refused"] < 1 and told["lam/recovered"] == 1
     assert all(t.is_success for t in erring)
-    kept = Pipeline(solved(), valid_turns()).run([as_example(t) for t in erring])
+    kept = Pipeline(keep_solved(), valid_turns()).run([as_example(t) for t in erring])
     assert len(kept.examples) == 12
 
 

@@ -20,7 +20,7 @@ from quintain.methods.imitation.pae import (
 )
 from quintain.methods.proposals import collect_proposals
 from quintain.testing.episodes import Lived, recorded
-from quintain.types import Example, Failure, Group, Score, Trajectory, scored
+from quintain.types import Example, Failure, Group, Score, Trajectory, flatten_scored
 
 
 def examples(*lengths: tuple[int, int], value: float = 1.0) -> list[Example]:
@@ -115,7 +115,7 @@ def test_mistakes_are_a_share_of_verdicts_of_both_kinds_and_follow_the_seed_of_t
     assert 0.05 < sum(wrong[:300]) / 300 < 0.16 and 0.05 < sum(wrong[300:]) / 300 < 0.16
     agrees = evaluator.measure(groups, lambda _: "")["evaluator/agreement"]
     assert agrees == pytest.approx(1 - sum(wrong) / 600)
-    episodes = scored(groups)
+    episodes = flatten_scored(groups)
     assert [errs(t, 0.1) for t in episodes] == wrong
     assert all(errs(t, 0.2) for t in episodes if errs(t, 0.1)), "a higher share errs there as well"
     assert not any(errs(t, 0.0) for t in episodes) and all(errs(t, 1.0) for t in episodes)
@@ -130,7 +130,8 @@ def test_a_judge_accepts_from_the_middle_on_whatever_the_environment_paid() -> N
     assert [t.seed for t in judge.asked] == [1000, 1001, 1002]
     assert evaluator.measure(groups, lambda _: "")["evaluator/agreement"] == pytest.approx(1 / 3)
     reading = [
-        e.trajectory for e in accepted().apply([as_example(t) for t in scored(evaluator.judged(groups))])
+        e.trajectory
+        for e in accepted().apply([as_example(t) for t in flatten_scored(evaluator.judged(groups))])
     ]
     assert [t.seed for t in reading] == [1000, 1002]
 
@@ -140,7 +141,7 @@ def test_what_a_judge_says_nothing_of_is_left_out_and_too_much_of_it_ends_the_ru
     groups = told((1.0, True), (1.0, True), (0.0, False))
     evaluator = Evaluator(Says(silent, 1.0, 0.0), most_broken=0.01)
     found = evaluator.judged(groups)
-    assert [t.seed for t in scored(found)] == [1001, 1002]
+    assert [t.seed for t in flatten_scored(found)] == [1001, 1002]
     metrics = evaluator.measure(groups, lambda _: "")
     assert metrics["evaluator/unread"] == pytest.approx(1 / 3) and metrics["evaluator/agreement"] == 1
     with pytest.raises(FailureRateError, match="2 failures"):
@@ -192,7 +193,7 @@ def test_who_proposes_and_judges_is_checked_before_anything_is_played() -> None:
         Config(proposer="world", rollout="async", max_staleness=1).check()
     with pytest.raises(ConfigError, match=r"judge: got 'http://127.0.0.1:1/v1' without a model"):
         Config(judge="http://127.0.0.1:1/v1").check()
-    with pytest.raises(ConfigError, match="option of proposer .*: got 'modl'"):
+    with pytest.raises(ConfigError, match=r"option of proposer .*: got 'modl'"):
         Config(proposer="http://127.0.0.1:1/v1?modl=x").check()
     assert method(Config(proposer="world")).needs.proposals and not method(Config()).needs.proposals
 

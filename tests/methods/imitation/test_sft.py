@@ -8,7 +8,7 @@ import pytest
 
 from quintain.dashboard.funnel import funnel_text
 from quintain.dashboard.report import report_body
-from quintain.data.pipeline import Chosen
+from quintain.data.pipeline import PipelineResult
 from quintain.errors import DataError
 from quintain.methods.imitation import sft
 from quintain.store.run import Run
@@ -20,17 +20,17 @@ Make = Callable[..., Trajectory]
 def test_failures_are_left_out_by_a_stage_that_counts_them(trajectory: Make, shows: Any) -> None:
     shown = [trajectory([((1,), (10, 2))], value=float(n != 1), task=f"t{n}") for n in range(4)]
     made = sft.method(sft.Config(environment="guess")).data(shows(shown))
-    assert isinstance(made, Chosen)
+    assert isinstance(made, PipelineResult)
     assert [example.trajectory.task.id for example in made.examples] == ["t0", "t2", "t3"]
     assert made.funnel.metrics == {"data/in": 4, "data/solved": 3, "data/kept": 3, "data/tokens": 6}
     few = sft.method(sft.Config(environment="guess", examples=2)).data(shows(shown))
-    assert isinstance(few, Chosen) and few.funnel.metrics["data/in"] == 2
+    assert isinstance(few, PipelineResult) and few.funnel.metrics["data/in"] == 2
 
 
 def test_failures_that_are_asked_for_go_in_and_come_out(trajectory: Make, shows: Any) -> None:
     shown = [trajectory([((1,), (10, 2))], value=0.0, task=f"t{n}") for n in range(3)]
     made = sft.method(sft.Config(environment="guess", failures=True)).data(shows(shown))
-    assert isinstance(made, Chosen) and len(made.examples) == 3
+    assert isinstance(made, PipelineResult) and len(made.examples) == 3
     assert made.funnel.metrics == {"data/in": 3, "data/kept": 3, "data/tokens": 6}
     with pytest.raises(
         DataError, match=r"conversations of chats.jsonl: got 3 .* none out of it, .*; set failures"

@@ -16,7 +16,7 @@ from quintain.errors import ConfigError, DataError
 from quintain.losses.preference import dpo_value
 from quintain.methods.imitation import steca
 from quintain.testing.pupil import RolloutCollector, new_pupil, tasks_from
-from quintain.types import Action, Branch, Trajectory, scored
+from quintain.types import Action, Branch, Trajectory, flatten_scored
 from quintain.warm_start.start import expert_action
 
 Make = Callable[..., Trajectory]
@@ -194,7 +194,7 @@ def test_the_planted_step_is_found_by_exact_values(quick: None) -> None:
         collector: Any = RolloutCollector(rollout=rollout, seed_of_run=1, player=errs)
         groups = found.explore(collector, 1, shown, 1)
     kinds = {step.shown.task.id: (step.number, steca.kinds_of(step, 0.95)) for step in found.steps.values()}
-    assert len(kinds) == len(found.steps) == 100 == len(scored(groups)) // 2
+    assert len(kinds) == len(found.steps) == 100 == len(flatten_scored(groups)) // 2
     assert set(map(str, kinds.values())) == {str((1, ["calibrated", "shown"]))}
 
 

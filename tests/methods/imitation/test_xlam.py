@@ -2,7 +2,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from quintain.data.pipeline import Chosen
+from quintain.data.pipeline import PipelineResult
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.errors import ConfigError, DataError
 from quintain.methods.imitation import sft, xlam
@@ -54,7 +54,7 @@ RENAMED = episode(turn("What is 17 + 25?", "add", x=17, b=25), *RIGHT.turns)
 
 def weights(collector: Shown, **options: bool) -> list[list[float]]:
     made = xlam.method(xlam.Config(environment="calc", **options)).data(collector)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
-    assert isinstance(made, Chosen)
+    assert isinstance(made, PipelineResult)
     return [[float(w[0]) for w in e.weights or ()] for e in made.examples]
 
 

@@ -14,7 +14,7 @@ from tests.methods.test_training import Coin, interrupting, resume, rows, train,
 from quintain.agents.labelled import SENTENCES
 from quintain.data.pairs import Deviation, Estimate, best_and_worst, step_pairs
 from quintain.data.samples import pair_samples
-from quintain.data.seats import separated
+from quintain.data.seats import split_seats
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError, DataError, UsageError
 from quintain.learning.policies import Policy
@@ -215,7 +215,7 @@ def test_what_workers_say_is_not_trained_and_not_paid(trajectory: Make) -> None:
         )
         return replace(made, turns=turns)
 
-    groups = separated(grouped(said(1.0, 1, error=True), said(0.0, 2)))
+    groups = split_seats(grouped(said(1.0, 1, error=True), said(0.0, 2)))
     (pair,) = best_and_worst(owl.lived_by(groups, "policy"))
     assert (pair.chosen.index, pair.rejected.index) == (1, 2), "errors of tools are nobody's reward"
     trained = [int(i) for s in pair_samples([pair]) for i in s.token_ids[s.loss_weight > 0]]

@@ -10,7 +10,7 @@ from tests.methods.rl.test_family import episode, group
 
 from quintain.credit.group import group_relative
 from quintain.errors import FailureRateError
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.statistics import measure_rewards
 from quintain.methods.method import OnPolicy, Update, grouped
 from quintain.rewards.conduct import environment_reward
@@ -54,7 +54,7 @@ def test_a_reward_that_is_no_number_never_trains_and_too_many_stop_the_run(runne
             collect=grouped(4, 5),
             reward=partial(apply_all, terms=(environment_reward(), odd(share=share))),
             credit=lambda groups, _: group_relative(groups),
-            update=Update(loss=clipped()),
+            update=Update(loss=clip_ratio()),
         )
         return runner.train_by(method, runner.config("grpo", steps=1), name)
 

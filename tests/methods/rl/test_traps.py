@@ -23,7 +23,7 @@ from quintain.learning.job import GroupJob
 from quintain.learning.learner import Learner, StepReport
 from quintain.learning.policies import Policies
 from quintain.learning.updating import learn
-from quintain.losses.policy import clipped, reinforce
+from quintain.losses.policy import clip_ratio, reinforce
 from quintain.methods.method import Collector, Estimates, OnPolicy, Update
 from quintain.methods.rl.parts.contexts import Contexts, Keep
 from quintain.methods.rl.parts.kl import price_kl
@@ -106,7 +106,7 @@ def test_groups_without_a_difference_do_not_count_in_the_mean(
     credit = group_relative(groups)
     assert len(samples_from(credit)) == 4
     for keeps in (False, True):
-        update = Update(loss=clipped(), keeps_zeros=keeps)
+        update = Update(loss=clip_ratio(), keeps_zeros=keeps)
         learn(context.policies, credit, update, GroupJob(), step=1, seed=0)
     assert [each["streams"] for each in steps] == [2, 4]
 
@@ -123,7 +123,7 @@ def test_updates_of_a_step_end_when_the_policy_went_too_far(
     steps: list[dict[str, Any]],
 ) -> None:
     """TWOSOME by token, LOOP by episode of 2 tokens: the update that went too far is kept, those after are not made."""
-    update = Update(loss=clipped(), num_epochs=3, target_kl=most, target_kl_unit=unit)
+    update = Update(loss=clip_ratio(), num_epochs=3, target_kl=most, target_kl_unit=unit)
     found = learn(context.policies, group_relative([group(1, 0)]), update, GroupJob(), step=2, seed=0)
     assert found is not None and found.metrics["policy/approx_kl"] == 0.5
     assert [each["is_on_policy"] for each in steps] == [True, False, False][:taken]
@@ -132,7 +132,7 @@ def test_updates_of_a_step_end_when_the_policy_went_too_far(
 
 def test_a_step_without_a_difference_makes_no_update() -> None:
     credit = group_relative([group(1, 1)])
-    assert learn(cast(Policies, {}), credit, Update(loss=clipped()), GroupJob(), step=1, seed=0) is None
+    assert learn(cast(Policies, {}), credit, Update(loss=clip_ratio()), GroupJob(), step=1, seed=0) is None
 
 
 @pytest.fixture(scope="module")
@@ -276,7 +276,7 @@ def test_a_method_of_ones_own_without_the_value_head_it_reads_is_refused_before_
     def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
         return gae_tokens(groups, estimates.critic)
 
-    method = OnPolicy(collect=collect, credit=credit, update=Update(loss=clipped()))
+    method = OnPolicy(collect=collect, credit=credit, update=Update(loss=clip_ratio()))
     with pytest.raises(UsageError, match=r"values of a critic: got none; say needs=Needs\(critic=True\)"):
         runner.train_by(method, runner.config("grpo"), "headless")
 
@@ -289,6 +289,6 @@ def test_credit_that_reads_a_reference_without_asking_for_it_is_refused_before_i
         price_kl(groups, estimates, 0.1)
         return group_relative(groups)
 
-    method = OnPolicy(collect=collect, credit=credit, update=Update(loss=clipped()))
+    method = OnPolicy(collect=collect, credit=credit, update=Update(loss=clip_ratio()))
     with pytest.raises(UsageError, match=r"reference: got none; say needs=Needs\(reference_logprobs=True\)"):
         runner.train_by(method, runner.config("grpo"), "unreferenced")

@@ -98,7 +98,7 @@ def test_a_run_waits_for_people_and_goes_on_where_it_was(answered: Path, tmp_pat
     known = read_labels(answered / FILE)
     choices: dict[str, Choice] = {label.query: label.choice for label in known.given}
     person = Session(run / FILE, "ann")
-    asked = person.labels.left("ann")
+    asked = person.labels.open_queries("ann")
     assert [query.id for query in asked] == list(known.queries)[:6]
     config = json.loads((run / "config.json").read_text())
     config["config"]["label_hours"] = 1.0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from quintain.credit.layout import outcome_of
-from quintain.data.pipeline import Chosen
+from quintain.data.pipeline import PipelineResult
 from quintain.errors import ConfigError
 from quintain.methods.selftraining.rest import Config, improve_steps, method
 from quintain.testing.episodes import Lived, recorded
@@ -17,7 +17,9 @@ def worth(*values: float) -> list[Group]:
 
 def kept(groups: list[Group], *thresholds: float) -> list[list[float]]:
     made = [step.build(groups) for step in improve_steps(thresholds, 0.5)]
-    return [[outcome_of(e.trajectory) for e in one.examples] for one in made if isinstance(one, Chosen)]
+    return [
+        [outcome_of(e.trajectory) for e in one.examples] for one in made if isinstance(one, PipelineResult)
+    ]
 
 
 def test_a_higher_threshold_keeps_fewer_and_none_that_only_reaches_it() -> None:

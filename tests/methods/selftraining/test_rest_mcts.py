@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from quintain.data.pipeline import Chosen
+from quintain.data.pipeline import PipelineResult
 from quintain.methods.find import find_method
 from quintain.methods.loops import train_by
 from quintain.methods.loops.recall import remember
@@ -49,7 +49,7 @@ def test_the_shortest_different_solutions_are_imitated() -> None:
     made = rest_mcts.method(rest_mcts.Config(keep=2)).build(
         [Group(task=own[0].task, trajectories=tuple(own))]
     )
-    assert isinstance(made, Chosen)
+    assert isinstance(made, PipelineResult)
     assert [len(e.trajectory.turns) for e in made.examples] == [3, 2]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from quintain.data.pipeline import Chosen, Pipeline, as_example
+from quintain.data.pipeline import Pipeline, PipelineResult, as_example
 from quintain.errors import ConfigError, UsageError
 from quintain.methods.find import find_method
 from quintain.methods.loops import train_by
@@ -65,7 +65,7 @@ def test_the_least_perplexed_sample_is_the_likeliest_by_token() -> None:
     samples = [step("a@0", i, "x", logprob=p) for i, p in enumerate((-2.0, -0.5, -1.0))]
     method = rest_react.method(rest_react.Config(ranker="perplexity"))
     made = method.build([Group(task=samples[0].task, trajectories=tuple(samples))])
-    assert isinstance(made, Chosen)
+    assert isinstance(made, PipelineResult)
     (kept,) = made.examples
     assert kept.trajectory.index == 1
     with pytest.raises(UsageError, match="begin the round anew"):

@@ -11,7 +11,7 @@ from tests.methods.test_training import rows, train
 from transformers import AutoTokenizer
 
 from quintain.agents.hints import Hints, strip_hints
-from quintain.data.pipeline import Chosen, Pipeline, as_example
+from quintain.data.pipeline import Pipeline, PipelineResult, as_example
 from quintain.errors import ConfigError, InvariantError
 from quintain.methods.loops import rounds
 from quintain.methods.method import Collector
@@ -81,7 +81,7 @@ def test_a_thought_that_speaks_of_the_hint_is_seen_whatever_the_harness_makes_of
             return text
 
     chosen = made.build(made.collect(cast(Collector, Collecting()), 1))
-    assert isinstance(chosen, Chosen) and len(chosen.examples) == is_kept
+    assert isinstance(chosen, PipelineResult) and len(chosen.examples) == is_kept
     assert chosen.funnel.metrics["data/right"] == 1 and chosen.funnel.metrics["data/unhinted"] == is_kept
 
 

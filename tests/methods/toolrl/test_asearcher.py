@@ -52,7 +52,7 @@ def trained(
     config = asearcher.Config(**settings)
     with Run.create(tmp_path / name, recipe="asearcher", config=asdict(config)) as run:
         train_by(asearcher.method(config), config, run)
-        played = [(r.step, r.trajectory) for r in run.recorded(phase="train")]
+        played = [(r.step, r.trajectory) for r in run.read_rows(phase="train")]
         return run.metrics(), played, run.weights()
 
 

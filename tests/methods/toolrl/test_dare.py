@@ -148,7 +148,7 @@ def test_a_ranker_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch, 
     from quintain.errors import MissingExtra
 
     def missing(*_: Any) -> Any:
-        raise MissingExtra.named("bm25s", "search", "this")
+        raise MissingExtra.for_package("bm25s", "search", "this")
 
     monkeypatch.setattr(loop, "BM25", missing)
     config = configured(environment="shelf?tools=40&retriever=none", ranks="bm25")

@@ -54,7 +54,7 @@ def test_rms_norm_by_hand() -> None:
 def test_gated_and_its_gradient(width: int) -> None:
     torch.manual_seed(0)
     joined, grad = (torch.randn(33, 2 * width) * 4).requires_grad_(), torch.randn(33, width)
-    ours = fused.gated(joined)
+    ours = fused.gate_silu(joined)
     theirs = F.silu(joined[:, :width]) * joined[:, width:]
     same([ours], [theirs])
     same(torch.autograd.grad(ours, joined, grad), torch.autograd.grad(theirs, joined, grad))
@@ -62,7 +62,7 @@ def test_gated_and_its_gradient(width: int) -> None:
 
 def test_gated_of_large_numbers_stays_finite() -> None:
     joined = torch.tensor([[200.0] * 16 + [1.0] * 16, [-200.0] * 16 + [1.0] * 16])
-    same([fused.gated(joined)], [torch.tensor([[200.0] * 16, [0.0] * 16])])
+    same([fused.gate_silu(joined)], [torch.tensor([[200.0] * 16, [0.0] * 16])])
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])

@@ -401,8 +401,8 @@ def graded(module: ModuleType, case: Sequence[tuple[Action, Target]]) -> list[fl
 FORMULAS: tuple[Formula, ...] = (
     of_term("format_penalty", "conduct", "format_penalty", lambda f: f(), broken),
     of_term("invalid_action_penalty", "conduct", "invalid_action_penalty", lambda f: f(), refused),
-    of_term("executed", "conduct", "executed", lambda f: f(), done),
-    of_term("untried_bonus", "exploration", "untried_bonus", lambda f: f(), first_tries),
+    of_term("executed", "conduct", "pay_executed", lambda f: f(), done),
+    of_term("untried_bonus", "exploration", "pay_untried", lambda f: f(), first_tries),
     of_term("turn_shaped_success", "search", "turn_shaped_success", lambda f: f(),
             lambda t: [1.0 if t.is_success else min(-0.6, -1.1 + len(acted(t)) / 10)]),
     of_term("well_formed", "conduct", "well_formed", lambda f: f(),

@@ -15,7 +15,7 @@ from quintain.data.pack import pack
 from quintain.data.turn_values import last_turn_samples
 from quintain.losses.policy import reinforce
 from quintain.testing.episodes import episode_of, turn_of
-from quintain.types import Outputs, Sample, Trajectory, Turn, scored
+from quintain.types import Outputs, Sample, Trajectory, Turn, flatten_scored
 from quintain_evidence.formulas import credit
 from quintain_evidence.formulas.formula import Formula, Rng, flatten
 from quintain_evidence.formulas.losses import Case, Plain, against, difference, draw, summed, units
@@ -46,7 +46,7 @@ def said(module: ModuleType, case: Sequence[Seen], name: str, **settings: float)
     """Return the advantages that the function `name` gives, end to end."""
     return flatten(
         [
-            getattr(module, name)(module.Judged(outcome=e.outcome, values=tuple(e.values)), **settings)
+            getattr(module, name)(module.ValuedEpisode(outcome=e.outcome, values=tuple(e.values)), **settings)
             for e in case
         ]
     )
@@ -54,9 +54,9 @@ def said(module: ModuleType, case: Sequence[Seen], name: str, **settings: float)
 
 def read(module: ModuleType, case: credit.Case) -> list[float]:
     """Return of every turn what it is a case of (-1: of nothing), its chance, and gain and outcome of its episode."""
-    trajectories = scored(case.groups)
+    trajectories = flatten_scored(case.groups)
     values = module.chances([[turn[0] for turn in play.values] for play in case.plays])
-    seen = module.judged(trajectories, values)
+    seen = module.attach_values(trajectories, values)
     known = np.nan_to_num(flatten(module.labels(trajectories)), nan=-1.0)
     return flatten([known.tolist(), values, [[*e.gains, e.outcome] for e in seen]])
 
@@ -219,7 +219,7 @@ class Valued:
     @property
     def episodes(self) -> tuple[Trajectory, ...]:
         """The episodes that count."""
-        return scored(self.case.groups)
+        return flatten_scored(self.case.groups)
 
 
 def valued(rng: Rng) -> Valued:
@@ -423,13 +423,13 @@ def _said(state: int, action: int) -> Trajectory:
 
 
 FORMULAS: tuple[Formula, ...] = (
-    Formula("credit.judged", "credit.success", ("judged", "labels", "chances"), credit.draw, read, told),
+    Formula("credit.judged", "credit.success", ("attach_values", "labels", "chances"), credit.draw, read, told),
     Formula("credit.doubly_robust", "credit.success", ("doubly_robust",), draw_seen,
         lambda module, case: said(module, case, "doubly_robust", mixing=MIXING), robust),
-    Formula("credit.summed", "credit.success", ("summed", "Judged"), draw_seen,
-        lambda module, case: said(module, case, "summed", discount=MIXING), added),
-    Formula("credit.mixed", "credit.success", ("mixed", "Judged"), draw_seen,
-        lambda module, case: said(module, case, "mixed", mixing=MIXING), halved),
+    Formula("credit.summed", "credit.success", ("digirl_advantages", "ValuedEpisode"), draw_seen,
+        lambda module, case: said(module, case, "digirl_advantages", discount=MIXING), added),
+    Formula("credit.mixed", "credit.success", ("webrl_advantages", "ValuedEpisode"), draw_seen,
+        lambda module, case: said(module, case, "webrl_advantages", mixing=MIXING), halved),
     Formula("credit.top_share", "credit.selection", ("top_share",), draw_scores,
         lambda module, case: flatten([[float(x) for x in module.top_share(case, p)] for p in SHARES]),
         lambda case: flatten([highest(case, share) for share in SHARES])),
@@ -443,7 +443,7 @@ FORMULAS: tuple[Formula, ...] = (
         lambda m: m.kl_regression(0.7, shape="huber"), fitted(0.7, is_huber=True)),
     Formula("credit.turn_td", "credit.turn_td",
         ("q_targets", "state_targets", "way_advantages", "by_way", "monte_carlo", "critic_metrics", "least",
-         "combined"),
+         "combine_critics"),
         valued, credited, reckoned, aside=("check",), exact=actor_on_a_toy),
     Formula("credit.best_ways", "credit.turn_td", ("best_ways",), valued,
         lambda m, given: [float(x) for row in m.best_ways(given.said, given.before, 0.3) for x in row],

@@ -22,7 +22,7 @@ from quintain.types import (
     Trajectory,
     Turn,
     derive_seed,
-    scored,
+    flatten_scored,
 )
 from quintain_evidence.formulas.conduct import episodes, groups
 from quintain_evidence.formulas.credit import Case, constant, draw
@@ -36,7 +36,7 @@ def priced(module: ModuleType, case: Case) -> list[float]:
     """Return the KL as a reward of tokens, of episodes sampled with log-prob -½, and sums of it added to groups."""
     reference = [[np.array(turn) for turn in play.values] for play in case.plays]
     rewards = module.kl_rewards(case.groups, reference, coefficient=0.3)
-    added = scored(module.add_token_rewards(case.groups, rewards))
+    added = flatten_scored(module.add_token_rewards(case.groups, rewards))
     outcomes = [t.outcome.value for t in added if isinstance(t.outcome, Score)]
     return flatten([rewards, [[turn.reward for turn in t.turns] for t in added], outcomes])
 
@@ -74,7 +74,7 @@ def kept(case: Case) -> list[float]:
 def adapted(module: ModuleType, case: Case) -> list[float]:
     """Return λ of each episode."""
     rule = module.length_adaptive(0.2)
-    return [rule(t) for t in scored(case.groups)]
+    return [rule(t) for t in flatten_scored(case.groups)]
 
 
 def to_go(rng: Rng) -> list[list[float]]:
@@ -109,7 +109,7 @@ def contributed(module: ModuleType, case: Sequence[Group]) -> list[float]:
     """Return what the estimator predicts for the episodes that it learned from, and by how much sums miss."""
     estimator = module.Contributions(SIZE, ridge=10.0, discount=0.9)
     estimator.update(case)
-    found = [[*estimator.predict(t), estimator.error(t)] for t in scored(case)]
+    found = [[*estimator.predict(t), estimator.error(t)] for t in flatten_scored(case)]
     return flatten(found)
 
 
@@ -134,7 +134,7 @@ def dense(
 
 def decomposed(case: Sequence[Group]) -> list[float]:
     """Return the same by solving both ridge regressions exactly, and the two numbers that make sums fit."""
-    trajectories = scored(case)
+    trajectories = flatten_scored(case)
     told = [describe_turns(t.turns) for t in trajectories]
     states = [dense(s, f) for s, _, f in told]
     actions = [dense(a, [[] for _ in a]) for _, a, _ in told]
@@ -175,7 +175,7 @@ def verified(module: ModuleType, case: Sequence[Group]) -> list[float]:
     verifier = module.Verifier(is_right, size=SIZE, penalty=0.05, rounds=7)
     verifier.update(case)
     verifier.update(case)
-    return [verifier.score(turn) for t in scored(case) for turn in t.turns]
+    return [verifier.score(turn) for t in flatten_scored(case) for turn in t.turns]
 
 
 def judged(case: Sequence[Group]) -> list[float]:
@@ -200,7 +200,7 @@ def judged(case: Sequence[Group]) -> list[float]:
         for pair in pairs:
             step += pair / (1 + exp(float(pair @ weights))) / len(pairs)
         weights = weights + step - 2 * 0.05 * weights
-    return [float(features(turn) @ weights) for t in scored(case) for turn in t.turns]
+    return [float(features(turn) @ weights) for t in flatten_scored(case) for turn in t.turns]
 
 
 def weighed(module: ModuleType, case: Sequence[Group]) -> list[float]:
@@ -299,7 +299,7 @@ def small(rng: Rng) -> list[Group]:
 FORMULAS: tuple[Formula, ...] = (
     Formula("credit.kl_rewards", "credit.penalty", ("kl_rewards", "add_token_rewards"),
         lambda rng: prepared(draw(rng)), priced, price),
-    Formula("credit.drop_small", "credit.baseline", ("drop_small",), draw, large, kept, aside=("_kept",)),
+    Formula("credit.drop_small", "credit.baseline", ("drop_small",), draw, large, kept, aside=("_other_metrics",)),
     Formula("credit.length_adaptive", "credit.gae", ("length_adaptive",), draw, adapted,
         lambda c: [max(0.0, (sum(p.tokens) - 5) / sum(p.tokens)) for p in c.plays]),
     Formula("credit.returns_to_go", "credit.discounted", ("returns_to_go",), to_go,

@@ -379,9 +379,9 @@ def reinforced() -> Loss:
 
 def inner() -> Loss:
     """Return PPO's loss, the inner one of decoupled PPO."""
-    from quintain.losses.policy import clipped
+    from quintain.losses.policy import clip_ratio
 
-    return clipped(0.2, 0.28)
+    return clip_ratio(0.2, 0.28)
 
 
 def doubled(batch: Batch) -> Tensor:
@@ -397,18 +397,18 @@ def _truncated() -> Formula:
     alone = against(
         "truncated_importance",
         "importance",
-        "truncated_importance",
-        lambda module: module.truncated_importance(reinforced(), cap=1.5),
+        "truncate_importance",
+        lambda module: module.truncate_importance(reinforced(), cap=1.5),
         summed(truncated),
     )
     both = against(
-        "decoupled", "importance", "truncated_importance", lambda _m: reinforced(), summed(decoupled)
+        "decoupled", "importance", "truncate_importance", lambda _m: reinforced(), summed(decoupled)
     )
 
     def ours(module: ModuleType, case: Case) -> list[float]:
         logs = torch.tensor(case.logprobs, dtype=torch.float64, requires_grad=True)
         empty = torch.zeros_like(logs)
-        loss: Any = module.truncated_importance(inner(), cap=1.5, proximal=proximal_of(case))
+        loss: Any = module.truncate_importance(inner(), cap=1.5, proximal=proximal_of(case))
         value = loss(Outputs(logprobs=logs, entropy=empty), case.batch()).loss
         return [
             *alone.ours(module, case),
@@ -479,10 +479,10 @@ def adapted() -> Formula:
     return Formula(
         name="losses.adapted_coefficient",
         module="losses.kl",
-        functions=("adapted_coefficient",),
+        functions=("adapt_coefficient",),
         draw=draw_cases,
         ours=lambda module, case: [
-            module.adapted_coefficient(c, kl, target=target, num=num, horizon=500)
+            module.adapt_coefficient(c, kl, target=target, num=num, horizon=500)
             for c, kl, target, num in case
         ],
         reference=reference,
@@ -529,9 +529,9 @@ FORMULAS: tuple[Formula, ...] = (
             lambda m: lambda out, batch: LossReport(loss=m.weighted_sum(batch, out.logprobs), metrics={}),
             summed(lambda _c, t, logs, _e, _v: logs[t])),
     against("reinforce", "policy", "reinforce", lambda m: m.reinforce(), REINFORCE),
-    against("clipped", "policy", "clipped", lambda m: m.clipped(0.2, 0.28), summed(clipped)),
-    against("clipped.dual", "policy", "clipped", lambda m: m.clipped(0.2, 0.28, dual=1.5), summed(dual)),
-    against("clipped_each", "policy", "clipped_each", lambda m: m.clipped_each(0.2, HIGHS), summed(clipped_each)),
+    against("clipped", "policy", "clip_ratio", lambda m: m.clip_ratio(0.2, 0.28), summed(clipped)),
+    against("clipped.dual", "policy", "clip_ratio", lambda m: m.clip_ratio(0.2, 0.28, dual=1.5), summed(dual)),
+    against("clipped_each", "policy", "clip_each_ratio", lambda m: m.clip_each_ratio(0.2, HIGHS), summed(clipped_each)),
     against("gspo", "policy", "gspo", lambda m: m.gspo(0.2, 0.28),
             shared(lambda token: token.stream, is_mean=True, low=0.2, high=0.28)),
     against("gspo.turn", "policy", "gspo", lambda m: m.gspo(0.2, 0.28, unit="turn"),
@@ -546,12 +546,12 @@ FORMULAS: tuple[Formula, ...] = (
     against("expectile", "value", "value", lambda m: m.value(expectile=0.8), summed(one_sided)),
     against("imitation", "imitation", "imitation", lambda m: m.imitation(),
             summed(lambda _c, t, logs, _e, _v: -logs[t])),
-    against("weighted_imitation", "imitation", "weighted_imitation", lambda m: m.weighted_imitation(), REINFORCE),
+    against("weighted_imitation", "imitation", "imitate_weighted", lambda m: m.imitate_weighted(), REINFORCE),
     _truncated(),
-    against("dropped_importance", "importance", "truncated_importance",
-            lambda m: m.truncated_importance(reinforced(), cap=1.5, beyond="drop"), summed(dropped)),
-    against("masked_importance", "importance", "masked_importance",
-            lambda m: m.masked_importance(reinforced(), low=0.7, high=1.4, unit="turn"), masked),
+    against("dropped_importance", "importance", "truncate_importance",
+            lambda m: m.truncate_importance(reinforced(), cap=1.5, beyond="drop"), summed(dropped)),
+    against("masked_importance", "importance", "mask_importance",
+            lambda m: m.mask_importance(reinforced(), low=0.7, high=1.4, unit="turn"), masked),
     against("dpo", "preference", "dpo", lambda m: m.dpo(0.3, label_smoothing=0.1), preferred(cdpo)),
     against("ipo", "preference", "ipo", lambda m: m.ipo(0.5), preferred(lambda d: (d - 1) ** 2)),
     against("dmpo", "preference", "dmpo", lambda m: m.dmpo(0.3, discount=0.7),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from quintain.types import Batch, Score, Trajectory, scored
+from quintain.types import Batch, Score, Trajectory, flatten_scored
 from quintain_evidence.formulas.credit import Case as Played
 from quintain_evidence.formulas.credit import draw as draw_played
 from quintain_evidence.formulas.formula import Formula, Rng, flatten
@@ -88,8 +88,8 @@ def paid(module: ModuleType, case: tuple[Played, list[float]]) -> list[float]:
     """Return rewards of all turns and outcomes of all scored episodes, and what is measured of them."""
     played, scores = case
     groups = module.pay_scores(played.groups, scores)
-    found = [[turn.reward for turn in t.turns] for t in scored(groups)]
-    outcomes = [t.outcome.value for t in scored(groups) if isinstance(t.outcome, Score)]
+    found = [[turn.reward for turn in t.turns] for t in flatten_scored(groups)]
+    outcomes = [t.outcome.value for t in flatten_scored(groups) if isinstance(t.outcome, Score)]
     return flatten([*found, *outcomes, *module.score_metrics(played.groups, scores).values()])
 
 
@@ -121,7 +121,7 @@ class Read:
 def draw_read(rng: Rng) -> Read:
     """Return episodes, and sometimes a limit at which some have no room for one token more."""
     while True:
-        episodes = [t for t in scored(draw_played(rng).groups) if t.num_sampled]
+        episodes = [t for t in flatten_scored(draw_played(rng).groups) if t.num_sampled]
         if episodes:
             break
     lengths = [sum(len(t.prompt_ids) + len(t.completion.token_ids) for t in e.turns) for e in episodes]
@@ -256,14 +256,14 @@ FORMULAS: tuple[Formula, ...] = (
                 lambda case, logs, entropy, values, rate=rate: ranked(case, logs, entropy, values, rate),
             ),
             draw=draw_ranked,
-            aside=("_told",),
+            aside=("_measure_agreement",),
         )
         for name, rate in (("bradley_terry", 0.0), ("bradley_terry.errors", ERRORS))
     ),
     replace(
         against("classification", "reward_model", "classification", lambda m: m.classification(), classified),
         draw=draw_ranked,
-        aside=("_told",),
+        aside=("_measure_agreement",),
     ),
     Formula("credit.pay_scores", "credit.scores", ("pay_scores", "score_metrics"), draw_paid, paid,
         paid_plainly),

@@ -8,12 +8,12 @@ from types import ModuleType
 import torch
 
 from quintain.data import stages
-from quintain.data.pipeline import Chosen, as_example, example_samples
+from quintain.data.pipeline import PipelineResult, as_example, example_samples
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.selftraining.rest import improve_steps
 from quintain.testing.episodes import Lived, recorded
-from quintain.types import Action, Failure, Group, Score, scored
+from quintain.types import Action, Failure, Group, Score, flatten_scored
 from quintain_evidence.formulas.formula import Formula, Rng
 from quintain_evidence.labs.exact import exact_gradient
 from quintain_evidence.labs.tables import a16
@@ -46,7 +46,7 @@ def improved(module: ModuleType, case: Sequence[Lived]) -> list[float]:
     found: list[float] = []
     for step, threshold in zip(improve_steps(THRESHOLDS, DECAY), THRESHOLDS, strict=True):
         kept = {example.trajectory.seed for example in module.threshold(threshold).apply(examples)}
-        assert isinstance(made := step.build(recorded(case)), Chosen), "it imitates"
+        assert isinstance(made := step.build(recorded(case)), PipelineResult), "it imitates"
         assert len(made.examples) == len(kept) or module is not stages, "the method's own stage"
         found += [step.rate, *(float(place in kept) for place in range(len(case) + 1))]
     return found
@@ -158,7 +158,7 @@ def grown(case: tuple[list[Lived], int, int]) -> list[float]:
 def as_policy_gradient(module: ModuleType) -> float:
     """Return the cosine of STaR's gradient, that of what is right, with the exact one of being right, on 16 arms."""
     policy = a16(0, good=0.2)
-    samples = [as_example(t) for t in scored(policy.sample(size=4_000, seed=0))]
+    samples = [as_example(t) for t in flatten_scored(policy.sample(size=4_000, seed=0))]
     kept = module.right().apply(samples)
     batch = packed(example_samples(kept), Update(loss=imitation()))
     (found,) = torch.autograd.grad(-imitation()(policy(batch), batch).loss, policy.theta)

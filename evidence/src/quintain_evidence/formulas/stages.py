@@ -118,7 +118,7 @@ def two_lambdas(module: ModuleType, case: Case) -> list[float]:
     """Return UI-TARS-2's advantages, λ by length, and targets of the critic, λ = 1, as the code has them."""
     critic = case.critic()
     policy = module.gae_tokens(case.groups, critic, gae_lambda=module.length_adaptive(ALPHA))
-    found = module.decoupled(policy, module.gae_tokens(case.groups, critic, gae_lambda=1.0))
+    found = module.join_advantages(policy, module.gae_tokens(case.groups, critic, gae_lambda=1.0))
     return flatten([found.advantages, found.returns])
 
 
@@ -204,7 +204,7 @@ FORMULAS: tuple[Formula, ...] = (
     stage(
         "credit.decoupled",
         "credit.gae",
-        ["decoupled", "gae_tokens", "length_adaptive"],
+        ["join_advantages", "gae_tokens", "length_adaptive"],
         draw,
         two_lambdas,
         two_lambdas_plainly,

@@ -448,7 +448,7 @@ def ordered_roles(module: ModuleType, case: Roles) -> list[float]:
     told = [module.Activation(*each) for each in case]
     again = module.read_roles(module.write_roles(told))
     return [
-        float(not module.broken_rule(told)),
+        float(not module.find_broken_rule(told)),
         float(len(again)),
         *(float(a == b) for a, b in zip(again, told, strict=False)),
     ]
@@ -508,7 +508,7 @@ FORMULAS: tuple[Formula, ...] = (
     Formula("imitation.linked", "methods.imitation.goat",
         ("stages_of_graph", "all_pairs", "similarity", "holds", "walk", "write_goal", "names_any"), documents,
         linked, linked_plainly),
-    Formula("text.roles", "text.roles", ("broken_rule", "score_of", "read_roles", "write_roles"), spoken_roles,
+    Formula("text.roles", "text.roles", ("find_broken_rule", "score_of", "read_roles", "write_roles"), spoken_roles,
         ordered_roles, lambda case: [float(is_ordered(case)), float(len(case)), *[1.0] * len(case)]),
     Formula("imitation.team", "methods.imitation.afm",
         ("pipeline", "transcripts", "is_in_order", "is_corrected"), teams, team_chosen, team_chosen_plainly),

@@ -68,7 +68,7 @@ def own_rewards(module: ModuleType, case: Sequence[tuple[bool, float, list[Said]
             )
             for what, valid, causes in said
         ]
-        terms = (module.verdict(), module.broken_calls(weight))
+        terms = (module.verdict(), module.punish_broken_calls(weight))
         outcome = apply(episode_of(turns, is_success=is_success), terms).outcome
         assert isinstance(outcome, Score), "terms of numbers"
         found.append(outcome.value)
@@ -652,7 +652,7 @@ def by_sets(case: list[Call]) -> list[float]:
 FORMULAS: tuple[Formula, ...] = (
     Formula("calls.penalised", "rewards.efficiency", ("efficiency", "over_budget", "scale"), drawn_costs,
         own_costs, plain_costs),
-    Formula("calls.torl_reward", "rewards.conduct", ("verdict", "broken_calls", "is_broken"), drawn_episodes,
+    Formula("calls.torl_reward", "rewards.conduct", ("verdict", "punish_broken_calls", "is_broken"), drawn_episodes,
         own_rewards, plain_rewards),
     Formula("calls.capped", "agents.capped", ("step", "within_cap"), drawn_calls, own_cap, plain_cap),
     Formula("calls.rewritten", "methods.toolrl.retool", ("rewrite", "call_of", "uses_results", "written"),

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quintain.data.pipeline import Chosen, as_example
+from quintain.data.pipeline import PipelineResult, as_example
 from quintain.learning.update import Update
 from quintain.learning.updating import minibatches
 from quintain.methods.loops.rounds import Built, Data, Material, samples_of, step_batches
@@ -102,9 +102,9 @@ class RoundsRun:
     collector: TableCollector
 
     @property
-    def chosen(self) -> list[list[Chosen]]:
+    def chosen(self) -> list[list[PipelineResult]]:
         """What each training of each round chose to imitate."""
-        return [[made for made in parts if isinstance(made, Chosen)] for parts in self.made]
+        return [[made for made in parts if isinstance(made, PipelineResult)] for parts in self.made]
 
     @property
     def policy(self) -> TablePolicy:

@@ -34,7 +34,7 @@ from quintain.types import (
     Trajectory,
     Turn,
     derive_seed,
-    scored,
+    flatten_scored,
 )
 from quintain_evidence.labs.exact import END, World, exact_values
 from quintain_evidence.labs.tabular import kept_samples, packed
@@ -179,7 +179,7 @@ class SpelledPolicy:
         return Critic(
             values=[
                 [table[(np.array(turn.completion.token_ids) - first) // words] for turn in t.turns]
-                for t in scored(groups)
+                for t in flatten_scored(groups)
             ]
         )
 

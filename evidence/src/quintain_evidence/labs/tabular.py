@@ -44,7 +44,7 @@ from quintain.types import (
     Trajectory,
     Turn,
     derive_seed,
-    scored,
+    flatten_scored,
 )
 from quintain_evidence.labs.exact import END, World, exact_gradient, exact_values, log_policy
 
@@ -218,7 +218,7 @@ def true_advantages(groups: Sequence[Group], policy: TablePolicy) -> NDArray[np.
     return np.array(
         [
             exact[policy.world.horizon - number, state, action]
-            for t in scored(groups)
+            for t in flatten_scored(groups)
             for number, (state, action) in enumerate(
                 zip(states_of(t), actions_of(t, policy.world), strict=True)
             )
@@ -235,7 +235,7 @@ def estimate(
     Raises:
         UsageError: the method reads a critic and the policy has none, or a reference and none is given.
     """
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     values = found = None
     if method.needs.critic:
         if policy.values is None:

@@ -2,7 +2,7 @@
 
 A world's reward is audited without any training: scripted policies that do not solve its tasks must not earn more than
 good play, and over episodes of experts that make mistakes returns must rank like success. Good play is the expert's,
-but where that is a teacher with a fault (`Mastered`). Two methods are compared by what their rewards pay for the same
+but where that is a teacher with a fault (`PlaysWell`). Two methods are compared by what their rewards pay for the same
 recorded episodes. Alarms of finished runs refuse an arm.
 """
 
@@ -16,7 +16,7 @@ from itertools import cycle, permutations
 from quintain.environments.baselines import Policy, expert, master, noop, play, random_action, random_policy
 from quintain.environments.catalog import find
 from quintain.environments.noisy import Fallible, noisy_policy
-from quintain.environments.protocol import Environment, Expert, Legal, Mastered, Snapshot, advance
+from quintain.environments.protocol import Environment, Expert, Legal, PlaysWell, Snapshot, advance
 from quintain.errors import UsageError
 from quintain.types import Action, Group, Score, Trajectory, derive_seed
 from quintain_evidence.layers.inference import rank_correlation
@@ -95,7 +95,7 @@ def audit_world(
 
         written = Counter[str]()
         earned = mean_return(lambda: watched(expert, written))
-        if isinstance(environment, Mastered):
+        if isinstance(environment, PlaysWell):
             earned = mean_return(lambda: master)
         policies = dict(scripted(environment, [text for text, _ in written.most_common(NUM_CONSTANTS)], seed))
         return WorldAudit(

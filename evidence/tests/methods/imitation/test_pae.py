@@ -8,7 +8,7 @@ from quintain.methods.imitation.pae import (
     method,
     shortest,
 )
-from quintain.types import scored
+from quintain.types import flatten_scored
 from quintain_evidence.experiments.imitation.pae import as_many, evaluated, of_all
 from quintain_evidence.labs.levels import levels, starting_at
 from quintain_evidence.labs.tables import uniform_start
@@ -22,7 +22,7 @@ def test_levels_without_a_solution_give_what_the_evaluator_gets_wrong_and_no_mor
     right = evaluated(policy, policy.world.tasks, 8, 0, wrong=0.0)
     assert getattr(build(right), "examples") == ()  # noqa: B009 - a pipeline's result
     wrong = evaluated(policy, policy.world.tasks, 8, 0, wrong=0.05)
-    share = sum(t.outcome.value > 0 for t in scored(wrong) if not isinstance(t.outcome, str)) / 320  # type: ignore[union-attr] # pyright: ignore
+    share = sum(t.outcome.value > 0 for t in flatten_scored(wrong) if not isinstance(t.outcome, str)) / 320  # type: ignore[union-attr] # pyright: ignore
     assert 0.02 < share < 0.09, "one in twenty of 320"
 
 

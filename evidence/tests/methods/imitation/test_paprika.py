@@ -9,7 +9,7 @@ from quintain.data.samples import pair_samples
 from quintain.learning.update import Update
 from quintain.losses.preference import dpo, rpo
 from quintain.methods.imitation.paprika import Config, best_against_worse, method
-from quintain.types import Pair, scored
+from quintain.types import Pair, flatten_scored
 from quintain_evidence.labs.rounds import train_rounds
 from quintain_evidence.labs.tables import fitted_table, s3
 from quintain_evidence.labs.tabular import packed
@@ -57,4 +57,4 @@ def test_it_trains_on_pairs_in_rounds() -> None:
     first = run.made[0][0]
     assert isinstance(first, list) and isinstance(first[0], Pair)
     assert run.policy.objective("success") > start.objective("success")
-    assert len(scored(made.collect(run.collector, 3))) == 48  # type: ignore[arg-type] # pyright: ignore
+    assert len(flatten_scored(made.collect(run.collector, 3))) == 48  # type: ignore[arg-type] # pyright: ignore

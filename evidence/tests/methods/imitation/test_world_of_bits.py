@@ -5,7 +5,7 @@ import torch
 
 from quintain.methods.imitation.world_of_bits import Config, method, worth
 from quintain.testing.episodes import Lived, recorded
-from quintain.types import scored
+from quintain.types import flatten_scored
 from quintain_evidence.experiments.imitation.world_of_bits import permuted
 from quintain_evidence.labs.tables import fitted_table, s3
 from quintain_evidence.labs.tabular import TablePolicy, assign, kept_samples, packed
@@ -37,7 +37,7 @@ def test_the_policy_gradient_stops_at_the_critic_and_entropy_is_raised() -> None
         assert values is None or not values.any(), "without the critic's own loss nothing moves it"
         assert made.needs.critic
     step = TablePolicy(world, policy.theta - 0.5 * (slopes[1] - slopes[0]))
-    rows = torch.as_tensor(sorted({turn.prompt_ids[0] for t in scored(groups) for turn in t.turns}))
+    rows = torch.as_tensor(sorted({turn.prompt_ids[0] for t in flatten_scored(groups) for turn in t.turns}))
 
     def entropy(of: TablePolicy) -> float:
         chances = of.probabilities()[rows]
@@ -51,7 +51,10 @@ def test_the_control_pays_the_same_for_other_successes() -> None:
         [Lived(task=k, value=0.0, is_success=k != 3, num_turns=n) for k, n in enumerate((1, 5, 9, 2))]
     )
     arm = method(Config(max_turns=10))
-    one, other = scored(arm.reward(groups)), scored(permuted(arm, 0).reward(groups))
+    one, other = (
+        flatten_scored(arm.reward(groups)),
+        flatten_scored(permuted(arm, 0).reward(groups)),
+    )
     values = [[t.turns[-1].reward for t in side] for side in (one, other)]
     assert sorted(values[0]) == sorted(values[1]) and values[0][3] == values[1][3] == -1.0
     assert all(a != b for a, b in zip(values[0][:3], values[1][:3], strict=True))

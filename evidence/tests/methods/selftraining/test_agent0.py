@@ -9,7 +9,7 @@ import torch
 
 from quintain.curriculum.levels import Proposer
 from quintain.errors import UsageError
-from quintain.losses.policy import clipped, clipped_each
+from quintain.losses.policy import clip_each_ratio, clip_ratio
 from quintain.methods.selftraining.agent0 import (
     Config,
     agreement,
@@ -24,7 +24,7 @@ from quintain.methods.selftraining.agent0 import (
     uncertain,
     words_of,
 )
-from quintain.types import Action, Group, Stop, ToolCall, Trajectory, scored
+from quintain.types import Action, Group, Stop, ToolCall, Trajectory, flatten_scored
 from quintain_evidence.labs.tables import new_table, s3
 from quintain_evidence.labs.tabular import assign, kept_samples, packed
 
@@ -151,10 +151,13 @@ def test_one_bound_for_all_is_the_clipped_loss_and_missing_ones_are_refused() ->
     credit = assign(policy, made, [group(*"44123")])
     batch = packed(kept_samples(credit, made.update), made.update)
     batch = replace(batch, logprobs=batch.logprobs - 0.3)
-    one, other = clipped_each(0.2, [0.28] * 5)(policy(batch), batch), clipped(0.2, 0.28)(policy(batch), batch)
+    one, other = (
+        clip_each_ratio(0.2, [0.28] * 5)(policy(batch), batch),
+        clip_ratio(0.2, 0.28)(policy(batch), batch),
+    )
     assert torch.equal(one.loss, other.loss) and one.metrics == other.metrics
     with pytest.raises(UsageError, match="upper bounds of 5 episodes: got 1"):
-        clipped_each(0.2, [0.2])(policy(batch), batch)
+        clip_each_ratio(0.2, [0.2])(policy(batch), batch)
 
 
 def test_what_is_measured_says_how_good_the_labels_are() -> None:
@@ -165,7 +168,7 @@ def test_what_is_measured_says_how_good_the_labels_are() -> None:
     assert found["agent0/agreement"] == pytest.approx(0.8)
     assert found["agent0/level_entropy"] == pytest.approx(0.0)
     assert found["agent0/episodes"] == 5
-    assert found["agent0/majority_right"] == float(any(t.is_success for t in scored(groups)[:4]))
+    assert found["agent0/majority_right"] == float(any(t.is_success for t in flatten_scored(groups)[:4]))
 
 
 def test_a_proposer_moves_to_what_pays() -> None:

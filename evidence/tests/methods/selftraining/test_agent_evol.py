@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from quintain.data.pipeline import Chosen, example_samples
+from quintain.data.pipeline import PipelineResult, example_samples
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Material
 from quintain.methods.selftraining.agent_evol import Config, evolving, method, read_thresholds
-from quintain.types import Example, Score, scored
+from quintain.types import Example, Score, flatten_scored
 from quintain_evidence.labs.rounds import adam, imitate, train_rounds
 from quintain_evidence.labs.tables import fitted_table, new_table, s3
 from quintain_evidence.labs.tabular import packed
@@ -18,7 +18,9 @@ from quintain_evidence.labs.tabular import packed
 
 def test_the_base_is_in_every_iteration_and_each_begins_with_the_base_model() -> None:
     world = s3(0, num_tasks=6)
-    shown = [t for t in scored(fitted_table(world, 0, until=0.9).sample(size=1, seed=1)) if t.is_success]
+    shown = [
+        t for t in flatten_scored(fitted_table(world, 0, until=0.9).sample(size=1, seed=1)) if t.is_success
+    ]
     made = method(Config(tasks=6, group_size=3))
     made = replace(made, update=replace(made.update, num_epochs=4, num_minibatches=1))
     start = new_table(world, 0)
@@ -29,7 +31,7 @@ def test_the_base_is_in_every_iteration_and_each_begins_with_the_base_model() ->
     again = start.copy()
     groups = fitted_table(world, 1).sample(size=3, seed=run.collector.seed("step", 1, 1))
     ((chosen, data),) = material.take(groups)
-    assert isinstance(chosen, Chosen)
+    assert isinstance(chosen, PipelineResult)
     assert [e.trajectory for e in data if isinstance(e, Example)][: len(shown)] == shown
     assert len(data) == len(shown) + len(chosen.examples)
     imitate(again, adam(again.parameters, 0.1), data, made.update, 0)

@@ -6,7 +6,7 @@ from math import inf
 import torch
 
 from quintain.methods.selftraining.rest import Config, method
-from quintain.types import derive_seed, scored
+from quintain.types import derive_seed, flatten_scored
 from quintain_evidence.labs.rounds import cloned, train_rounds
 from quintain_evidence.labs.tables import new_table, s3
 
@@ -19,7 +19,7 @@ def test_one_step_without_a_threshold_is_imitation_of_all_own_samples_bit_for_bi
     own = run.collector.tasks(1, 4)
     places = [start.world.tasks.index(task) for task in own]
     groups = start.sample(size=2, seed=run.collector.seed("step", 1, 1), tasks=places)
-    plain = cloned(start, scored(groups), update, rate=0.1, seed=derive_seed("round", 3, 1, 0))
+    plain = cloned(start, flatten_scored(groups), update, rate=0.1, seed=derive_seed("round", 3, 1, 0))
     assert torch.equal(run.policy.theta, plain.theta) and not torch.equal(plain.theta, start.theta)
 
 

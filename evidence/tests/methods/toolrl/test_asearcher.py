@@ -10,7 +10,7 @@ from quintain.credit.group import group_relative
 from quintain.data.pack import pack
 from quintain.data.samples import samples_from
 from quintain.errors import InvariantError
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.toolrl import asearcher
 from quintain.types import Action, Score
 from quintain_evidence.experiments.toolrl import asearcher as experiment
@@ -34,10 +34,12 @@ def test_where_nothing_moved_it_is_ppo_and_else_it_is_not(table: TablePolicy) ->
     groups = table.sample(size=8, seed=1)
     credit = assign(table, METHOD, groups)
     own = loss_gradient(table, credit, METHOD.update, reference=table)
-    assert torch.equal(own, loss_gradient(table, credit, METHOD.update, loss=clipped(0.4, 0.4)))
+    assert torch.equal(own, loss_gradient(table, credit, METHOD.update, loss=clip_ratio(0.4, 0.4)))
     other = moved(table)
     decoupled = loss_gradient(other, credit, METHOD.update, reference=other)
-    assert not torch.allclose(decoupled, loss_gradient(other, credit, METHOD.update, loss=clipped(0.4, 0.4)))
+    assert not torch.allclose(
+        decoupled, loss_gradient(other, credit, METHOD.update, loss=clip_ratio(0.4, 0.4))
+    )
 
 
 def test_weights_are_capped_at_5_and_have_no_gradient(table: TablePolicy) -> None:

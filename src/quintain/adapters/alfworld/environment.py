@@ -124,5 +124,5 @@ def _data() -> Path:
     """Return the folder with ALFWorld's domain and grammar; the package itself, and what it needs, is not imported."""
     found = importlib.util.find_spec("alfworld")
     if found is None or not found.submodule_search_locations:
-        raise MissingExtra.named("alfworld", "alfworld", FEATURE)
+        raise MissingExtra.for_package("alfworld", "alfworld", FEATURE)
     return Path(found.submodule_search_locations[0]) / "data"

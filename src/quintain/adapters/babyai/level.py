@@ -177,7 +177,7 @@ def level_ids() -> Mapping[str, str]:
     try:
         generator = importlib.import_module(GENERATOR)
     except ModuleNotFoundError as error:
-        raise MissingExtra.named("minigrid", "minigrid", "the environment babyai") from error
+        raise MissingExtra.for_package("minigrid", "minigrid", "the environment babyai") from error
     # Shadows the builtin in that one module: "Sampling rejected" is printed at about every second reset.
     vars(generator)["print"] = _say_nothing
     from gymnasium import registry

@@ -16,7 +16,7 @@ from quintain.adapters.remote.tools import RemoteTools, Reply, Row, checked_scor
 from quintain.environments.protocol import environment_name
 from quintain.environments.tools import GraderFault, ToolFault
 from quintain.errors import suggestion
-from quintain.processes.http_json import HttpServer, HttpTrouble, checked_headers, key_in
+from quintain.processes.http_json import HttpServer, HttpTrouble, check_headers, key_in
 from quintain.types import NOTHING, Task, ToolCall, ToolSpec
 
 WRONG_CALL = frozenset({400, 422})
@@ -160,7 +160,7 @@ def endpoint(
     parts = [usual["headers"], found.get("headers", {})]
     if not all(isinstance(part, Mapping) for part in parts):
         refuse(who, f"headers={parts!r:.60}", 'give {"Authorization": "Bearer ${KEY}"}')
-    headers = checked_headers({**parts[0], **parts[1]}, asked=f"headers of {who}: got ")
+    headers = check_headers({**parts[0], **parts[1]}, asked=f"headers of {who}: got ")
     seconds: Any = deadline if deadline is not None else found.get("deadline", usual["deadline"])
     if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):
         refuse(who, f"deadline={seconds!r:.40}", "give a positive number of seconds")

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from quintain.adapters.mcp.session import ServerFault, Session, Where
 from quintain.adapters.remote.tools import RemoteTools, Reply, refuse
-from quintain.processes.http_json import checked_deadline, checked_url, key_in
+from quintain.processes.http_json import check_deadline, check_url, key_in
 from quintain.types import Task, ToolSpec
 
 
@@ -35,7 +35,7 @@ class MCP(RemoteTools):
             ServerFault: the server cannot be started or reached.
         """
         super().__init__(file=file)
-        self._deadline, self._restart = checked_deadline(deadline), restart
+        self._deadline, self._restart = check_deadline(deadline), restart
         self._where = where(self.settings.get("server", self.server), Path(file).parent if file else None)
         self.reset_tool = str(self.settings.get("reset_tool", self.reset_tool))
         self._session = Session(self._where, self._deadline)
@@ -90,7 +90,7 @@ def where(server: object, folder: Path | None) -> Where:
         refuse("the MCP server", f"{server!r:.60}", advice)
     known = cast("Mapping[str, Any]", server)
     if set(known) <= {"url", "key_file"} and "url" in known:
-        return Where(url=checked_url(str(known["url"])), key=key_in(str(known.get("key_file", ""))))
+        return Where(url=check_url(str(known["url"])), key=key_in(str(known.get("key_file", ""))))
     command, env = known.get("command"), known.get("env", {})
     is_command = isinstance(command, (list, tuple)) and bool(command) and set(known) <= {"command", "env"}
     if not is_command or not isinstance(env, Mapping):

@@ -91,7 +91,7 @@ class Weights:
     def take_quintain_weights(self) -> dict[str, Any]:
         """Put what the learner sends into the model, one tensor after the other; return how many they were."""
         with torch.no_grad():
-            self.model_runner.get_model().load_weights(self._received())
+            self.model_runner.get_model().load_weights(self._receive_tensors())
         return {"tensors": len(self._expected)}
 
     def map_quintain_weights(
@@ -111,7 +111,7 @@ class Weights:
                 return {
                     "wrong": f"memory of the GPU {uuid}, where this server sees {', '.join(seen) or 'none'}"
                 }
-            buffer = _opened(cuda, seen.index(uuid))
+            buffer = _open_shared(cuda, seen.index(uuid))
         elif Path(path).is_file():
             buffer = torch.from_file(path, shared=True, size=size, dtype=torch.uint8)
         else:
@@ -122,7 +122,7 @@ class Weights:
             torch.cuda.synchronize()
         return {"tensors": len(tensors)}
 
-    def _received(self) -> Iterator[tuple[str, torch.Tensor]]:
+    def _receive_tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         distributed: Any = torch.distributed
         for name, shape, dtype in self._expected:
             tensor = torch.empty(shape, dtype=getattr(torch, dtype), device=self._receives_on)
@@ -137,7 +137,7 @@ class Weights:
         return self._shapes
 
 
-def _opened(cuda: list[Any], device: int) -> torch.Tensor:
+def _open_shared(cuda: list[Any], device: int) -> torch.Tensor:
     """Return the bytes that another process shares by CUDA IPC, on our `device`."""
     handles = [b64decode(part["bytes"]) if isinstance(part, dict) else part for part in cuda]
     storage: Any = torch.UntypedStorage

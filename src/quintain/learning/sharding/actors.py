@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from quintain.distributed.connection import Connection
 from quintain.distributed.placement import CPU, GPU, LearnerRanks, bundle
 from quintain.distributed.version import check_version, own_version
-from quintain.errors import EngineFault, named_error
+from quintain.errors import EngineFault, find_error_class
 from quintain.learning.sharding.host import MARK, Host, Row
 from quintain.learning.sharding.ranks import ANSWER
 
@@ -173,7 +173,7 @@ class RankActors:
     def _lose(self, do: str, what: str, kind: str | None = None) -> NoReturn:
         """End all ranks and raise the error that says why."""
         self.close()
-        raise (named_error(kind) or EngineFault)(
+        raise (find_error_class(kind) or EngineFault)(
             f"ranks of the learner, asked to {do}: {what}; all were ended, and the run can be resumed from its last "
             "checkpoint"
         )

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from quintain.engines.process import SOURCES
-from quintain.errors import EngineFault, named_error
+from quintain.errors import EngineFault, find_error_class
 from quintain.processes.child import PATIENCE, Child, ending
-from quintain.processes.frames import MOST_OUTPUT, Frames, UnreadableFrameError, framed
+from quintain.processes.frames import MAX_OUTPUT, Frames, UnreadableFrameError, frame_request
 from quintain.processes.usage import num_cores
 
 PROGRAM = "import sys; sys.path.insert(0, {!r}); from quintain.learning.sharding.host import main; main()"
@@ -118,7 +118,7 @@ class Ranks:
         self._last_number += 1
         own = repeat(()) if each is None else each
         for rank, more in zip(self._ranks, own, strict=each is not None):
-            rank.frames.write(framed({"id": self._last_number, "do": do, "with": [*arguments, *more]}))
+            rank.frames.write(frame_request({"id": self._last_number, "do": do, "with": [*arguments, *more]}))
         deadline = time.monotonic() + ANSWER
         self._flush(deadline)
         self._heard = [time.monotonic()] * self.count
@@ -162,13 +162,13 @@ class Ranks:
         """Take in what a rank says by `deadline`: its answer, or that it is at work."""
         rank = self._ranks[number]
         try:
-            frame = rank.frames.read(deadline, rank.child, MOST_OUTPUT)
+            frame = rank.frames.read(deadline, rank.child, MAX_OUTPUT)
         except UnreadableFrameError as error:
             self._lose(do, f"said what is no answer ({error})", number)
         if isinstance(frame, dict):
             self._heard[number] = time.monotonic()
             if "beat" not in frame:
-                rank.frames.output(MOST_OUTPUT)
+                rank.frames.output(MAX_OUTPUT)
                 self._answers[number] = frame
         elif frame != "time":
             self._lose(do, "printed too much" if frame == "output" else "", number)
@@ -184,10 +184,10 @@ class Ranks:
         if gone:
             number, code = next(iter(gone.items()))
             what, kind = f"ended with {ending(code)}", None
-            last = self._ranks[number].frames.last_words(MOST_OUTPUT)
+            last = self._ranks[number].frames.last_words(MAX_OUTPUT)
         self.close()
         who = "a rank" if number is None else f"rank {number}"
-        raise (named_error(kind) or EngineFault)(
+        raise (find_error_class(kind) or EngineFault)(
             f"ranks of the learner, asked to {do}: {who} of {self.count} {what or 'closed its connection'}{last}; "
             "all were ended, and the run can be resumed from its last checkpoint"
         )

@@ -27,7 +27,7 @@ from quintain.learning.optimizers import make_optimizer
 from quintain.learning.sharding.wire import weights_in
 from quintain.models.adapters import add_lora
 from quintain.models.context import Context
-from quintain.models.families import backbone, unsupported
+from quintain.models.families import backbone, find_unsupported
 from quintain.models.heads import ValueHead
 from quintain.models.load import load, outline
 from quintain.models.precision import storage_dtype
@@ -258,7 +258,7 @@ def _of_first(tensor: Tensor, device: torch.device) -> Tensor:
 
 def _layers(model: Any) -> Sequence[nn.Module]:
     """Return the layers of `model`, each of which is a unit of sharding."""
-    if unsupported(model) is None:
+    if find_unsupported(model) is None:
         return cast(Sequence[nn.Module], backbone(model).layers)
     names = set(cast("list[str] | None", getattr(model, "_no_split_modules", None)) or ())
     return [module for module in model.modules() if type(module).__name__ in names]

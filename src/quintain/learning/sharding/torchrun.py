@@ -28,7 +28,7 @@ from torch.distributed import PrefixStore, Store  # pyright: ignore[reportPrivat
 from torch.distributed.rendezvous import rendezvous
 
 from quintain.distributed.version import own_version
-from quintain.errors import EngineFault, QuintainError, UsageError, named_error
+from quintain.errors import EngineFault, QuintainError, UsageError, find_error_class
 from quintain.learning.sharding.host import MARK, Host, Row
 from quintain.learning.sharding.ranks import ANSWER
 from quintain.models.device import find_device
@@ -149,7 +149,7 @@ class Launched:
                 answer = self._host.answer(frame["do"], frame["with"])
                 if "fault" in answer:
                     self._store.set(f"fault/{self.rank}", json.dumps(answer))
-                    kind: type[QuintainError] = named_error(answer.get("class")) or EngineFault
+                    kind: type[QuintainError] = find_error_class(answer.get("class")) or EngineFault
                     raise kind(f"rank {self.rank} of {self.count}, asked to {frame['do']}: {answer['fault']}")
                 self._say(0, answer)
         except RuntimeError as error:
@@ -185,7 +185,7 @@ class Launched:
                 if self._store.check([f"fault/{other}"]):
                     number, found = other, json.loads(self._store.get(f"fault/{other}"))
                     break
-        raise (named_error(found.get("class")) or EngineFault)(
+        raise (find_error_class(found.get("class")) or EngineFault)(
             f"ranks of the learner, asked to {do}: rank {number} of {self.count} said: {found['fault']}; torchrun ends "
             "all, and the run can be resumed from its last checkpoint"
         )

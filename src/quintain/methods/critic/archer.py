@@ -52,7 +52,7 @@ from quintain.methods.method import (
     Ways,
     grouped,
 )
-from quintain.types import Credit, Group, Trajectory, scored
+from quintain.types import Credit, Group, Trajectory, flatten_scored
 
 MOST_WEIGHT = 100.0
 """Largest weight of an imitated turn (IQL's code)."""
@@ -115,7 +115,7 @@ def method(config: Config) -> Replay:
         return consultation.ways(episodes, size=config.ways)
 
     def fresh_turns(groups: Sequence[Group], consultation: Consultation) -> Lesson:
-        episodes = scored(groups)
+        episodes = flatten_scored(groups)
         found = ways(episodes, consultation)
         weights, after = weights_of(found), after_ways(found, consultation, names=CRITICS)
         before = (
@@ -128,7 +128,7 @@ def method(config: Config) -> Replay:
         return Lesson(samples=samples, metrics=spread(advantages))
 
     def recorded_turns(groups: Sequence[Group], consultation: Consultation) -> Credit:
-        episodes = scored(groups)
+        episodes = flatten_scored(groups)
         said = said_by(episodes, consultation)
         advantages = [
             [q - v for q, v in zip(after, before, strict=True)]

@@ -48,7 +48,7 @@ from quintain.methods.method import (
     Way,
     Ways,
 )
-from quintain.types import Group, Trajectory, scored
+from quintain.types import Group, Trajectory, flatten_scored
 
 BEHAVIOR = "behavior"
 """Name of the policy as it began, whose turns are compared: it rests."""
@@ -126,7 +126,7 @@ def method(config: Config) -> Replay:
         return begun_of[episode.id]
 
     def extract(groups: Sequence[Group], consultation: Consultation) -> Lesson:
-        episodes = scored(groups)
+        episodes = flatten_scored(groups)
         found = candidates(episodes, consultation)
         after = after_ways(found, consultation, names=CRITICS, choose=choose)
         best = best_ways(after, said_by(episodes, consultation, choose=choose).before, config.threshold)
@@ -211,7 +211,7 @@ def changed(episode: Trajectory) -> list[float]:
 
 def changes(groups: Sequence[Group], consultation: Consultation) -> Lesson:
     """Return what features learn: after each turn, whether it changes what is seen (Digi-Q, section 4.1)."""
-    episodes = scored(groups)
+    episodes = flatten_scored(groups)
     labels = [changed(t) for t in episodes]
     samples = turn_value_samples(episodes, after=labels, max_length=consultation.max_length)
     flat = [label for own in labels for label in own]

@@ -30,10 +30,10 @@ import numpy as np
 from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt, Share
 from quintain.credit.layout import credit_of, repeat_over_tokens
 from quintain.credit.selection import top_share
-from quintain.credit.success import doubly_robust, judged, summed
+from quintain.credit.success import attach_values, digirl_advantages, doubly_robust
 from quintain.errors import ConfigError
 from quintain.learning.job import MAIN, OnPolicyJob
-from quintain.losses.imitation import weighted_imitation
+from quintain.losses.imitation import imitate_weighted
 from quintain.methods.critic.success_critics import CRITIC, chances_by, classifier, watched
 from quintain.methods.method import (
     Collector,
@@ -44,7 +44,7 @@ from quintain.methods.method import (
     ReplayBuffer,
     Update,
 )
-from quintain.types import Credit, Group, Trajectory, scored
+from quintain.types import Credit, Group, Trajectory, flatten_scored
 
 TASK_CRITIC, STEP_CRITIC = "task_critic", "step_critic"
 DISCOUNT = 0.5
@@ -111,7 +111,7 @@ def method(config: Config) -> Replay:
         return collector.sample(1, collector.tasks(1, config.offline_tasks), size=config.group_size)
 
     def kept_turns(groups: Sequence[Group], consultation: Consultation) -> Credit:
-        episodes = scored(groups)
+        episodes = flatten_scored(groups)
         by_task = config.by_task and consultation.step > num_offline
         promised = (
             [own[0] for own in chances_by(TASK_CRITIC, episodes, consultation)]
@@ -134,7 +134,7 @@ def method(config: Config) -> Replay:
     actor = CriticUpdate(
         policy=MAIN,
         target=kept_turns,
-        update=Update(loss=weighted_imitation(), is_on_policy=False, lr_warmup=1),
+        update=Update(loss=imitate_weighted(), is_on_policy=False, lr_warmup=1),
     )
     return Replay(
         collect=collect,
@@ -162,7 +162,7 @@ def hard_filter(
         values: V(s) before each turn of each.
         config: whose filters are used.
     """
-    seen = judged(episodes, values)
+    seen = attach_values(episodes, values)
     is_kept = top_share(
         [episode.outcome - chance for episode, chance in zip(seen, promised, strict=True)], config.share
     )
@@ -173,7 +173,7 @@ def hard_filter(
         found = (
             doubly_robust(episode, mixing=config.mixing)
             if config.variant == "paper"
-            else summed(episode, discount=DISCOUNT)
+            else digirl_advantages(episode, discount=DISCOUNT)
         )
         weights.append([float(is_in and (not config.by_step or a > least)) for a in found])
     num = max(sum(map(len, weights)), 1)

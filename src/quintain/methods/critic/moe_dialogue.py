@@ -33,7 +33,7 @@ from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.own_q import own_q
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import (
     Collector,
     Consultation,
@@ -43,7 +43,7 @@ from quintain.methods.method import (
     ReplayBuffer,
     WatchedCritic,
 )
-from quintain.types import Credit, Group, Trajectory, scored
+from quintain.types import Credit, Group, Trajectory, flatten_scored
 
 TARGET = "target"
 """The policy that follows the manager, whose values are bootstrapped from."""
@@ -131,7 +131,7 @@ def method(config: Config) -> Replay:
     """Return mixture-of-expert dialogue management as `config` describes it."""
     names = tuple(dict.fromkeys(config.seats[intent] for intent in config.intents))
     talk = Update(
-        loss=combine((clipped(), 1.0), (kl_penalty("k3"), config.tether)),
+        loss=combine((clip_ratio(), 1.0), (kl_penalty("k3"), config.tether)),
         has_reference=True,
         is_on_policy=False,
         lr_warmup=0,
@@ -160,7 +160,7 @@ def method(config: Config) -> Replay:
                 CriticUpdate(
                     policy=name,
                     target=lambda groups, _, name=name: label_credit(
-                        [t for t in scored(groups) if spoken_by(t) == name]
+                        [t for t in flatten_scored(groups) if spoken_by(t) == name]
                     ),
                     update=talk,
                     num_updates=lambda step: config.num_updates * (step <= config.expert_steps),
@@ -223,7 +223,7 @@ def choice_targets(
     At the end of a talk G is r, and r + γV where it was cut. `values` says of the manager's talks what the target
     network does.
     """
-    own = [t for t in scored(groups) if is_managers(t)]
+    own = [t for t in flatten_scored(groups) if is_managers(t)]
     alone = [Group(task=t.task, trajectories=(t,)) for t in own]
     return gae_turns(alone, values(own), discount=discount, gae_lambda=td_lambda)
 
@@ -274,6 +274,6 @@ def choice_values(
 def measured(groups: Sequence[Group]) -> dict[str, float]:
     """Return for each intent the share of its expert's candidates that have it."""
     labels: dict[str, list[float]] = {}
-    for turn in (turn for t in scored(groups) for turn in t.turns if LABEL in turn.reward_terms):
+    for turn in (turn for t in flatten_scored(groups) for turn in t.turns if LABEL in turn.reward_terms):
         labels.setdefault(turn.speaker, []).append(turn.reward_terms[LABEL])
     return {f"experts/{intent}": fmean(paid) for intent, paid in labels.items()}

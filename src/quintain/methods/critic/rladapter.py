@@ -27,12 +27,12 @@ from statistics import fmean
 from quintain.agents.advised import ADAPTER, ADVISER, AGENT, REACHED, UNDERSTOOD
 from quintain.agents.catalog import check as parts_of
 from quintain.config.ranges import PositiveInt
-from quintain.data.pipeline import Pipeline, judged, weighed
+from quintain.data.pipeline import Pipeline, check_stage, weigh_stage
 from quintain.errors import ConfigError
 from quintain.learning.job import MAIN, OnPolicyJob
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Needs, Rounds, Update, grouped
-from quintain.types import ALONE, Group, Trajectory, scored
+from quintain.types import ALONE, Group, Trajectory, flatten_scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +99,8 @@ def method(config: Config) -> Rounds:
 def messages() -> Pipeline:
     """Return the adapter's episodes → the messages whose own interval came to what was advised, by what it was paid."""
     return Pipeline(
-        judged("adapter", "is not the adapter's", lambda e: is_adapters(e.trajectory)),
-        weighed(
+        check_stage("adapter", "is not the adapter's", lambda e: is_adapters(e.trajectory)),
+        weigh_stage(
             "reached",
             "has no message whose sub-goal was reached",
             lambda t: [turn.rewards.get(ADAPTER, turn.reward) for turn in t.turns],
@@ -117,7 +117,7 @@ def is_adapters(episode: Trajectory) -> bool:
 
 def measured(groups: Sequence[Group]) -> dict[str, float]:
     """Return queries an episode, the share of sub-goals that were reached, and how well advice was understood."""
-    episodes = scored(groups)
+    episodes = flatten_scored(groups)
     turns = [turn for t in episodes for turn in t.turns]
     ended = [turn.reward_terms for turn in turns if REACHED in turn.reward_terms]
     asked = sum(

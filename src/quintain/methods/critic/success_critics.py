@@ -15,7 +15,7 @@ from quintain.data.turn_values import turn_value_samples
 from quintain.learning.job import PolicySpec
 from quintain.losses.value import cross_entropy
 from quintain.methods.method import Consultation, CriticUpdate, Lesson, Update, WatchedCritic
-from quintain.types import Group, Trajectory, scored
+from quintain.types import Group, Trajectory, flatten_scored
 
 CRITIC = PolicySpec(head="value", is_trained=True)
 """A critic that begins as a copy of the policy, with a value head."""
@@ -32,7 +32,7 @@ def classifier(
     """Return the updates of the critic `policy` on outcomes, before every turn of an episode or the first alone."""
 
     def target(groups: Sequence[Group], _: Consultation) -> Lesson:
-        episodes = scored(groups)
+        episodes = flatten_scored(groups)
         known = labels(episodes)
         if places == "first":
             known = [[own[0], *[float("nan")] * (len(own) - 1)] for own in known]

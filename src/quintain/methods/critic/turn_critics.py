@@ -7,11 +7,11 @@ follows it. They are copies of the policy, or a small encoder of their own with 
 
 from collections.abc import Callable, Sequence
 
-from quintain.credit.turn_td import TurnValues, by_way, combined, least, q_targets, state_targets
+from quintain.credit.turn_td import TurnValues, by_way, combine_critics, least, q_targets, state_targets
 from quintain.data.turn_values import turn_value_samples
 from quintain.learning.job import PolicySpec
 from quintain.methods.method import Consultation, Lesson, WatchedCritic, Way, Ways
-from quintain.types import Group, Trajectory, scored
+from quintain.types import Group, Trajectory, flatten_scored
 
 CRITICS, TARGETS = ("critic_1", "critic_2"), ("target_1", "target_2")
 """Names of the critics, and of the target network of each."""
@@ -49,7 +49,7 @@ def said_by(
 ) -> TurnValues:
     """Return what `choose` makes of the values of the policies `names` at each place."""
     said = [consultation.turn_values(episodes, by=name) for name in names]
-    return least(said) if choose is min else combined(said, choose)
+    return least(said) if choose is min else combine_critics(said, choose)
 
 
 def every(ways: Ways) -> list[Way]:
@@ -84,7 +84,7 @@ def on_policy_targets(
     """
 
     def learn(groups: Sequence[Group], consultation: Consultation) -> Lesson:
-        episodes, name = scored(groups), TARGETS[number]
+        episodes, name = flatten_scored(groups), TARGETS[number]
         slow = consultation.turn_values(episodes, by=name)
         found = ways(episodes, consultation)
         after = after_ways(found, consultation, names=(name,))
@@ -105,7 +105,7 @@ def logged_targets(number: int, *, discount: float) -> Callable[[Sequence[Group]
     """
 
     def learn(groups: Sequence[Group], consultation: Consultation) -> Lesson:
-        episodes = scored(groups)
+        episodes = flatten_scored(groups)
         own = consultation.turn_values(episodes, by=TARGETS[number])
         slow = said_by(episodes, consultation, names=TARGETS)
         return lesson(

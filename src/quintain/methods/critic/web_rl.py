@@ -29,7 +29,7 @@ from quintain.agents.experience import likeness
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.credit.layout import credit_of, repeat_over_tokens
 from quintain.credit.selection import in_window
-from quintain.credit.success import chances, judged, mixed
+from quintain.credit.success import attach_values, chances, webrl_advantages
 from quintain.curriculum.gates import open_first
 from quintain.data.samples import samples_from
 from quintain.errors import ConfigError
@@ -47,7 +47,7 @@ from quintain.methods.method import (
     ReplayBuffer,
     Update,
 )
-from quintain.types import Group, Sample, Trajectory, as_text, derive_seed, scored
+from quintain.types import Group, Sample, Trajectory, as_text, derive_seed, flatten_scored
 
 VALUES = "critic"
 
@@ -115,7 +115,7 @@ class Phases:
     def update(self, groups: Sequence[Group]) -> None:
         """Take in the episodes of the next step; see `State.update`."""
         self._num_steps += 1
-        phase, found = self._phase(self._num_steps), scored(groups)
+        phase, found = self._phase(self._num_steps), flatten_scored(groups)
         self._episodes.setdefault(phase, set()).update(t.id for t in found)
         self._failed.setdefault(phase, []).extend(
             as_text(t.turns[0].observation) for t in found if t.turns and not t.is_success
@@ -153,7 +153,7 @@ def method(config: Config) -> Replay:
         return collector.sample(step, chosen, size=config.group_size)
 
     def target(groups: Sequence[Group], consultation: Consultation) -> Lesson:
-        episodes = scored(groups)
+        episodes = flatten_scored(groups)
         is_new = [phases.is_of(t, consultation.step) for t in episodes]
         old = [t for t, new in zip(episodes, is_new, strict=True) if not new and t.is_success]
         likely = iter(in_window(consultation.logprobs(old), config.least_sure, config.most_sure))
@@ -240,7 +240,9 @@ def regressed(
         is_new: whether an episode is of the phase.
         config: whose λ is used.
     """
-    advantages = [mixed(episode, mixing=config.mixing) for episode in judged(episodes, values)]
+    advantages = [
+        webrl_advantages(episode, mixing=config.mixing) for episode in attach_values(episodes, values)
+    ]
     credit = credit_of(episodes, repeat_over_tokens(episodes, advantages))
 
     def learned(sample: Sample) -> Sample:

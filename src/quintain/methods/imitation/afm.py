@@ -21,12 +21,12 @@ from quintain.config.ranges import NonNegativeInt, PositiveInt, Share
 from quintain.credit.group import group_relative
 from quintain.credit.outcome import outcome_return
 from quintain.data import stages
-from quintain.data.pipeline import Pipeline, judged, remade
+from quintain.data.pipeline import Pipeline, check_stage, remade
 from quintain.environments.noisy import NoisyExpert, noisy
 from quintain.environments.protocol import Environment, Expert
 from quintain.learning.job import ClipHigherJob, ColdStart
-from quintain.losses.imitation import weighted_imitation
-from quintain.losses.policy import clipped
+from quintain.losses.imitation import imitate_weighted
+from quintain.losses.policy import clip_ratio
 from quintain.methods.imitation.supervised import chosen_of
 from quintain.methods.method import Needs, OnPolicy, Update, differing
 from quintain.rewards.conduct import success
@@ -40,7 +40,7 @@ from quintain.text.roles import (
     SUGGEST,
     THINK,
     Activation,
-    broken_rule,
+    find_broken_rule,
     read_roles,
     score_of,
     write_roles,
@@ -52,7 +52,7 @@ Check = Callable[[Environment, Action, Random], int | None]
 Decode = Callable[[Sequence[int]], str]
 REPEATS = 50
 """Times that a new tokenizer reads each mark."""
-ALONE = Pipeline(stages.solved(name="correct"))
+ALONE = Pipeline(stages.keep_solved(name="correct"))
 """What is imitated of a solver without a team."""
 
 
@@ -104,7 +104,7 @@ def method(config: Config) -> OnPolicy:
         collect=differing(config.tasks, config.group_size, attempts=config.attempts),
         reward=lambda groups: apply_all(groups, (success(),)),
         credit=lambda groups, _: group_relative(groups) if config.reinforced else outcome_return(groups),
-        update=Update(loss=clipped(0.2, config.clip_high) if config.reinforced else weighted_imitation()),
+        update=Update(loss=clip_ratio(0.2, config.clip_high) if config.reinforced else imitate_weighted()),
         needs=Needs(expert=not is_told and config.demonstrations != 0),
     )
 
@@ -181,11 +181,11 @@ def doubted(text: str) -> str:
 def pipeline(decode: Decode, least: int, corrections: int) -> Pipeline:
     """Return correct → in order → complex → corrected ones several times."""
     return Pipeline(
-        stages.solved(name="correct"),
-        judged(
+        stages.keep_solved(name="correct"),
+        check_stage(
             "in_order", "has a turn whose roles break a rule", lambda e: is_in_order(e.trajectory, decode)
         ),
-        judged(
+        check_stage(
             "complex",
             f"has fewer than {least} interactions",
             lambda e: sum(map(len, transcripts(e.trajectory, decode))) >= least,
@@ -211,7 +211,7 @@ def transcripts(trajectory: Trajectory, decode: Decode) -> list[tuple[Activation
 
 def is_in_order(trajectory: Trajectory, decode: Decode) -> bool:
     """Return whether the roles of every turn come in their order."""
-    return not any(map(broken_rule, transcripts(trajectory, decode)))
+    return not any(map(find_broken_rule, transcripts(trajectory, decode)))
 
 
 def is_corrected(trajectory: Trajectory, decode: Decode) -> bool:

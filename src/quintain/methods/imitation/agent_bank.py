@@ -20,11 +20,11 @@ from math import log
 from quintain.config.ranges import PositiveInt, Share
 from quintain.data import stages
 from quintain.data.pipeline import (
-    Chosen,
     Pipeline,
+    PipelineResult,
     Stage,
-    judged,
-    weighed,
+    check_stage,
+    weigh_stage,
 )
 from quintain.environments.noisy import noisy
 from quintain.errors import DataError
@@ -56,7 +56,7 @@ class Config(ImitationJob):
 def method(config: Config) -> Offline:
     """Return AgentBank as `config` describes it."""
 
-    def data(collector: Collector) -> Chosen:
+    def data(collector: Collector) -> PipelineResult:
         if isinstance(config.demonstrations, str):
             tried, shown = collector.demonstrations(), list[Trajectory]()
         else:
@@ -77,15 +77,15 @@ def method(config: Config) -> Offline:
 def pipeline(sound: Callable[[Trajectory], Sequence[float]], leaks: Callable[[Trajectory], bool]) -> Pipeline:
     """Return solved → without what was not to be known → turns that the expert would have taken."""
     return Pipeline(
-        stages.solved(),
-        judged("honest", "says the answer before anybody told it", lambda e: not leaks(e.trajectory)),
+        stages.keep_solved(),
+        check_stage("honest", "says the answer before anybody told it", lambda e: not leaks(e.trajectory)),
         sound_turns(sound),
     )
 
 
 def sound_turns(sound: Callable[[Trajectory], Sequence[float]]) -> Stage:
     """Return the stage in which turns have the weights `sound`."""
-    return weighed("sound", "has no turn that the expert would have taken", sound)
+    return weigh_stage("sound", "has no turn that the expert would have taken", sound)
 
 
 def needed(tried: Sequence[Trajectory], shown: Sequence[Trajectory]) -> list[Trajectory]:

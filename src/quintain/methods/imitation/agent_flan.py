@@ -22,8 +22,8 @@ from statistics import fmean
 
 from quintain.config.ranges import Share
 from quintain.data import stages
-from quintain.data.mixtures import drawn_shares, odds
-from quintain.data.pipeline import Chosen, Pipeline, judged
+from quintain.data.mixtures import measure_shares, odds
+from quintain.data.pipeline import Pipeline, PipelineResult, check_stage
 from quintain.errors import DataError
 from quintain.learning.job import ImitationJob
 from quintain.methods.imitation.supervised import chosen_of, numbers_of, supervised
@@ -56,7 +56,7 @@ class Config(ImitationJob):
 def method(config: Config) -> Offline:
     """Return Agent-FLAN as `config` describes it."""
 
-    def data(collector: Collector) -> Chosen:
+    def data(collector: Collector) -> PipelineResult:
         return chosen_of(
             collector.demonstrations(), pipeline(config.negatives), "imitating agents and refusals"
         )
@@ -72,8 +72,8 @@ def method(config: Config) -> Offline:
 
 def pipeline(negatives: float) -> Pipeline:
     """Return solved → refusals only where they are asked for."""
-    acting = judged("acting", "makes no call", lambda example: not is_negative(example.trajectory))
-    return Pipeline(stages.solved()) if negatives else Pipeline(stages.solved(), acting)
+    acting = check_stage("acting", "makes no call", lambda example: not is_negative(example.trajectory))
+    return Pipeline(stages.keep_solved()) if negatives else Pipeline(stages.keep_solved(), acting)
 
 
 def mixture(examples: Sequence[Example], negatives: float, capabilities: Mapping[str, float]) -> list[float]:
@@ -136,7 +136,8 @@ def shares(examples: Sequence[Example], config: Config) -> dict[str, float]:
     """Return the share of samples of each capability, as they are drawn."""
     drawn = mixture(examples, config.negatives, weights(config))
     return {
-        f"agent_flan/{part}": samples for part, (samples, _) in drawn_shares(examples, part_of, drawn).items()
+        f"agent_flan/{part}": samples
+        for part, (samples, _) in measure_shares(examples, part_of, drawn).items()
     }
 
 

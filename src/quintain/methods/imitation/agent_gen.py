@@ -19,7 +19,7 @@ from typing import Protocol, runtime_checkable
 
 from quintain.config.ranges import PositiveInt
 from quintain.data import stages
-from quintain.data.pipeline import Chosen, Pipeline, Stage
+from quintain.data.pipeline import Pipeline, PipelineResult, Stage
 from quintain.environments.catalog import find
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import begin
@@ -68,7 +68,7 @@ class Config(ImitationJob):
 def method(config: Config) -> Offline:
     """Return AgentGen as `config` describes it."""
 
-    def data(collector: Collector) -> Chosen:
+    def data(collector: Collector) -> PipelineResult:
         made = pipeline(keys_in(collector.environment), config.least_steps, config.most_steps)
         return chosen_of(collector.demonstrations(), made, "imitating plans in made domains")
 
@@ -83,7 +83,7 @@ def method(config: Config) -> Offline:
 
 def pipeline(keys: Keys, least: int, most: int | None) -> Pipeline:
     """Return solved → no task twice → of as many turns as are wanted."""
-    return Pipeline(stages.solved(), new_tasks(keys), stages.num_turns(least, most))
+    return Pipeline(stages.keep_solved(), new_tasks(keys), stages.num_turns(least, most))
 
 
 def new_tasks(keys: Keys) -> Stage:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from quintain.config.ranges import PositiveInt, Share
 from quintain.data import stages
-from quintain.data.mixtures import Count, drawn_shares, odds
-from quintain.data.pipeline import Chosen, Pipeline, Stage, judged
+from quintain.data.mixtures import Count, measure_shares, odds
+from quintain.data.pipeline import Pipeline, PipelineResult, Stage, check_stage
 from quintain.errors import ConfigError, DataError
 from quintain.learning.job import ImitationJob
 from quintain.methods.imitation.supervised import chosen_of, numbers_of, supervised
@@ -67,7 +67,7 @@ class Config(ImitationJob):
 def method(config: Config) -> Offline:
     """Return AgentTuning as `config` describes it."""
 
-    def data(collector: Collector) -> Chosen:
+    def data(collector: Collector) -> PipelineResult:
         made = pipeline(config, collector.decode)
         chats = collector.corpus(is_apart=True) if config.corpus else []
         shown = [*collector.demonstrations(), *map(as_general, chats)]
@@ -94,7 +94,7 @@ def as_general(chat: Trajectory) -> Trajectory:
 
 def pipeline(config: Config, decode: Callable[[Sequence[int]], str]) -> Pipeline:
     """Return good enough → apart from tests."""
-    enough = judged(
+    enough = check_stage(
         "enough",
         "did not solve its task, or earns less than the threshold of its environment",
         lambda example: reaches(example.trajectory, limits(config), config.threshold, general_of(config)),
@@ -146,7 +146,7 @@ def part_of(general: Collection[str]) -> Callable[[Example], str]:
 def shares(examples: Sequence[Example], config: Config) -> dict[str, float]:
     """Return the shares of samples and of tokens that are of agents' episodes, as they are drawn."""
     drawn = mixture(examples, general_of(config), config.share, config.count)
-    samples, tokens = drawn_shares(examples, part_of(general_of(config)), drawn).get(AGENT, (0.0, 0.0))
+    samples, tokens = measure_shares(examples, part_of(general_of(config)), drawn).get(AGENT, (0.0, 0.0))
     return {"agent_tuning/samples": samples, "agent_tuning/tokens": tokens}
 
 

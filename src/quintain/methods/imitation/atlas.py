@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import Share
 from quintain.data import stages
-from quintain.data.pipeline import Chosen, Pipeline, Stage
+from quintain.data.pipeline import Pipeline, PipelineResult, Stage
 from quintain.engines.judge import Judge
 from quintain.environments.nothing import NO_ENVIRONMENT, NONE
 from quintain.errors import ConfigError, UsageError
@@ -72,10 +72,10 @@ def method(config: Config) -> Offline:
     made = (
         pipeline(config.ratio, rule(config.environment, config.critical))
         if model is None or config.ratio == 1
-        else Pipeline(stages.solved(), *by_model(model, verdicts, config.ratio))
+        else Pipeline(stages.keep_solved(), *by_model(model, verdicts, config.ratio))
     )
 
-    def data(collector: Collector) -> Chosen:
+    def data(collector: Collector) -> PipelineResult:
         return chosen_of(collector.demonstrations(), made, "imitating critical turns", CURES)
 
     return supervised(
@@ -132,8 +132,8 @@ def by_model(
 def pipeline(ratio: float, judge: StepJudge) -> Pipeline:
     """Return solved → critical turns; all turns with a `ratio` of 1."""
     if ratio == 1:
-        return Pipeline(stages.solved())
-    return Pipeline(stages.solved(), stages.critical(lambda t: most_critical(judge(t), ratio)))
+        return Pipeline(stages.keep_solved())
+    return Pipeline(stages.keep_solved(), stages.critical(lambda t: most_critical(judge(t), ratio)))
 
 
 def most_critical(scores: Sequence[float], ratio: float) -> list[int]:

@@ -28,7 +28,7 @@ from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
 from quintain.credit.group import group_relative
 from quintain.curriculum.gates import open_first
 from quintain.data import stages
-from quintain.data.pipeline import Chosen, Pipeline, judged, weighed
+from quintain.data.pipeline import Pipeline, PipelineResult, check_stage, weigh_stage
 from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
 from quintain.environments.protocol import Factory
@@ -37,11 +37,11 @@ from quintain.learning.job import ColdStart, GroupJob
 from quintain.losses.compose import combine
 from quintain.losses.imitation import imitation
 from quintain.losses.kl import kl_penalty
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.imitation.supervised import chosen_of
 from quintain.methods.method import Collector, Folds, Needs, OnPolicy, OptimizerSteps, Rehearsal, Update
 from quintain.rollout.openings import first_observation
-from quintain.types import Group, Task, Trajectory, as_text, scored
+from quintain.types import Group, Task, Trajectory, as_text, flatten_scored
 
 SURE, UNSURE = 1 / 0.95, 1 / 0.5
 """Perplexities between which an own success is rehearsed."""
@@ -108,13 +108,13 @@ def method(config: Config) -> OnPolicy:
         collect=collect,
         credit=lambda groups, _: group_relative(groups),
         update=Update(
-            loss=combine((clipped(), 1.0), (kl_penalty("k3"), config.kl_coef)),
+            loss=combine((clip_ratio(), 1.0), (kl_penalty("k3"), config.kl_coef)),
             keeps_zeros=True,
             has_reference=True,
         ),
         rehearsal=Rehearsal(
             every=config.every,
-            build=Pipeline(stages.solved(), stages.perplexity(SURE, UNSURE)),
+            build=Pipeline(stages.keep_solved(), stages.perplexity(SURE, UNSURE)),
             base=experts,
             update=Update(loss=imitation(), is_on_policy=False),
             steps=OptimizerSteps(count=lambda _: config.updates, batch_size=config.batch_size),
@@ -125,7 +125,7 @@ def method(config: Config) -> OnPolicy:
     )
 
 
-def taught(shown: Sequence[Trajectory]) -> Chosen:
+def taught(shown: Sequence[Trajectory]) -> PipelineResult:
     """Return what is imitated of what was `shown`, in the order of `pipeline`.
 
     Raises:
@@ -148,12 +148,12 @@ def pipeline() -> Pipeline:
         return [float(not trajectory.index or turn.speaker == GROUNDER) for turn in trajectory.turns]
 
     return Pipeline(
-        judged(
+        check_stage(
             "solved",
             "is the expert's and did not solve its task",
             lambda e: bool(e.trajectory.index) or e.trajectory.is_success,
         ),
-        weighed("pointed", "has nothing that was pointed at", weights),
+        weigh_stage("pointed", "has nothing that was pointed at", weights),
     )
 
 
@@ -216,7 +216,7 @@ def expected(near: Sequence[tuple[float, float]], neighbours: int) -> float:
 
 def measured(groups: Sequence[Group], low: float, high: float) -> Mapping[str, float]:
     """Return the share of plans that cannot be read, and of tasks whose success lay from `low` to `high`."""
-    plans = [turn.action.text for t in scored(groups) for turn in t.turns if turn.speaker == PLANNER]
+    plans = [turn.action.text for t in flatten_scored(groups) for turn in t.turns if turn.speaker == PLANNER]
     rates = [sum(t.is_success for t in g.scored) / len(g.scored) for g in groups if g.scored]
     return {
         "autoglm/unreadable": sum(FORM.fullmatch(text) is None for text in plans) / max(len(plans), 1),

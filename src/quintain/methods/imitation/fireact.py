@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import PositiveInt
 from quintain.data import stages
-from quintain.data.pipeline import Chosen, Pipeline
+from quintain.data.pipeline import Pipeline, PipelineResult
 from quintain.environments.boundary import ask
 from quintain.environments.catalog import find
 from quintain.environments.noisy import Methodical, NoisyExpert, noisy, single_method
@@ -47,7 +47,7 @@ def method(config: Config) -> Offline:
     check_ways(config)
     made = pipeline(config.longest)
 
-    def data(collector: Collector) -> Chosen:
+    def data(collector: Collector) -> PipelineResult:
         return chosen_of(shown(config, collector), made, "imitating what teachers of one way did right")
 
     return supervised(
@@ -74,7 +74,7 @@ def check_ways(config: Config) -> None:
 
 def pipeline(longest: int) -> Pipeline:
     """Return right → short enough."""
-    return Pipeline(stages.solved(name="right"), stages.within(longest))
+    return Pipeline(stages.keep_solved(name="right"), stages.within(longest))
 
 
 def shown(config: Config, collector: Collector) -> list[Trajectory]:

@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple
 
 from quintain.config.ranges import PositiveInt, Share
 from quintain.data import stages
-from quintain.data.pipeline import Chosen, Pipeline, judged
+from quintain.data.pipeline import Pipeline, PipelineResult, check_stage
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, advance, begin, tool_action
 from quintain.environments.splitting import is_eval
@@ -125,7 +125,7 @@ def method(config: Config) -> Offline:
     """Return GOAT as `config` describes it."""
     counts: dict[str, float] = {}
 
-    def data(collector: Collector) -> Chosen:
+    def data(collector: Collector) -> PipelineResult:
         assert isinstance(config.demonstrations, int), "checked"
         tasks = collector.tasks(0, config.demonstrations)
         with closing(find(collector.environment)()) as environment:
@@ -182,8 +182,8 @@ def answer_tool(environment: Environment, tools: Mapping[str, ToolSpec]) -> Tool
 def pipeline(names: Sequence[str]) -> Pipeline:
     """Return what reaches its answer again → whose goal names no call."""
     return Pipeline(
-        stages.solved(name="replayed"),
-        judged(
+        stages.keep_solved(name="replayed"),
+        check_stage(
             "unnamed",
             "names a call in its goal",
             lambda example: not names_any(str(example.trajectory.task.data.get("goal", "")), names),

@@ -20,12 +20,12 @@ from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFlo
 from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whiten
 from quintain.data.pipeline import Pipeline
-from quintain.data.stages import solved
+from quintain.data.stages import keep_solved
 from quintain.errors import ConfigError
 from quintain.learning.job import EpisodesJob
 from quintain.losses.compose import combine
 from quintain.losses.imitation import imitation
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.method import (
     Collector,
@@ -93,14 +93,14 @@ def method(config: Config) -> OnPolicy:
     def experts(collector: Collector) -> list[Trajectory]:
         return [t for t in collector.demonstrations() if t.is_success]
 
-    loss = combine((clipped(config.clip, config.clip), 1.0), (value(), config.vf_coef))
+    loss = combine((clip_ratio(config.clip, config.clip), 1.0), (value(), config.vf_coef))
     return OnPolicy(
         collect=grouped(config.episodes, 1),
         credit=credit,
         update=Update(loss=loss, keeps_zeros=True, head_layers=config.head_layers),
         rehearsal=Rehearsal(
             every=config.every,
-            build=Pipeline(solved()),
+            build=Pipeline(keep_solved()),
             base=experts,
             update=Update(loss=imitation(), is_on_policy=False),
             steps=OptimizerSteps(count=lambda _: config.updates, batch_size=config.batch_size),

@@ -20,12 +20,12 @@ from itertools import permutations
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pipeline import Pipeline
-from quintain.data.stages import num_turns, solved, valid_turns
+from quintain.data.stages import keep_solved, num_turns, valid_turns
 from quintain.learning.job import GroupJob
 from quintain.losses.imitation import imitation
 from quintain.losses.preference import dpo
 from quintain.methods.method import Improve, Needs, Rounds, Update, grouped
-from quintain.types import Group, Pair, Trajectory, Turn, scored
+from quintain.types import Group, Pair, Trajectory, Turn, flatten_scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ def method(config: Config) -> Rounds:
     )
     return Rounds(
         collect=grouped(config.tasks, config.group_size),
-        build=Pipeline(solved(), valid_turns()) if config.filters else Pipeline(num_turns()),
+        build=Pipeline(keep_solved(), valid_turns()) if config.filters else Pipeline(num_turns()),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         later=[compared] if config.preference_rate else [],
         needs=Needs(reference=bool(config.preference_rate)),
@@ -100,7 +100,7 @@ def spoken(turn: Turn) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 def measured(groups: Sequence[Group], _: Callable[[Sequence[int]], str]) -> Mapping[str, float]:
     """Return the share of calls that were refused, and of the episodes with one the share that solved their tasks."""
-    played = scored(groups)
+    played = flatten_scored(groups)
     refused = [not turn.is_valid for t in played for turn in t.turns]
     erring = [t for t in played if not all(turn.is_valid for turn in t.turns)]
     return {

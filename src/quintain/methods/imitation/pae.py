@@ -33,7 +33,7 @@ from quintain.methods.method import Needs, Rounds, Update, grouped
 from quintain.methods.proposals import check_proposer, collect_proposals, proposer_at
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.failures import check_failures
-from quintain.types import Failure, Group, Score, Trajectory, derive_seed, scored
+from quintain.types import Failure, Group, Score, Trajectory, derive_seed, flatten_scored
 
 RUBRIC = "Was the task done, as its words ask for? 10: yes, all of it. 0: no, or it is not to be seen."
 """What a judge is asked that is given no rubric."""
@@ -125,7 +125,7 @@ class Evaluator:
         Raises:
             FailureRateError: of too many episodes a judge says nothing that can be read.
         """
-        episodes = scored(groups)
+        episodes = flatten_scored(groups)
         if self.judge is not None:
             self.judge.prepare(episodes)
         said = {id(t): self.verdict(t) for t in episodes}

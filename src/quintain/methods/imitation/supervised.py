@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from quintain.config.ranges import Share
-from quintain.data.pipeline import Chosen, Pipeline, Stage, as_example, refuse_empty
-from quintain.data.stages import solved
+from quintain.data.pipeline import Pipeline, PipelineResult, Stage, as_example, refuse_empty
+from quintain.data.stages import keep_solved
 from quintain.errors import ConfigError
 from quintain.learning.job import ImitationJob, Job
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Needs, Offline, Update
 from quintain.types import NOTHING, Pair, Trajectory
 
-Data = Callable[[Collector], Chosen | list[Trajectory] | list[Pair]]
+Data = Callable[[Collector], PipelineResult | list[Trajectory] | list[Pair]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ def supervised(
 
 def chosen_of(
     trajectories: Iterable[Trajectory], pipeline: Pipeline, what: str, cures: Mapping[str, str] = NOTHING
-) -> Chosen:
+) -> PipelineResult:
     """Return what comes out of `pipeline` for whole `trajectories`.
 
     Raises:
@@ -82,7 +82,7 @@ def imitate_demonstrations(
 ) -> Offline:
     """Return the method that imitates what is left of the demonstrations of `config`, after `checks` if any."""
 
-    def data(collector: Collector) -> Chosen:
+    def data(collector: Collector) -> PipelineResult:
         return choose_demonstrations(config, collector, *([] if checks is None else [checks(collector)]))
 
     return supervised(
@@ -93,14 +93,14 @@ def imitate_demonstrations(
     )
 
 
-def choose_demonstrations(config: DemonstrationsJob, collector: Collector, *stages: Stage) -> Chosen:
+def choose_demonstrations(config: DemonstrationsJob, collector: Collector, *stages: Stage) -> PipelineResult:
     """Return what is left of demonstrations that solved their task, unless `config` takes failures, after `stages`.
 
     Raises:
         DataError: nothing is left.
     """
     shown = collector.demonstrations()[: config.examples]
-    pipeline = Pipeline(*([] if config.failures else [solved()]), *stages)
+    pipeline = Pipeline(*([] if config.failures else [keep_solved()]), *stages)
     if isinstance(config.demonstrations, str):
         what, cure = f"conversations of {config.demonstrations}", "set failures"
     else:

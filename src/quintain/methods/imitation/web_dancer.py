@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from quintain.config.ranges import NonNegativeInt, PositiveInt, Share
 from quintain.credit.group import group_relative
 from quintain.data import stages
-from quintain.data.pipeline import Pipeline, judged
+from quintain.data.pipeline import Pipeline, check_stage
 from quintain.environments.noisy import noisy
 from quintain.learning.job import ClipHigherJob, ColdStart
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.imitation.supervised import chosen_of
 from quintain.methods.method import Needs, OnPolicy, Update, differing, differs
 from quintain.rewards.conduct import success
@@ -63,7 +63,7 @@ def method(config: Config) -> OnPolicy:
         collect=differing(config.tasks, config.group_size, attempts=config.attempts),
         reward=lambda groups: apply_all(groups, terms),
         credit=lambda groups, _: group_relative(groups),
-        update=Update(loss=clipped(0.2, config.clip_high)),
+        update=Update(loss=clip_ratio(0.2, config.clip_high)),
         needs=Needs(expert=not is_told and config.demonstrations != 0),
         measure=lambda groups, _: drawn(groups, config.tasks),
     )
@@ -72,14 +72,14 @@ def method(config: Config) -> OnPolicy:
 def pipeline(longest: int) -> Pipeline:
     """Return valid → short enough → correct → of quality."""
     return Pipeline(
-        judged(
+        check_stage(
             "valid",
             "has a turn that could not be read or carried out",
             lambda example: all(t.is_valid and t.action.error is None for t in example.trajectory.turns),
         ),
         stages.within(longest),
-        stages.solved(name="correct"),
-        judged(
+        stages.keep_solved(name="correct"),
+        check_stage(
             "quality", "does something twice to no end", lambda example: not num_repeats(example.trajectory)
         ),
     )

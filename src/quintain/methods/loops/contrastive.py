@@ -18,7 +18,7 @@ from torch import nn
 
 from quintain.environments.baselines import play
 from quintain.environments.catalog import find
-from quintain.environments.protocol import Corpus, Environment, Ranker, Shelved
+from quintain.environments.protocol import Corpus, Environment, Ranker, RetrievesTools
 from quintain.errors import ConfigError, MissingExtra
 from quintain.eval.ranking import Ranked, ranking_metrics
 from quintain.eval.statistics import wilson
@@ -200,7 +200,7 @@ def evaluate(contrast: Contrast, environment: Environment, episodes: int) -> dic
     found = {
         f"eval/{key}": value for key, value in ranking_metrics(contrast.rank(rankers["trained"])).items()
     }
-    if not isinstance(environment, Shelved):
+    if not isinstance(environment, RetrievesTools):
         return found
     if contrast.method.ranks not in rankers:
         raise ConfigError(
@@ -214,7 +214,7 @@ def played(environment: Environment, episodes: int) -> dict[str, float]:
     """Return the success of an agent that trusts the retriever of `environment`, on held-out tasks."""
 
     def trust(world: Environment, _observation: str) -> Action:
-        assert isinstance(world, Shelved), "asked only where tools are found"
+        assert isinstance(world, RetrievesTools), "asked only where tools are found"
         return world.trusting_action()
 
     tasks = [environment.task("eval", index) for index in range(episodes)]

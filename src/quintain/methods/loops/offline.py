@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quintain.data.comparisons import Comparisons, comparison_samples
 from quintain.data.pairs import Pairs
-from quintain.data.pipeline import Chosen, as_example, example_samples, num_trained
+from quintain.data.pipeline import PipelineResult, as_example, example_samples, num_trained
 from quintain.data.samples import pair_samples
 from quintain.errors import DataError
 from quintain.learning.job import Job
@@ -30,7 +30,7 @@ def train_offline(method: Offline, job: Job, run: Run) -> None:
     """Train by `method` until ``job.steps``, continuing where `run` was left."""
     with begun(method.needs, job, run, has_warm_start=method.has_warm_start) as context:
         made = method.data(context.collector)
-        funnel = made.funnel.metrics if isinstance(made, Chosen) else {}
+        funnel = made.funnel.metrics if isinstance(made, PipelineResult) else {}
         funnel = made.metrics if isinstance(made, Pairs | Comparisons) else funnel
         data, held_out = split(examples_of(made), method.held_out)
         longest, context.plays = longest_stream(context.model), context.plays and method.plays
@@ -70,9 +70,9 @@ def train_offline(method: Offline, job: Job, run: Run) -> None:
             context.show(step, row)
 
 
-def examples_of(made: Chosen | Sequence[Trajectory] | Sequence[Pair] | Sequence[Comparison]) -> Data:
+def examples_of(made: PipelineResult | Sequence[Trajectory] | Sequence[Pair] | Sequence[Comparison]) -> Data:
     """Return what a method's data set holds: pairs and comparisons as they are, whole episodes as examples of them."""
-    if isinstance(made, Chosen):
+    if isinstance(made, PipelineResult):
         return made.examples
     pairs = [each for each in made if isinstance(each, Pair)]
     comparisons = [each for each in made if isinstance(each, Comparison)]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from quintain.data.filters import whole
 from quintain.data.pairs import all_ids
 from quintain.data.samples import imitation_samples
-from quintain.data.seats import separated
+from quintain.data.seats import split_seats
 from quintain.errors import DataError
 from quintain.eval.reward_model import refuse_constant
 from quintain.learning.job import Job, OnPolicyJob
@@ -45,7 +45,7 @@ def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
         for step in context.steps():
             groups = method.collect(context.collector, step)
             state.update(groups)
-            played = separated(groups)
+            played = split_seats(groups)
             paid, labelled = (played, {}) if compared is None else compared.pay(step, played)
             rewarded = method.reward(paid)
             is_strict = isinstance(job, OnPolicyJob) and job.whole_groups

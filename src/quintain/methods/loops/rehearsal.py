@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from quintain.data.pipeline import as_example, example_samples
-from quintain.data.seats import separated
+from quintain.data.seats import split_seats
 from quintain.errors import DataError
 from quintain.learning.signals import Imitated
 from quintain.learning.updating import epoch_batch, learn_from
@@ -40,7 +40,7 @@ class Rehearsed:
 
     def update(self, groups: Sequence[Group]) -> None:
         """Take in the recorded groups of the next step."""
-        self.found += self.plan.build(separated(groups)).examples
+        self.found += self.plan.build(split_seats(groups)).examples
 
     def learn(self, step: int) -> dict[str, float]:
         """Rehearse after `step`, where it is due; return what came of it."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quintain.credit.turn_td import critic_metrics
-from quintain.data.seats import separated
+from quintain.data.seats import split_seats
 from quintain.errors import DataError, InvariantError
 from quintain.learning.job import MAIN, Job
 from quintain.learning.learner import StepReport
@@ -127,7 +127,7 @@ def train_by_replay(method: Replay, job: Job, run: Run) -> None:
         if method.log:
             buffer.add(0, method.reward(logged(Path(method.log), context)))
         for past, played in recall(run, method.state):
-            buffer.add(past, method.reward(separated(played)))
+            buffer.add(past, method.reward(split_seats(played)))
         for step in context.steps():
             consulted.begin(step)
             if method.needs.renews_reference and (step - 1) % method.phase == 0:
@@ -135,7 +135,7 @@ def train_by_replay(method: Replay, job: Job, run: Run) -> None:
             groups = method.collect(context.collector, step)
             context.compare_engine(groups)
             method.state.update(groups)
-            fresh = method.reward(separated(groups))
+            fresh = method.reward(split_seats(groups))
             if fresh:
                 buffer.add(step, fresh)
             is_ready = len(buffer) >= method.buffer.min_size
@@ -217,7 +217,7 @@ def logged(source: Path, context: TrainingContext) -> list[Group]:
     found = [Group(task=t.task, trajectories=(t,)) for t in run.trajectories(step=0, phase=LOG)]
     if not scored(found):
         raise DataError(f"log of the run {source}: got no episode that may be learned from; take another run")
-    return separated(found)
+    return split_seats(found)
 
 
 def watch(

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from quintain.data.pairs import Pairs
-from quintain.data.pipeline import Chosen, as_example, example_samples
+from quintain.data.pipeline import PipelineResult, as_example, example_samples
 from quintain.data.samples import pair_samples
-from quintain.data.seats import separated
+from quintain.data.seats import split_seats
 from quintain.learning.job import MAIN, Job
 from quintain.learning.learner import StepReport
 from quintain.learning.optimizers import scale_at
@@ -27,7 +27,7 @@ from quintain.runs.empty_rounds import repeated
 from quintain.store.run import Run
 from quintain.types import Example, Group, Pair, Sample, Trajectory
 
-Built = Chosen | Sequence[Pair]
+Built = PipelineResult | Sequence[Pair]
 Data = Sequence[Example | Pair]
 
 
@@ -49,13 +49,13 @@ class Material:
 
         The second is empty where the rounds made nothing for it: such a training is left out.
         """
-        paid = self.method.reward(separated(groups))
+        paid = self.method.reward(split_seats(groups))
         found: list[tuple[Built, Data]] = []
         for improve, built in zip(self.method.improves, self._built, strict=True):
             made = improve.build(paid)
-            built.append(made.examples if isinstance(made, Chosen) else made)
+            built.append(made.examples if isinstance(made, PipelineResult) else made)
             every = [each for data in built for each in data]
-            base = self.base if self.method.merges_base and isinstance(made, Chosen) else []
+            base = self.base if self.method.merges_base and isinstance(made, PipelineResult) else []
             found.append((made, [*base, *every] if every else []))
         return found
 
@@ -149,7 +149,7 @@ def funnels(made: Sequence[Built]) -> dict[str, float]:
         for number, each in enumerate(made, 1)
         for key, value in (
             each.funnel.metrics
-            if isinstance(each, Chosen)
+            if isinstance(each, PipelineResult)
             else each.metrics
             if isinstance(each, Pairs)
             else {"data/pairs": float(len(each))}

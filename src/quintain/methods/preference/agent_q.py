@@ -27,7 +27,7 @@ from quintain.data.pairs import siblings
 from quintain.engines.judge import Judge
 from quintain.errors import ConfigError, UsageError
 from quintain.learning.job import RoundsJob
-from quintain.losses.preference import logged
+from quintain.losses.preference import reference_from_logprobs
 from quintain.methods.method import Folds, Needs, Rounds, Update
 from quintain.methods.preference.searching import Critic, Search
 from quintain.methods.preference.updating import dpo_or_rpo
@@ -90,7 +90,9 @@ def method(config: Config) -> Rounds:
         collect=search.collect,
         build=lambda _: siblings(search.families, margin=config.margin),
         update=Update(
-            loss=logged(dpo_or_rpo(config.beta, config.imitation_weight)), is_on_policy=False, lr_warmup=0
+            loss=reference_from_logprobs(dpo_or_rpo(config.beta, config.imitation_weight)),
+            is_on_policy=False,
+            lr_warmup=0,
         ),
         needs=Needs(branches=True),
         state=Folds(None if config.judge else model),

@@ -27,7 +27,7 @@ from typing import Literal
 from quintain.agents.deliberation import describe_action
 from quintain.agents.protocol import Brief
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
-from quintain.data.pipeline import Chosen, Pipeline, Stage, chosen, name_of, weigh_turns
+from quintain.data.pipeline import Pipeline, PipelineResult, Stage, filter_stage, name_of, weigh_turns
 from quintain.data.stages import outcome
 from quintain.environments.catalog import find
 from quintain.errors import DataError, EnvironmentFault
@@ -195,10 +195,10 @@ class Revisions:
                 found.setdefault(each.beginning, each)
         return list(found.values())
 
-    def build(self, groups: Sequence[Group]) -> Chosen:
+    def build(self, groups: Sequence[Group]) -> PipelineResult:
         """Return what is imitated: good episodes, and failures put right."""
         return Pipeline(
-            chosen(
+            filter_stage(
                 "good",
                 f"is worth {self.good:g} or less, repeats another, or is not among the {self.config.keep} shortest",
                 lambda given: [

@@ -16,7 +16,7 @@ from quintain.data.pairs import Pairs
 from quintain.errors import DataError
 from quintain.learning.job import Job
 from quintain.losses.compose import combine
-from quintain.losses.preference import chosen_nll, dmpo
+from quintain.losses.preference import dmpo, nll_of_chosen
 from quintain.methods.method import Collector, Needs, Offline, Update
 from quintain.methods.preference.exploring import Experts, contrasted
 
@@ -45,7 +45,7 @@ class Config(Job):
 def method(config: Config) -> Offline:
     """Return DMPO as `config` describes it."""
     weights = (dmpo(config.beta, discount=config.discount), 1.0)
-    likelihood = ((chosen_nll(), config.imitation_weight),) if config.imitation_weight else ()
+    likelihood = ((nll_of_chosen(), config.imitation_weight),) if config.imitation_weight else ()
 
     def pairs(collector: Collector) -> Pairs:
         groups = collector.starting_groups(tasks=config.tasks, size=config.tries, are_shown=True)

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
-from quintain.data.pairs import Pairs, best_and_worst, checked
+from quintain.data.pairs import Pairs, best_and_worst, check_pairs
 from quintain.errors import ConfigError, DataError
 from quintain.learning.job import Job
-from quintain.losses.preference import chosen_nll, dpo, hinge, ipo, kto, orpo, simpo, with_likelihood
+from quintain.losses.preference import dpo, hinge, ipo, kto, nll_of_chosen, orpo, simpo, with_likelihood
 from quintain.methods.method import Collector, Needs, Offline, Update
 from quintain.types import Example, Loss, Trajectory
 
@@ -95,7 +95,7 @@ def method(config: Config) -> Offline:
         if config.preferences and is_kto:
             return of_both_kinds(collector.labelled_answers(), config.preferences)
         if config.preferences:
-            given = checked(collector.preferences(), margin=None)
+            given = check_pairs(collector.preferences(), margin=None)
             if not given:
                 raise DataError(f"preferences of {config.preferences}: got {given}; give others")
             return given
@@ -156,4 +156,4 @@ def loss_of(config: Config) -> Loss:
     else:
         pairs = {"hinge": hinge, "ipo": ipo}[config.loss](beta, by_length=by_length, compares_ends=ends)
     weight = config.imitation_weight
-    return with_likelihood(pairs, 1.0, chosen_nll(), weight) if weight else pairs
+    return with_likelihood(pairs, 1.0, nll_of_chosen(), weight) if weight else pairs

@@ -26,7 +26,7 @@ from quintain.agents.deliberation import describe_action
 from quintain.agents.foresight import FINE
 from quintain.agents.protocol import Brief
 from quintain.config.ranges import NonNegativeInt, PositiveInt
-from quintain.data.pipeline import Chosen, Pipeline, Stage, name_of, weigh_turns
+from quintain.data.pipeline import Pipeline, PipelineResult, Stage, name_of, weigh_turns
 from quintain.environments.protocol import Environment
 from quintain.errors import ConfigError, EnvironmentFault
 from quintain.learning.job import ExploringJob
@@ -34,7 +34,17 @@ from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Needs, OptimizerSteps, Rounds, Update
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.splices import Tried, led_on, tried
-from quintain.types import Action, Example, Group, Observation, Trajectory, Turn, as_content, as_text, scored
+from quintain.types import (
+    Action,
+    Example,
+    Group,
+    Observation,
+    Trajectory,
+    Turn,
+    as_content,
+    as_text,
+    flatten_scored,
+)
 
 HARNESS = "foresight"
 """The wrapper that asks what would come of a draft; the job's agent has it in front."""
@@ -118,7 +128,7 @@ class Explored:
         shown = [t for t in collector.demonstrations() if t.is_success]
         tasks = self.config.tasks
         own = collector.sample(step, collector.tasks(step, tasks), size=1) if tasks else []
-        return [*self.explore(collector, step, shown, scored(own)), *own]
+        return [*self.explore(collector, step, shown, flatten_scored(own)), *own]
 
     def explore(
         self, collector: Collector, step: int, shown: Sequence[Trajectory], own: Sequence[Trajectory] = ()
@@ -179,7 +189,7 @@ class Explored:
                 examples += [example_of(lesson, t) for t in group.scored]
         return examples
 
-    def build(self, _: Sequence[Group]) -> Chosen:
+    def build(self, _: Sequence[Group]) -> PipelineResult:
         """Return what is imitated beside the expert's episodes."""
         return Pipeline(
             Stage(name="lessons", says="are drafts that were tried", apply=lambda examples: examples)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
-from quintain.data.pairs import joined, step_pairs
+from quintain.data.pairs import join_pairs, step_pairs
 from quintain.learning.job import RoundsJob
 from quintain.losses.preference import dpo, rpo
 from quintain.methods.method import Needs, Rounds
@@ -51,7 +51,7 @@ def method(config: Config) -> Rounds:
     steps = Steps(rollouts=config.rollouts)
     return Rounds(
         collect=steps.explore(config.tasks),
-        build=lambda groups: joined(
+        build=lambda groups: join_pairs(
             contrasted(groups, steps.experts, margin=config.margin),
             step_pairs(steps.deviations, margin=config.margin, is_action_only=config.is_action_only),
         ),

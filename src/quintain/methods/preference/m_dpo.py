@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
-from quintain.data.pairs import Pairs, won_and_lost
+from quintain.data.pairs import Pairs, pair_wins_with_losses
 from quintain.learning.job import GroupJob
 from quintain.losses.preference import kto
 from quintain.methods.method import Needs, Rounds, Update, grouped
@@ -86,4 +86,4 @@ def paired(groups: Sequence[Group], count: int, max_turns: int | None) -> Pairs:
         )
         for group in groups
     ]
-    return won_and_lost(short, count)
+    return pair_wins_with_losses(short, count)

@@ -20,9 +20,9 @@ from typing import Literal
 
 from quintain.agents.labelled import SENTENCES, Label
 from quintain.config.ranges import NonNegativeFloat
-from quintain.data.pipeline import Chosen, Pipeline, Stage
+from quintain.data.pipeline import Pipeline, PipelineResult, Stage
 from quintain.data.records import Record
-from quintain.data.stages import ended
+from quintain.data.stages import keep_ended
 from quintain.errors import ConfigError, DataError
 from quintain.learning.job import ImitationJob
 from quintain.methods.imitation.supervised import chosen_of, supervised
@@ -72,7 +72,7 @@ class Config(ImitationJob):
 def method(config: Config) -> Offline:
     """Return NAT as `config` describes it."""
 
-    def data(collector: Collector) -> Chosen:
+    def data(collector: Collector) -> PipelineResult:
         if isinstance(config.demonstrations, str):
             log = both_kinds(collector.demonstrations(), config.demonstrations)
             return chosen_of(log, pipeline(config.failures), "imitating successes and failures")
@@ -132,7 +132,7 @@ def both_kinds(log: list[Trajectory], source: str) -> list[Trajectory]:
 
 def pipeline(failures: float) -> Pipeline:
     """Return ended → at most `failures` for each success."""
-    return Pipeline(ended(), at_most(failures))
+    return Pipeline(keep_ended(), at_most(failures))
 
 
 def at_most(failures: float) -> Stage:

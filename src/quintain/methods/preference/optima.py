@@ -33,7 +33,7 @@ import numpy as np
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.credit.layout import outcome_of
 from quintain.data.pairs import Pairs, extremes, top_share
-from quintain.data.pipeline import Chosen, Pipeline, judged
+from quintain.data.pipeline import Pipeline, PipelineResult, check_stage
 from quintain.errors import ConfigError
 from quintain.learning.job import RoundsJob
 from quintain.losses.imitation import imitation
@@ -168,7 +168,7 @@ class Dialogues:
             self.rng = np.random.default_rng(collector.seed("messages", step, number))
         return ground.groups[: len(tasks)]
 
-    def build(self, groups: Sequence[Group]) -> Chosen | Pairs:
+    def build(self, groups: Sequence[Group]) -> PipelineResult | Pairs:
         """Return the dialogues that are imitated, or the pairs of messages."""
         config = self.config
         if self.is_preferring:
@@ -182,7 +182,9 @@ class Dialogues:
             own = example.trajectory  # of one seat, whose group is named after that of the dialogue
             return any((name, own.index) in kept for name in (own.group, own.group.rpartition("/")[0]))
 
-        ranked = judged("ranked", "is not the best dialogue of its task, or not worth imitating", is_kept)
+        ranked = check_stage(
+            "ranked", "is not the best dialogue of its task, or not worth imitating", is_kept
+        )
         return Pipeline(ranked)(groups)
 
     def metrics(self) -> Mapping[str, float]:

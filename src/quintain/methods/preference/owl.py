@@ -34,7 +34,7 @@ from quintain.losses.preference import dpo
 from quintain.methods.method import Needs, Rounds, grouped
 from quintain.methods.preference.roles import ACTOR, PLANNER, check_roles
 from quintain.methods.preference.updating import update_on_pairs
-from quintain.types import Group, Turn, scored
+from quintain.types import Group, Turn, flatten_scored
 
 WORKER = "worker"
 
@@ -92,7 +92,7 @@ def lived_by(groups: Sequence[Group], policy: str) -> list[Group]:
 
 def measured(groups: Sequence[Group], _: Callable[[Sequence[int]], str]) -> Mapping[str, float]:
     """Return the plans of an episode, and the share of the workers' actions that could not be carried out."""
-    played = scored(groups)
+    played = flatten_scored(groups)
     plans = [float(sum(map(is_plan, t.turns))) for t in played]
     acted = [float(not turn.is_valid) for t in played for turn in t.turns if not is_plan(turn)]
     return {

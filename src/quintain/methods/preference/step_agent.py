@@ -30,15 +30,15 @@ from numpy.typing import NDArray
 from quintain.agents.deliberation import describe_action
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.credit.group import group_relative
-from quintain.data.pairs import Pairs, checked
+from quintain.data.pairs import Pairs, check_pairs
 from quintain.learning.job import RoundsJob
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import Collector, Folds, Needs, OnPolicy, Rounds, Update
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.methods.rl.parts.contexts import Contexts, single
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rewards.terms import Term, apply_all
-from quintain.types import Group, Pair, Trajectory, as_content, as_text, scored
+from quintain.types import Group, Pair, Trajectory, as_content, as_text, flatten_scored
 
 WORD = re.compile(r"\w+|[^\w\s]")
 SIZE = 512
@@ -87,7 +87,7 @@ def method(config: Config) -> Rounds | OnPolicy:
         collect=lambda collector, step: inspection.collect(collector, step, config.tasks, config.group_size),
         reward=partial(apply_all, terms=(Term(name="expert_like", measure=judge.measure),)),
         credit=lambda groups, _: group_relative(groups),
-        update=Update(loss=clipped()),
+        update=Update(loss=clip_ratio()),
         needs=needs,
         state=Folds(judge),
         measure=lambda groups, decode: {**inspection.measure(groups, decode), **judge.metrics(groups)},
@@ -122,7 +122,7 @@ class Inspection:
 
     def measure(self, groups: Sequence[Group], _: Decode) -> Mapping[str, float]:
         """Return the share of steps in which the policy does something else than the expert."""
-        own = [t for t in scored(groups) if t.task.id in self.experts]
+        own = [t for t in flatten_scored(groups) if t.task.id in self.experts]
         other = sum(not does_the_same(t, self.experts[t.task.id]) for t in own)
         return {"step_agent/other": other / max(len(own), 1)}
 
@@ -151,7 +151,7 @@ def preferred(groups: Sequence[Group], experts: Mapping[str, Trajectory]) -> Pai
                 continue
             known.add(said)
             found.append(Pair(chosen=chosen, rejected=replace(own, stop=expert.stop)))
-    return checked(found, margin=None)
+    return check_pairs(found, margin=None)
 
 
 def does_the_same(one: Trajectory, other: Trajectory) -> bool:
@@ -168,7 +168,7 @@ class Judge:
 
     def update(self, groups: Sequence[Group]) -> None:
         """Fit it to the steps of `groups` and the expert's in the same states."""
-        own = [t for t in scored(groups) if t.task.id in self.inspection.experts]
+        own = [t for t in flatten_scored(groups) if t.task.id in self.inspection.experts]
         if own:
             experts = [self.inspection.experts[t.task.id] for t in own]
             self.weights = fitted(self._rows(experts), self._rows(own))
@@ -182,7 +182,7 @@ class Judge:
 
     def metrics(self, groups: Sequence[Group]) -> Mapping[str, float]:
         """Return the mean of D over the policy's steps; .5 where it cannot be told from the expert."""
-        own = [t for t in scored(groups) if t.task.id in self.inspection.experts]
+        own = [t for t in flatten_scored(groups) if t.task.id in self.inspection.experts]
         chances = [probability(self.measure(t)) for t in own]
         return {"step_agent/expert_like": sum(chances) / len(chances)} if chances else {}
 

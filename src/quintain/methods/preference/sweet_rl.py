@@ -35,7 +35,7 @@ from quintain.methods.method import Collector, Improve, Needs, Rounds
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.replay import every_turn
-from quintain.types import Group, Trajectory, scored
+from quintain.types import Group, Trajectory, flatten_scored
 
 CRITIC = "critic"
 """The policy whose log-ratios are advantages."""
@@ -131,7 +131,7 @@ class Turns:
             for task, text in zip(tasks, told, strict=True)
         }
         groups = collector.sample(step, tasks, size=config.group_size)
-        ways = self._ways(collector, step, scored(groups)) if step > 1 else []
+        ways = self._ways(collector, step, flatten_scored(groups)) if step > 1 else []
         worth = iter(self._advantages(collector, [way for own in ways for way in own]))
         self.families = [[(way, next(worth)) for way in own] for own in ways]
         return groups

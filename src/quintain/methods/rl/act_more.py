@@ -16,7 +16,7 @@ from functools import partial
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.learning.job import ClipHigherJob
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import Needs, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rewards.conduct import environment_reward, new_state_bonus
@@ -48,7 +48,7 @@ def method(config: Config) -> OnPolicy:
         collect=grouped(config.tasks, config.group_size),
         reward=partial(apply_all, terms=terms),
         credit=lambda groups, _: group_relative(groups),
-        update=Update(loss=clipped(0.2, config.clip_high)),
+        update=Update(loss=clip_ratio(0.2, config.clip_high)),
         needs=Needs(state_keys=True),
         measure=conduct,
     )

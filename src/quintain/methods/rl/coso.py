@@ -20,7 +20,7 @@ from quintain.learning.job import ClipHigherJob
 from quintain.losses.causal import ActionModel, causal_weights
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import Folds, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.measures import measure_entropy_of_actions
 
@@ -46,7 +46,7 @@ def method(config: Config) -> OnPolicy:
     surrogate = ActionModel(window=config.window, max_actions=config.actions)
     weights = causal_weights(surrogate, is_permuted=config.is_permuted) if config.is_causal else None
     bonus = entropy_bonus(weights)
-    loss = combine((clipped(0.2, config.clip_high), 1.0), (bonus, config.entropy_coef))
+    loss = combine((clip_ratio(0.2, config.clip_high), 1.0), (bonus, config.entropy_coef))
     return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
         credit=lambda groups, _: group_relative(groups),

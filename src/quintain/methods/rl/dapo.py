@@ -18,7 +18,7 @@ from annotated_types import Ge
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.learning.job import ClipHigherJob
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import OnPolicy, Update, differing, hold
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.efficiency import overlong_penalty
@@ -50,6 +50,6 @@ def method(config: Config) -> OnPolicy:
         collect=differing(config.tasks, config.group_size, attempts=config.attempts),
         reward=partial(apply_all, terms=(environment_reward(), overlong)),
         credit=lambda groups, _: group_relative(groups),
-        update=Update(loss=clipped(0.2, config.clip_high)),
+        update=Update(loss=clip_ratio(0.2, config.clip_high)),
     )
     return hold(plain, kl_coef=config.kl_coef, entropy_coef=config.entropy_coef)

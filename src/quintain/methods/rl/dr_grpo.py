@@ -14,7 +14,7 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat
 from quintain.credit.group import group_relative
 from quintain.learning.job import GroupJob
 from quintain.learning.update import Denominator
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import OnPolicy, Update, grouped, hold
 
 
@@ -40,7 +40,7 @@ def method(config: Config) -> OnPolicy:
         collect=grouped(config.tasks, config.group_size),
         credit=lambda groups, _: group_relative(groups, std="none"),
         update=Update(
-            loss=clipped(config.clip, config.clip),
+            loss=clip_ratio(config.clip, config.clip),
             aggregation="constant",
             constant=config.constant,
             denominator=config.denominator,

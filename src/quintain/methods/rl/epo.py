@@ -21,7 +21,7 @@ from quintain.config.ranges import Share
 from quintain.credit.segments import segment_weights
 from quintain.errors import ConfigError
 from quintain.learning.job import EpisodesJob
-from quintain.losses.imitation import weighted_imitation
+from quintain.losses.imitation import imitate_weighted
 from quintain.methods.method import Needs, OnPolicy, Update, grouped
 from quintain.types import Group, Trajectory
 
@@ -53,7 +53,7 @@ def method(config: Config) -> OnPolicy:
     return OnPolicy(
         collect=grouped(config.episodes, 1),
         credit=lambda groups, _: segment_weights(groups, rewards(groups), discount=discount),
-        update=Update(loss=weighted_imitation(), aggregation="constant", constant=1.0),
+        update=Update(loss=imitate_weighted(), aggregation="constant", constant=1.0),
         needs=Needs(state_keys=True),
     )
 

@@ -18,7 +18,7 @@ from quintain.credit.group import Std
 from quintain.learning.job import GroupJob
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import Needs, OnPolicy, Update, grouped
 from quintain.rewards.conduct import environment_reward, invalid_action_penalty
 from quintain.rewards.terms import apply_all
@@ -43,7 +43,7 @@ class Config(GroupJob):
 def method(config: Config) -> OnPolicy:
     """Return GiGPO as `config` describes it."""
     has_kl = config.kl_coef > 0
-    loss = combine((clipped(), 1.0), (kl_penalty("k3"), config.kl_coef)) if has_kl else clipped()
+    loss = combine((clip_ratio(), 1.0), (kl_penalty("k3"), config.kl_coef)) if has_kl else clip_ratio()
     terms = (environment_reward(), invalid_action_penalty(config.invalid_penalty))
     return OnPolicy(
         collect=grouped(config.tasks, config.group_size),

@@ -22,7 +22,7 @@ from quintain.credit.whiten import whiten
 from quintain.learning.job import EpisodesJob
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
 from quintain.rewards.conduct import environment_reward
@@ -55,7 +55,7 @@ def method(config: Config) -> OnPolicy:
         )
         return whiten(advantages, unit="turn")
 
-    loss = combine((clipped(), 1.0), (value(clip=0.2), 0.5), (entropy_bonus(), 0.01))
+    loss = combine((clip_ratio(), 1.0), (value(clip=0.2), 0.5), (entropy_bonus(), 0.01))
     return OnPolicy(
         collect=grouped(config.episodes, 1),
         reward=partial(apply_all, terms=(environment_reward(config.reward_scale),)),

@@ -24,12 +24,12 @@ from quintain.credit.whiten import whiten
 from quintain.learning.job import EpisodesJob
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import Needs, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.exploring import Exploring
 from quintain.methods.rl.parts.measures import probe_greediness
 from quintain.rewards.conduct import environment_reward, format_penalty, invalid_action_penalty
-from quintain.rewards.exploration import untried_bonus
+from quintain.rewards.exploration import pay_untried
 from quintain.rewards.terms import apply_all
 
 
@@ -55,10 +55,10 @@ class Config(EpisodesJob):
 def method(config: Config) -> OnPolicy:
     """Return reinforcement fine-tuning as `config` describes it."""
     has_kl = config.kl_coef > 0
-    loss = combine((clipped(), 1.0), (kl_penalty("k3"), config.kl_coef)) if has_kl else clipped()
+    loss = combine((clip_ratio(), 1.0), (kl_penalty("k3"), config.kl_coef)) if has_kl else clip_ratio()
     terms = (
         environment_reward(),
-        untried_bonus(config.bonus),
+        pay_untried(config.bonus),
         format_penalty(config.penalty),
         invalid_action_penalty(config.penalty),
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat
 from quintain.credit.group import Std, group_relative
 from quintain.learning.job import GroupJob
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import OnPolicy, Update, grouped, hold
 
 
@@ -40,6 +40,8 @@ def method(config: Config) -> OnPolicy:
     plain = OnPolicy(
         collect=grouped(config.tasks, config.group_size),
         credit=lambda groups, _: group_relative(groups, std=config.std),
-        update=Update(loss=clipped(low=config.clip_low, high=config.clip_high), aggregation="sequence_mean"),
+        update=Update(
+            loss=clip_ratio(low=config.clip_low, high=config.clip_high), aggregation="sequence_mean"
+        ),
     )
     return hold(plain, kl_coef=config.kl_coef, entropy_coef=config.entropy_coef)

@@ -19,10 +19,10 @@ from annotated_types import Ge
 
 from quintain.config.ranges import Share
 from quintain.credit.group import group_relative
-from quintain.data.filters import solved_between
+from quintain.data.filters import keep_solved_between
 from quintain.errors import ConfigError
 from quintain.learning.job import ClipHigherJob
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import OnPolicy, Update, grouped
 from quintain.rewards.efficiency import overlong_penalty
 from quintain.rewards.search import turn_shaped_success
@@ -56,12 +56,12 @@ def method(config: Config) -> OnPolicy:
     overlong = overlong_penalty(config.overlong_tokens, buffer=max(config.overlong_tokens // 4, 1))
 
     def fitting(groups: Sequence[Group]) -> Sequence[Group]:
-        return solved_between(groups, config.lowest, config.highest)
+        return keep_solved_between(groups, config.lowest, config.highest)
 
     return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
         reward=partial(apply_all, terms=(turn_shaped_success(), overlong)),
         keep=fitting,
         credit=lambda groups, _: group_relative(groups),
-        update=Update(loss=clipped(0.2, config.clip_high)),
+        update=Update(loss=clip_ratio(0.2, config.clip_high)),
     )

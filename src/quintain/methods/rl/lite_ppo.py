@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from quintain.config.ranges import PositiveFloat
 from quintain.credit.normaliser import Over, normalise_over
 from quintain.learning.job import GroupJob
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import OnPolicy, Update, grouped
 
 
@@ -34,5 +34,5 @@ def method(config: Config) -> OnPolicy:
     return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
         credit=lambda groups, _: normalise_over(groups, mean=config.mean, std=config.std),
-        update=Update(loss=clipped(config.clip, config.clip)),
+        update=Update(loss=clip_ratio(config.clip, config.clip)),
     )

@@ -17,7 +17,7 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat
 from quintain.credit.baseline import drop_small
 from quintain.credit.group import leave_one_out
 from quintain.learning.job import GroupJob
-from quintain.losses.policy import clipped, whole_ratio
+from quintain.losses.policy import clip_ratio, whole_ratio
 from quintain.methods.method import OnPolicy, Update, grouped
 
 
@@ -44,7 +44,7 @@ def bounds(clip: float) -> tuple[float, float]:
 
 def method(config: Config) -> OnPolicy:
     """Return LOOP as `config` describes it."""
-    surrogate = clipped if config.ratio == "token" else whole_ratio
+    surrogate = clip_ratio if config.ratio == "token" else whole_ratio
     return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
         credit=lambda groups, _: drop_small(leave_one_out(groups), config.min_advantage),

@@ -20,7 +20,7 @@ from quintain.credit.layout import turn_rewards
 from quintain.learning.job import GroupJob
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import Needs, OnPolicy, Update, grouped
 from quintain.types import Group, Score, Trajectory
 
@@ -40,7 +40,7 @@ class Config(GroupJob):
 def method(config: Config) -> OnPolicy:
     """Return MetaSpatial as `config` describes it."""
     has_kl = config.kl_coef > 0
-    loss = combine((clipped(), 1.0), (kl_penalty("k3"), config.kl_coef)) if has_kl else clipped()
+    loss = combine((clip_ratio(), 1.0), (kl_penalty("k3"), config.kl_coef)) if has_kl else clip_ratio()
 
     def refined(groups: Sequence[Group]) -> Sequence[Group]:
         return [

@@ -3,9 +3,9 @@
 The reward of a turn (its action was carried out, and whatever the environment pays for it) is compared with that of
 the same turn of the other episodes of the task; the outcome is the reward of the last turn.
 
-Differences to the paper: any number of turns, compared by their number; the turn reward is `executed` for an action
+Differences to the paper: any number of turns, compared by their number; the turn reward is `pay_executed` for an action
 that could be carried out plus the environment's own. The loss mask never touches attention: observations are read.
-The reward of the last turn, `executed` included, is the outcome; an episode of one turn has nothing else (the code
+The reward of the last turn, `pay_executed` included, is the outcome; an episode of one turn has nothing else (the code
 then normalises outcome and turn reward together); groups have 8 episodes instead of 21. Measured on synthetic
 questions of one hop (`hopqa`) and on BabyAI, where the paper searches Wikipedia.
 """
@@ -16,9 +16,9 @@ from functools import partial
 from quintain.config.ranges import NonNegativeFloat
 from quintain.credit.turn_group import turn_group_relative
 from quintain.learning.job import GroupJob
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import Needs, OnPolicy, Update, grouped
-from quintain.rewards.conduct import environment_reward, executed
+from quintain.rewards.conduct import environment_reward, pay_executed
 from quintain.rewards.terms import apply_all
 
 
@@ -37,8 +37,8 @@ def method(config: Config) -> OnPolicy:
     """Return MT-GRPO as `config` describes it."""
     return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
-        reward=partial(apply_all, terms=(environment_reward(), executed(config.executed))),
+        reward=partial(apply_all, terms=(environment_reward(), pay_executed(config.executed))),
         credit=lambda groups, _: turn_group_relative(groups, weight=config.turn_weight),
-        update=Update(loss=clipped()),
+        update=Update(loss=clip_ratio()),
         needs=Needs(turn_rewards=True),
     )

@@ -16,7 +16,7 @@ from typing import Literal
 from quintain.config.ranges import PositiveFloat
 from quintain.credit.group import group_relative
 from quintain.learning.job import ClipHigherJob
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import Folds, Needs, OnPolicy, Update, grouped
 from quintain.rewards.conduct import success
 from quintain.rewards.efficiency import FewestCalls, num_calls, num_turns, productivity
@@ -47,7 +47,7 @@ def method(config: Config) -> OnPolicy:
         collect=grouped(config.tasks, config.group_size),
         reward=economical,
         credit=lambda groups, _: group_relative(groups),
-        update=Update(loss=clipped(0.2, config.clip_high), aggregation="sequence_mean"),
+        update=Update(loss=clip_ratio(0.2, config.clip_high), aggregation="sequence_mean"),
         needs=Needs(tools=config.count == "calls"),
         state=Folds(fewest),
         measure=lambda groups, _: {"otc/productivity": productivity(groups, count)},

@@ -18,7 +18,7 @@ from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whiten
 from quintain.learning.job import EpisodesJob
 from quintain.losses.compose import combine
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.measures import Decode
@@ -48,7 +48,7 @@ def method(config: Config) -> OnPolicy:
         advantages = gae_tokens(groups, estimates.critic, turn_discount=0.0, gae_lambda=config.gae_lambda)
         return whiten(advantages, by=role if config.by_role else None)
 
-    loss = combine((clipped(), 1.0), (value(), 0.5))
+    loss = combine((clip_ratio(), 1.0), (value(), 0.5))
     return OnPolicy(
         collect=grouped(config.episodes, 1),
         reward=paid_by_role,

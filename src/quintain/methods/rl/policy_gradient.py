@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
-from quintain.credit.decomposition import Contributions, Earlier
+from quintain.credit.decomposition import Contributions, EarlierSteps
 from quintain.credit.group import Std
 from quintain.errors import ConfigError, suggestion
 from quintain.learning.job import OnPolicyJob
 from quintain.learning.update import Aggregation, Denominator
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
-from quintain.losses.importance import truncated_importance
+from quintain.losses.importance import truncate_importance
 from quintain.losses.measure import reference_of
 from quintain.losses.value import value
 from quintain.methods.method import Folds, OnPolicy, Update, grouped, same_groups
@@ -179,7 +179,7 @@ def method(config: Config) -> OnPolicy:
         tools=needs_tools(config.rewards),
     )
     loss = LOSSES[config.loss]()
-    losses = [(truncated_importance(loss, proximal=reference_of) if config.decoupled else loss, 1.0)]
+    losses = [(truncate_importance(loss, proximal=reference_of) if config.decoupled else loss, 1.0)]
     losses += [(anchor.loss(), 1.0)] if anchor.is_in_loss else []
     losses += [(value(), 0.5)] if needs.critic else []
     losses += [(entropy_bonus(), config.entropy_coef)] if config.entropy_coef else []
@@ -199,5 +199,7 @@ def method(config: Config) -> OnPolicy:
             is_on_policy=config.credit not in SELECTING,
         ),
         needs=needs,
-        state=Folds(Earlier(contributions) if idea.is_fitted else None, None if is_plain else visits, anchor),
+        state=Folds(
+            EarlierSteps(contributions) if idea.is_fitted else None, None if is_plain else visits, anchor
+        ),
     )

@@ -17,7 +17,7 @@ from quintain.errors import ConfigError
 from quintain.learning.job import OnPolicyJob
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.kl import price_kl
 from quintain.types import Credit, Group
@@ -63,7 +63,7 @@ def method(config: Config) -> OnPolicy:
         return reinforce_plus_plus(groups, discount=config.discount, token_rewards=penalty)
 
     in_loss = has_groups and config.kl_coef > 0
-    loss = combine((clipped(), 1.0), (kl_penalty("k2"), config.kl_coef)) if in_loss else clipped()
+    loss = combine((clip_ratio(), 1.0), (kl_penalty("k2"), config.kl_coef)) if in_loss else clip_ratio()
     return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
         credit=credit,

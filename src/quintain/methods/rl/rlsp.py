@@ -19,7 +19,7 @@ from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whiten
 from quintain.learning.job import EpisodesJob
 from quintain.losses.compose import combine
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.kl import price_kl
@@ -56,6 +56,6 @@ def method(config: Config) -> OnPolicy:
         collect=grouped(config.episodes, 1),
         reward=partial(apply_all, terms=(success(share), search)),
         credit=credit,
-        update=Update(loss=combine((clipped(), 1.0), (value(), 0.5)), num_epochs=2, keeps_zeros=True),
+        update=Update(loss=combine((clip_ratio(), 1.0), (value(), 0.5)), num_epochs=2, keeps_zeros=True),
         needs=Needs(critic=True, reference=config.kl_coef > 0, reference_logprobs=config.kl_coef > 0),
     )

@@ -17,7 +17,7 @@ from quintain.credit.group import group_relative
 from quintain.data.filters import without_truncated
 from quintain.errors import ConfigError
 from quintain.learning.job import ClipHigherJob
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import OnPolicy, Update, grouped, same_groups
 
 
@@ -52,5 +52,5 @@ def method(config: Config) -> OnPolicy:
         collect=grouped(config.tasks, config.group_size, max_turns=lambda step: horizon(config, step)),
         keep=without_truncated if config.cut == "left_out" else same_groups,
         credit=lambda groups, _: group_relative(groups),
-        update=Update(loss=clipped(0.2, config.clip_high), aggregation="sequence_mean"),
+        update=Update(loss=clip_ratio(0.2, config.clip_high), aggregation="sequence_mean"),
     )

@@ -17,13 +17,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat, Share
-from quintain.credit.decomposition import Contributions, Earlier
+from quintain.credit.decomposition import Contributions, EarlierSteps
 from quintain.credit.gae import gae_tokens
 from quintain.credit.progress import progress_rewards
 from quintain.credit.whiten import whiten
 from quintain.learning.job import EpisodesJob
 from quintain.losses.compose import combine
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.method import Estimates, Folds, Needs, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.measures import Decode
@@ -58,13 +58,13 @@ def method(config: Config) -> OnPolicy:
         errors = [estimator.error(t) for group in groups for t in group.scored]
         return {"spa/error": sum(errors) / max(len(errors), 1)}
 
-    loss = combine((clipped(), 1.0), (value(), 0.5))
+    loss = combine((clip_ratio(), 1.0), (value(), 0.5))
     return OnPolicy(
         collect=grouped(config.episodes, 1),
         reward=fused,
         credit=credit,
         update=Update(loss=loss, keeps_zeros=True),
         needs=Needs(critic=True),
-        state=Folds(Earlier(estimator)),
+        state=Folds(EarlierSteps(estimator)),
         measure=error,
     )

@@ -23,7 +23,7 @@ from quintain.data.filters import most_uncertain
 from quintain.learning.job import GroupJob
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.method import Estimates, Folds, Needs, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.measures import CollapseSigns
@@ -53,7 +53,7 @@ def method(config: Config) -> OnPolicy:
     def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
         return whiten(gae_bilevel(groups, estimates.critic, turn_discount=config.turn_discount))
 
-    loss = combine((clipped(0.2, 0.28), 1.0), (value(), 0.5), (entropy_bonus(), config.entropy_coef))
+    loss = combine((clip_ratio(0.2, 0.28), 1.0), (value(), 0.5), (entropy_bonus(), config.entropy_coef))
     signs = CollapseSigns()
     return OnPolicy(
         collect=grouped(config.tasks, config.group_size),

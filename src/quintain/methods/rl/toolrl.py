@@ -19,7 +19,7 @@ from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.errors import ConfigError
 from quintain.learning.job import GroupJob
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import Needs, OnPolicy, Update, grouped, no_preparation
 from quintain.methods.rl.parts.contexts import Contexts, ExpertLabels, ask_expert, calls_of
 from quintain.rewards.terms import Term, apply_all
@@ -67,7 +67,7 @@ def method(config: Config) -> OnPolicy:
         collect=collect,
         reward=partial(apply_all, terms=(Term(name="calls", measure=measure),)),
         credit=lambda groups, _: group_relative(groups),
-        update=Update(loss=clipped()),
+        update=Update(loss=clip_ratio()),
         needs=Needs(
             environment=not config.contexts,
             branches=config.contexts,

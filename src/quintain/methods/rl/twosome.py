@@ -23,7 +23,7 @@ from quintain.credit.whiten import whiten
 from quintain.learning.job import EpisodesJob
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
 from quintain.types import Credit, Group, Task, Turn
@@ -59,7 +59,7 @@ def method(config: Config) -> OnPolicy:
         )
         return per_length(whiten(advantages, unit="turn"), length)
 
-    loss = combine((clipped(), 1.0), (value(), 0.5), (entropy_bonus(), 0.01))
+    loss = combine((clip_ratio(), 1.0), (value(), 0.5), (entropy_bonus(), 0.01))
     return OnPolicy(
         collect=grouped(config.episodes, 1),
         credit=credit,

@@ -20,11 +20,11 @@ from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.credit.layout import outcome_of
 from quintain.curriculum.streams import Fixed
-from quintain.environments.protocol import Environment, Pointed
+from quintain.environments.protocol import Environment, PointsAt
 from quintain.learning.job import GroupJob
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import Collector, Needs, OnPolicy, Update
 from quintain.methods.rl.parts.contexts import ExpertLabels, ask_expert
 from quintain.rewards.pointing import Box, Target, as_call, pointing_score
@@ -68,7 +68,7 @@ def method(config: Config) -> OnPolicy:
         tasks = chosen[-1].draw(step, config.tasks)
         return collector.sample(step, tasks, size=config.group_size, max_turns=1)
 
-    loss = combine((clipped(), 1.0), (kl_penalty("k3"), config.kl_coef))
+    loss = combine((clip_ratio(), 1.0), (kl_penalty("k3"), config.kl_coef))
     return OnPolicy(
         prepare=prepare,
         collect=collect,
@@ -91,7 +91,7 @@ def ask_target(environment: Environment, *, tolerance: float) -> Target | None:
     x, y = call.arguments.get("x"), call.arguments.get("y")
     box: Box | None = None
     if isinstance(x, int | float) and isinstance(y, int | float):
-        own = environment.expert_box() if isinstance(environment, Pointed) else None
+        own = environment.expert_box() if isinstance(environment, PointsAt) else None
         box = own or (x - tolerance, y - tolerance, x + tolerance, y + tolerance)
     return Target(kind=call.name, box=box)
 

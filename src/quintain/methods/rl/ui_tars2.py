@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeInt, PositiveFloat
-from quintain.credit.gae import decoupled, gae_tokens, length_adaptive
+from quintain.credit.gae import gae_tokens, join_advantages, length_adaptive
 from quintain.credit.whiten import whiten
 from quintain.learning.job import EpisodesJob
 from quintain.losses.compose import combine
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
 from quintain.types import Credit, Group
@@ -43,9 +43,9 @@ def method(config: Config) -> OnPolicy:
     def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
         values = estimates.critic
         advantages = gae_tokens(groups, values, gae_lambda=length_adaptive(config.adaptive))
-        return whiten(decoupled(advantages, gae_tokens(groups, values, gae_lambda=1.0)))
+        return whiten(join_advantages(advantages, gae_tokens(groups, values, gae_lambda=1.0)))
 
-    loss = combine((clipped(0.2, config.clip_high), 1.0), (value(), 0.5))
+    loss = combine((clip_ratio(0.2, config.clip_high), 1.0), (value(), 0.5))
     return OnPolicy(
         collect=grouped(config.episodes, 1),
         credit=credit,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from quintain.config.ranges import PositiveInt
 from quintain.credit.step_value import step_value
 from quintain.learning.job import GroupJob
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import Needs, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.continuations import continue_turns, state_values
 
@@ -37,6 +37,6 @@ def method(config: Config) -> OnPolicy:
         collect=grouped(config.tasks, config.group_size),
         branch=continue_turns(config.rollouts),
         credit=lambda groups, estimates: step_value(groups, state_values(groups, estimates.branches)),
-        update=Update(loss=clipped()),
+        update=Update(loss=clip_ratio()),
         needs=Needs(branches=True, snapshots=True),
     )

@@ -20,7 +20,7 @@ from quintain.engines.chat_client import is_endpoint
 from quintain.engines.judge import Judge
 from quintain.errors import ConfigError, UsageError
 from quintain.learning.job import MAIN, OnPolicyJob, PolicySpec
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.method import (
     Change,
@@ -35,7 +35,7 @@ from quintain.methods.method import (
 )
 from quintain.methods.rl.parts.kl import KLController
 from quintain.rollout.verdicts import Verdicts
-from quintain.types import NOTHING, Credit, Failure, Group, Trajectory, scored
+from quintain.types import NOTHING, Credit, Failure, Group, Trajectory, flatten_scored
 
 CRITIC, REWARD_MODEL = "critic", "reward_model"
 RUBRIC = "How well does what was said and done do what the task asks for?"
@@ -107,7 +107,7 @@ class Judged:
         Raises:
             FailureRateError: these are too many.
         """
-        trajectories = scored(groups)
+        trajectories = flatten_scored(groups)
         self.judge.prepare(trajectories)
         said = [self.judge.measure(trajectory) for trajectory in trajectories]
         read = self.verdicts.read(said)
@@ -124,7 +124,7 @@ class Judged:
 
     def score(self, groups: Sequence[Group], _: Estimates) -> Sequence[float]:
         """Return what the judge gave for the scored episodes of `groups`, in order."""
-        return [self.scores[id(trajectory)] for trajectory in scored(groups)]
+        return [self.scores[id(trajectory)] for trajectory in flatten_scored(groups)]
 
 
 def against_reward_model(
@@ -153,7 +153,7 @@ def against_reward_model(
     return OnPolicy(
         collect=grouped(config.episodes, 1),
         credit=credit,
-        update=Update(loss=clipped(config.clip, config.clip), keeps_zeros=True),
+        update=Update(loss=clip_ratio(config.clip, config.clip), keeps_zeros=True),
         critic=Update(
             loss=value(clip=config.value_clip), keeps_zeros=True, has_values=True, is_on_policy=False
         ),

@@ -24,7 +24,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
 from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
-from quintain.data.comparisons import Comparisons, Labeller, labelled, preferred
+from quintain.data.comparisons import Comparisons, Labeller, as_comparisons, label_groups
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.errors import ConfigError, DataError
 from quintain.eval.reward_model import agreement, calibration_error, length_correlation, refuse_constant
@@ -97,7 +97,7 @@ class RewardModelling:
         if config.environment != NO_ENVIRONMENT and config.kind == "ranking":  # a classifier says where 0 is
             self.shown = collector.shown(collector.tasks(0, NUM_SHOWN))
         if config.preferences:
-            found = preferred(collector.preferences())
+            found = as_comparisons(collector.preferences())
         else:
             labeller = Labeller(
                 temperature=config.labeller_temperature,
@@ -106,7 +106,7 @@ class RewardModelling:
             )
             groups = collector.starting_groups(tasks=config.tasks, size=config.group_size)
             bar = config.bar if config.kind == "classifier" else None
-            found = labelled(groups, labeller, size=config.answers, seed=config.seed, bar=bar)
+            found = label_groups(groups, labeller, size=config.answers, seed=config.seed, bar=bar)
         if len(found) < 2 or not any(differs(each) for each in found):
             raise DataError(
                 f"comparisons: got {found}, and {sum(map(differs, found))} that prefer something; raise tasks or "

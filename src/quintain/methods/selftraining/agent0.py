@@ -29,11 +29,11 @@ from quintain.credit.group import group_relative
 from quintain.curriculum.levels import Chooser, Proposer, level_of, levels_in, take
 from quintain.errors import ConfigError
 from quintain.learning.job import GroupJob
-from quintain.losses.policy import clipped_each
+from quintain.losses.policy import clip_each_ratio
 from quintain.methods.method import Collector, Estimates, Folds, Needs, OnPolicy, Update
 from quintain.methods.proposals import check_proposer, collect_proposals, proposer_at
 from quintain.rewards.efficiency import num_calls
-from quintain.types import Credit, Group, Score, Stop, Task, Trajectory, scored
+from quintain.types import Credit, Group, Score, Stop, Task, Trajectory, flatten_scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ def method(config: Config) -> OnPolicy:
         reward=majority_paid,
         keep=lambda groups: uncertain(groups, config.low, config.high),
         credit=credit,
-        update=Update(loss=clipped_each(config.clip, bounds), aggregation="sequence_mean"),
+        update=Update(loss=clip_each_ratio(config.clip, bounds), aggregation="sequence_mean"),
         state=Folds(proposer),
         measure=lambda groups, _: {
             **measured(groups, proposer),
@@ -255,7 +255,7 @@ def measured(groups: Sequence[Group], proposer: Proposer) -> Mapping[str, float]
         if group.scored:
             best, _ = majority([answer_of(trajectory) for trajectory in group.scored])
             right.append(float(any(t.is_success and answer_of(t) == best for t in group.scored if best)))
-    episodes = scored(groups)
+    episodes = flatten_scored(groups)
     return {
         "agent0/agreement": sum(map(agreement, groups)) / max(len(groups), 1),
         "agent0/majority_right": sum(right) / max(len(right), 1),

@@ -17,7 +17,7 @@ from typing import Literal
 
 from quintain.config.ranges import NonNegativeInt, PositiveInt
 from quintain.credit.layout import outcome_of
-from quintain.data.pipeline import Pipeline, Stage, judged, weighed
+from quintain.data.pipeline import Pipeline, Stage, check_stage, weigh_stage
 from quintain.errors import ConfigError
 from quintain.learning.job import OnPolicyJob
 from quintain.losses.imitation import imitation
@@ -117,7 +117,7 @@ def above(thresholds: Mapping[str, float]) -> Stage:
         name = example.trajectory.task.environment.partition("?")[0].partition("/")[0]
         return outcome_of(example.trajectory) > thresholds.get(name, thresholds[""])
 
-    return judged("above", "is not worth more than the threshold of its environment", is_above)
+    return check_stage("above", "is not worth more than the threshold of its environment", is_above)
 
 
 def first_of_task() -> Stage:
@@ -134,4 +134,4 @@ def first_of_task() -> Stage:
 
 def by_outcome() -> Stage:
     """Return the stage that weights every token by the outcome of its episode."""
-    return weighed("by_outcome", "is worth nothing", lambda t: [max(outcome_of(t), 0.0)] * len(t.turns))
+    return weigh_stage("by_outcome", "is worth nothing", lambda t: [max(outcome_of(t), 0.0)] * len(t.turns))

@@ -28,13 +28,13 @@ from typing import Literal
 from quintain.agents.hints import Hints, strip_hints
 from quintain.config.ranges import NonNegativeInt, PositiveInt, Share
 from quintain.data import stages
-from quintain.data.pipeline import Pipeline, Stage, judged
+from quintain.data.pipeline import Pipeline, Stage, check_stage
 from quintain.errors import ConfigError
 from quintain.learning.job import OnPolicyJob
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Folds, Rounds, Update
 from quintain.methods.rl.parts.measures import Decode
-from quintain.types import Group, Task, Trajectory, scored
+from quintain.types import Group, Task, Trajectory, flatten_scored
 
 PERSONA = "Explore: {}."
 """What Alice is told beside her task."""
@@ -95,7 +95,7 @@ def method(config: Config) -> Rounds:
         collect=explorer.collect,
         build=Pipeline(
             explored(),
-            stages.relabelled(explorer.in_hindsight, name="hindsight"),
+            stages.relabel_tasks(explorer.in_hindsight, name="hindsight"),
             strip_hints(explorer.hints),
         ),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
@@ -138,7 +138,7 @@ class Explorer:
             told = zip(tasks, skills, strict=False)
             self.hints.texts = {task.id: PERSONA.format(skill) for task, skill in told}
         groups = collector.sample(step, tasks, size=1, agent=self.hints.wrap if self.hints.texts else None)
-        episodes = scored(groups)
+        episodes = flatten_scored(groups)
         self._told = dict(zip((t.id for t in episodes), self._made(collector, episodes), strict=True))
         made = [told.task for told in self._told.values() if told is not None and skill_of(told.task)]
         made = made[: self.tries]
@@ -166,13 +166,13 @@ class Explorer:
         """Take in Bob's tries."""
         self.failures |= failures_of(groups)
         self.failed = {}
-        for trajectory in scored(groups):
+        for trajectory in flatten_scored(groups):
             if is_try(trajectory) and not trajectory.is_success:
                 self.failed.setdefault(skill_of(trajectory.task), []).append(trajectory.task)
 
     def measure(self, groups: Sequence[Group], _: Decode) -> Mapping[str, float]:
         """Return how many episodes reached something, how many skills (nats), and how often Bob succeeds."""
-        tries = [t for t in scored(groups) if is_try(t)]
+        tries = [t for t in flatten_scored(groups) if is_try(t)]
         labels = Counter(skill_of(told.task) for told in self._told.values() if told is not None)
         return {
             "exif/reached": labels.total() / max(len(self._told), 1),
@@ -202,7 +202,7 @@ def is_try(trajectory: Trajectory) -> bool:
 def failures_of(groups: Sequence[Group]) -> dict[str, float]:
     """Return for each skill the share of Bob's tries that failed."""
     outcomes: dict[str, list[bool]] = {}
-    for trajectory in scored(groups):
+    for trajectory in flatten_scored(groups):
         if is_try(trajectory):
             outcomes.setdefault(skill_of(trajectory.task), []).append(trajectory.is_success)
     return {skill: 1 - sum(own) / len(own) for skill, own in outcomes.items()}
@@ -215,6 +215,6 @@ def drawn(failures: Mapping[str, float], count: int, rng: random.Random) -> list
 
 def explored() -> Stage:
     """Return the stage that keeps Alice's episodes."""
-    return judged(
+    return check_stage(
         "explored", "is a try of a task that was made of another", lambda e: not is_try(e.trajectory)
     )

@@ -20,7 +20,7 @@ from functools import partial
 
 from quintain.config.ranges import PositiveFloat, PositiveInt, Share
 from quintain.data.filters import shortest_successes
-from quintain.data.pipeline import Pipeline, chosen
+from quintain.data.pipeline import Pipeline, filter_stage
 from quintain.learning.job import OnPolicyJob
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Folds, Needs, Rounds, Update
@@ -62,7 +62,7 @@ def method(config: Config) -> Rounds:
     return Rounds(
         collect=partial(search, config, model),
         build=Pipeline(
-            chosen(
+            filter_stage(
                 "solutions",
                 f"did not solve the task, repeats another, or is not among the {config.keep} shortest of it",
                 lambda groups: [

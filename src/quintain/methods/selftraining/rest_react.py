@@ -18,14 +18,14 @@ from typing import Literal
 
 from quintain.config.ranges import PositiveInt
 from quintain.data.pipeline import Pipeline, Stage
-from quintain.data.stages import recorded_perplexity
+from quintain.data.stages import sampling_perplexity
 from quintain.errors import ConfigError, DataError, UsageError
 from quintain.learning.job import OnPolicyJob
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Needs, Rounds, Update
 from quintain.methods.rl.parts.contexts import single
 from quintain.rollout.replay import every_turn
-from quintain.types import Example, Group, Trajectory, scored
+from quintain.types import Example, Group, Trajectory, flatten_scored
 
 Ranker = Callable[[Trajectory], float]
 """a sample of one step, its context as prompt → how good it is; no outcome is read"""
@@ -64,8 +64,8 @@ def method(config: Config) -> Rounds:
     def collect(collector: Collector, step: int) -> list[Group]:
         decoders[:] = [collector.decode]
         played = collector.sample(step, collector.tasks(step, config.tasks), size=1)
-        found = steps_of(collector, step, scored(played), config.samples)
-        read = [collector.decode(t.turns[0].prompt_ids) for t in scored(found)]
+        found = steps_of(collector, step, flatten_scored(played), config.samples)
+        read = [collector.decode(t.turns[0].prompt_ids) for t in flatten_scored(found)]
         if config.ranker == "grounding" and read and not any(map(FACT.search, read)):
             raise DataError(
                 f"ranker grounding: got {len(read)} samples, and nothing that was read before them is written as KEY = "
@@ -76,7 +76,7 @@ def method(config: Config) -> Rounds:
 
     def rank(trajectory: Trajectory) -> float:
         if config.ranker == "perplexity":
-            return -recorded_perplexity(trajectory)
+            return -sampling_perplexity(trajectory)
         if not decoders:
             raise UsageError(
                 "ranking samples: got none that was collected in this process; begin the round anew"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from quintain.config.ranges import PositiveInt
 from quintain.data.filters import shortest_successes
-from quintain.data.pipeline import Pipeline, chosen
+from quintain.data.pipeline import Pipeline, filter_stage
 from quintain.learning.job import OnPolicyJob
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Rounds, Update, grouped
@@ -38,7 +38,7 @@ def method(config: Config) -> Rounds:
     return Rounds(
         collect=grouped(config.tasks, config.group_size),
         build=Pipeline(
-            chosen(
+            filter_stage(
                 "accepted",
                 f"did not solve the task, repeats another, or is not among the {config.keep} shortest of it",
                 lambda groups: [

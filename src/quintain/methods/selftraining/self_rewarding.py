@@ -27,7 +27,7 @@ from quintain.methods.method import Collector, Needs, Rounds, Update
 from quintain.methods.rl.parts.contexts import single
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.replay import every_turn
-from quintain.types import ANSWER, Group, Pair, Trajectory, scored
+from quintain.types import ANSWER, Group, Pair, Trajectory, flatten_scored
 
 SCORE = re.compile(
     r"score\s*:\s*(\d+(?:\.\d+)?)(?:\s*/\s*5)?|(?<![\d.])(\d+(?:\.\d+)?)\s*/\s*5(?![\d.])", re.IGNORECASE
@@ -84,7 +84,7 @@ def judged(tasks: int, size: int, judgements: int) -> Callable[[Collector, int],
 
     def collect(collector: Collector, step: int) -> list[Group]:
         played = collector.sample(step, collector.tasks(step, tasks), size=size, max_turns=2)
-        episodes = [t for t in scored(played) if len(t.turns) == 2 and t.turns[0].is_valid]
+        episodes = [t for t in flatten_scored(played) if len(t.turns) == 2 and t.turns[0].is_valid]
         prefixes = [p for p in every_turn(collector.walks(episodes)) if len(p.turns) == 1]
         again = (
             collector.continue_from(step, prefixes, size=judgements - 1, max_turns=2)

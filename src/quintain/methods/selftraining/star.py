@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from quintain.agents.deliberation import describe_action
 from quintain.agents.hints import Hints, strip_hints
 from quintain.config.ranges import PositiveFloat, PositiveInt
-from quintain.data.pipeline import Pipeline, Stage, judged
-from quintain.data.stages import solved
+from quintain.data.pipeline import Pipeline, Stage, check_stage
+from quintain.data.stages import keep_solved
 from quintain.errors import ConfigError, InvariantError
 from quintain.learning.job import OnPolicyJob
 from quintain.losses.imitation import imitation
@@ -114,7 +114,7 @@ def tried_again(tasks: int, hints: Hints, *, rationalises: bool) -> Callable[[Co
 
 def right() -> Stage:
     """Return the stage that keeps what solved its task."""
-    return solved(name="right")
+    return keep_solved(name="right")
 
 
 def unhinted(said: Callable[[Turn], str]) -> Stage:
@@ -126,4 +126,4 @@ def unhinted(said: Callable[[Turn], str]) -> Stage:
     def is_silent(example: Example) -> bool:
         return not any(MARKER in said(turn).lower() for turn in example.trajectory.turns)
 
-    return judged("unhinted", "speaks of the hint", is_silent)
+    return check_stage("unhinted", "speaks of the hint", is_silent)

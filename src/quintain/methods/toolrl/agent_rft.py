@@ -22,12 +22,12 @@ from quintain.credit.group import group_relative
 from quintain.credit.layout import outcome_of
 from quintain.errors import ConfigError, UsageError
 from quintain.learning.job import GroupJob
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import Collector, Needs, OnPolicy, Update, differs
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.efficiency import efficiency, num_calls, num_tokens
 from quintain.rewards.terms import Term, apply_all
-from quintain.types import Failure, Group, Task, scored
+from quintain.types import Failure, Group, Task, flatten_scored
 
 LARGEST = 0.05
 """λ at most: with more, saving pays before being right does."""
@@ -73,7 +73,7 @@ def method(config: Config) -> OnPolicy:
         collect=partial(flight.collect, tasks=config.tasks, size=config.group_size),
         reward=partial(apply_all, terms=rewards(config)),
         credit=lambda groups, _: group_relative(groups),
-        update=Update(loss=clipped(0.2, 0.28), aggregation="sequence_mean"),
+        update=Update(loss=clip_ratio(0.2, 0.28), aggregation="sequence_mean"),
         needs=Needs(tools=True),
         measure=lambda groups, _: {**flight.report, **conduct(groups)},
     )
@@ -152,7 +152,7 @@ def variance(groups: Sequence[Group]) -> dict[str, float]:
 def conduct(groups: Sequence[Group]) -> dict[str, float]:
     """Return calls and tokens of an episode, and the share of episodes that was excluded, by who broke them."""
     every = [t for group in groups for t in group.trajectories]
-    graded = scored(groups)
+    graded = flatten_scored(groups)
     failures = [t.outcome for t in every if isinstance(t.outcome, Failure)]
     return {
         "agent_rft/calls": fmean(map(num_calls, graded)) if graded else 0.0,

@@ -26,8 +26,8 @@ from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.errors import InvariantError
 from quintain.learning.job import GroupJob
-from quintain.losses.importance import Beyond, truncated_importance
-from quintain.losses.policy import clipped
+from quintain.losses.importance import Beyond, truncate_importance
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import OnPolicy, Update, differs, grouped
 from quintain.rewards.terms import Term, apply_all
 from quintain.rollout.staleness import newest_versions, oldest_versions
@@ -76,7 +76,7 @@ def method(config: Config) -> OnPolicy:
 
 def decoupled(clip: float, cap: float, beyond: Beyond = "drop") -> Loss:
     """Return the clipped surrogate against the policy at the start of the step, weighed by its ratio to the sampler."""
-    return truncated_importance(clipped(clip, clip), cap=cap, beyond=beyond, proximal=proximal)
+    return truncate_importance(clip_ratio(clip, clip), cap=cap, beyond=beyond, proximal=proximal)
 
 
 def proximal(batch: Batch) -> Tensor:

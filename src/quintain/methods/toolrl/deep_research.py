@@ -19,7 +19,7 @@ from functools import partial
 from quintain.config.ranges import NonNegativeFloat
 from quintain.credit.group import group_relative
 from quintain.learning.job import ClipHigherJob
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import OnPolicy, Update, grouped
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rewards.conduct import environment_reward
@@ -47,7 +47,7 @@ def method(config: Config) -> OnPolicy:
         collect=grouped(config.tasks, config.group_size),
         reward=partial(apply_all, terms=(environment_reward(), looking(config.look_cost))),
         credit=lambda groups, _: group_relative(groups, std="none"),
-        update=Update(loss=clipped(0.2, config.clip_high), aggregation="sequence_mean"),
+        update=Update(loss=clip_ratio(0.2, config.clip_high), aggregation="sequence_mean"),
         measure=conduct,
     )
 

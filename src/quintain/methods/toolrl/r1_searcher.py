@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt
 from quintain.credit.group import group_relative
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import Folds, OnPolicy, Update, grouped
 from quintain.methods.toolrl.searching import SearchJob, measured
-from quintain.rewards.retrieval import staged
+from quintain.rewards.retrieval import pay_stages
 from quintain.rewards.terms import apply_all
 from quintain.types import Group
 
@@ -59,14 +59,14 @@ def method(config: Config) -> OnPolicy:
     stages = Stages(config.first_steps)
 
     def reward(groups: Sequence[Group]) -> Sequence[Group]:
-        term = staged(is_first=stages.is_first, pays_answers=config.pays_answers, penalty=config.penalty)
+        term = pay_stages(is_first=stages.is_first, pays_answers=config.pays_answers, penalty=config.penalty)
         return apply_all(groups, (term,))
 
     return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
         reward=reward,
         credit=lambda groups, _: group_relative(groups, std="none"),
-        update=Update(loss=clipped(0.2, 0.2), aggregation="sequence_mean"),
+        update=Update(loss=clip_ratio(0.2, 0.2), aggregation="sequence_mean"),
         state=Folds(stages),
         measure=lambda groups, decode: {
             **measured(groups, decode),

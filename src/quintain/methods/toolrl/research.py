@@ -17,7 +17,7 @@ from functools import partial
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, Share
 from quintain.methods.method import OnPolicy
 from quintain.methods.toolrl.searching import SearchJob, by_group
-from quintain.rewards.retrieval import floored
+from quintain.rewards.retrieval import pay_with_floor
 from quintain.rewards.terms import apply_all
 
 
@@ -38,5 +38,5 @@ class Config(SearchJob):
 
 def method(config: Config) -> OnPolicy:
     """Return ReSearch as `config` describes it."""
-    terms = (floored(floor=config.floor, is_monotone=config.is_monotone),)
+    terms = (pay_with_floor(floor=config.floor, is_monotone=config.is_monotone),)
     return by_group(config, partial(apply_all, terms=terms), clip=config.clip, kl_coef=config.kl_coef)

@@ -25,7 +25,7 @@ from quintain.agents.capped import CappedCalls, is_answer
 from quintain.agents.code_world import InCode
 from quintain.config.ranges import NonNegativeInt, PositiveInt, Share
 from quintain.data import stages
-from quintain.data.pipeline import Pipeline, judged
+from quintain.data.pipeline import Pipeline, check_stage
 from quintain.environments.protocol import Environment, Expert, Snapshot, advance, environment_name
 from quintain.errors import ConfigError, EnvironmentFault, UsageError
 from quintain.learning.job import ColdStart
@@ -43,7 +43,7 @@ from quintain.types import (
     ToolSpec,
     Trajectory,
     as_text,
-    scored,
+    flatten_scored,
 )
 
 LINE = re.compile(r"^(\w+) (\S+(?: \S+)*) = (\S+)$", re.MULTILINE)
@@ -80,7 +80,7 @@ def method(config: Config) -> OnPolicy:
     has_author = not is_told and config.demonstrations != 0
     author = Author(slips=config.slips)
     teacher = Rewriter(author).act if config.rewrites else author.act
-    pipeline = rewritten() if config.rewrites else Pipeline(stages.solved())
+    pipeline = rewritten() if config.rewrites else Pipeline(stages.keep_solved())
     cold_start = ColdStart(
         choose=lambda shown, _: chosen_of(shown, pipeline, "imitating rewritten traces"),
         teachers=() if is_told else (teacher,),
@@ -98,15 +98,15 @@ def method(config: Config) -> OnPolicy:
 def rewritten() -> Pipeline:
     """Return: every call ran → every result is used → the answer is right."""
     return Pipeline(
-        judged(
+        check_stage(
             "ran",
             "has a call that did not run",
             lambda e: all(
                 t.is_valid and t.action.error is None and not t.tool_errors for t in e.trajectory.turns
             ),
         ),
-        judged("used", "has a result that is not used later", lambda e: uses_results(e.trajectory)),
-        stages.solved(name="answer"),
+        check_stage("used", "has a result that is not used later", lambda e: uses_results(e.trajectory)),
+        stages.keep_solved(name="answer"),
     )
 
 
@@ -232,7 +232,7 @@ def inside(environment: Environment) -> Environment:
 
 def conduct(groups: Sequence[Group]) -> Mapping[str, float]:
     """Return how tools are used: share of episodes with a call, and of failed calls that another call follows."""
-    episodes = scored(groups)
+    episodes = flatten_scored(groups)
     repairs = [
         bool(t.turns[number + 1].action.tool_calls) and not is_answer(t.turns[number + 1].action)
         for t in episodes

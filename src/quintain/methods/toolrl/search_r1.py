@@ -21,7 +21,7 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat, Share
 from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.method import Change, Estimates, Folds, Needs, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.kl import KLController
@@ -70,7 +70,7 @@ def with_critic(config: Config, reward: Change) -> OnPolicy:
         reward=reward,
         credit=credit,
         update=Update(
-            loss=combine((clipped(config.clip, config.clip), 1.0), (value(), config.vf_coef)),
+            loss=combine((clip_ratio(config.clip, config.clip), 1.0), (value(), config.vf_coef)),
             keeps_zeros=True,
         ),
         needs=Needs(critic=True, reference_logprobs=anchor.is_in_credit),

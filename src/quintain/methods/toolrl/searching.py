@@ -7,12 +7,12 @@ from statistics import fmean
 from quintain.credit.group import group_relative
 from quintain.learning.job import GroupJob
 from quintain.losses.compose import combine
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import Change, Needs, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.kl import KLController
 from quintain.rewards.efficiency import num_calls
 from quintain.rewards.retrieval import is_well_formed, search_rate
-from quintain.types import Group, scored
+from quintain.types import Group, flatten_scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ def by_group(job: SearchJob, reward: Change, *, clip: float, kl_coef: float) -> 
     The KL is of every sampled token, also where a group agrees: there is nothing to learn, and much to hold.
     """
     anchor = KLController(kl_coef)
-    policy = clipped(clip, clip)
+    policy = clip_ratio(clip, clip)
     return OnPolicy(
         collect=grouped(job.tasks, job.group_size),
         reward=reward,
@@ -48,7 +48,7 @@ def by_group(job: SearchJob, reward: Change, *, clip: float, kl_coef: float) -> 
 
 def measured(groups: Sequence[Group], _: Callable[[Sequence[int]], str]) -> Mapping[str, float]:
     """Return the share of episodes that search, searches of an episode, and the share of the right form."""
-    episodes = scored(groups)
+    episodes = flatten_scored(groups)
     if not episodes:
         return {}
     return {

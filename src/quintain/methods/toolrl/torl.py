@@ -19,12 +19,12 @@ from quintain.agents.capped import NONE_LEFT
 from quintain.config.ranges import NonNegativeFloat
 from quintain.credit.group import group_relative
 from quintain.learning.job import GroupJob
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import Needs, OnPolicy, Update, grouped
-from quintain.rewards.conduct import broken_calls, is_broken, verdict
+from quintain.rewards.conduct import is_broken, punish_broken_calls, verdict
 from quintain.rewards.efficiency import num_calls
 from quintain.rewards.terms import apply_all
-from quintain.types import Group, as_text, scored
+from quintain.types import Group, as_text, flatten_scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +40,12 @@ class Config(GroupJob):
 
 def method(config: Config) -> OnPolicy:
     """Return ToRL as `config` describes it."""
-    penalty = (broken_calls(config.code_penalty),) if config.code_penalty else ()
+    penalty = (punish_broken_calls(config.code_penalty),) if config.code_penalty else ()
     return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
         reward=partial(apply_all, terms=(verdict(), *penalty)),
         credit=lambda groups, _: group_relative(groups),
-        update=Update(loss=clipped(0.2, 0.2), aggregation="sequence_mean"),
+        update=Update(loss=clip_ratio(0.2, 0.2), aggregation="sequence_mean"),
         needs=Needs(tools=True),
         measure=lambda groups, _: conduct(groups),
     )
@@ -53,7 +53,7 @@ def method(config: Config) -> OnPolicy:
 
 def conduct(groups: Sequence[Group]) -> Mapping[str, float]:
     """Return calls per answer, the share of episodes with a call that did not run, and with one beyond the cap."""
-    episodes = scored(groups)
+    episodes = flatten_scored(groups)
     num = max(len(episodes), 1)
     return {
         "torl/calls": sum(map(num_calls, episodes)) / num,

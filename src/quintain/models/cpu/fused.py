@@ -58,7 +58,7 @@ def rms_norm(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     return cast(Tensor, cast(Any, _RmsNorm).apply(hidden, weight, epsilon))
 
 
-def gated(joined: Tensor) -> Tensor:
+def gate_silu(joined: Tensor) -> Tensor:
     """Return silu(gate) · up [N, I] of `joined` [N, 2 I], the gate first."""
     return cast(Tensor, cast(Any, _Gated).apply(joined))
 

@@ -84,7 +84,7 @@ def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     return cast(Tensor, cast(Any, _Linear).apply(inputs, weight, bias))
 
 
-def multiplied(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def multiply_plain(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return what `linear` does, without a gradient."""
     flat = inputs.detach().reshape(-1, inputs.shape[-1])
     if unavailable():
@@ -127,7 +127,7 @@ class _Linear(Function):
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(inputs, weight)
-        return multiplied(inputs, weight, bias)
+        return multiply_plain(inputs, weight, bias)
 
     @staticmethod
     @once_differentiable

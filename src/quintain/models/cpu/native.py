@@ -76,7 +76,7 @@ def library() -> ctypes.CDLL:
     if compiler is None:
         raise Unavailable("there is no C compiler; install gcc or clang for faster training on the processor")
     try:
-        return ctypes.CDLL(str(_compiled(compiler)))
+        return ctypes.CDLL(str(_compile_library(compiler)))
     except OSError as error:
         raise Unavailable(f"the compiled kernels cannot be loaded: {error}") from error
 
@@ -87,12 +87,14 @@ def call(name: str, *arguments: Tensor | int | float | None) -> None:
     Raises:
         MemoryError: the kernel found no memory.
     """
-    function = _FUNCTIONS.get(name) or _declared(name, arguments)
+    function = _FUNCTIONS.get(name) or _declare_function(name, arguments)
     if function(*[part.data_ptr() if isinstance(part, Tensor) else part for part in arguments]):
         raise MemoryError(f"the kernel {name} found no memory")
 
 
-def _declared(name: str, arguments: Sequence[Tensor | int | float | None]) -> Callable[..., int | None]:
+def _declare_function(
+    name: str, arguments: Sequence[Tensor | int | float | None]
+) -> Callable[..., int | None]:
     """Return the C function `name`, declared for what it is called with: the kinds never change."""
     kinds: dict[type, type] = {int: ctypes.c_int64, float: ctypes.c_float}
     signature = ctypes.CFUNCTYPE(
@@ -103,7 +105,7 @@ def _declared(name: str, arguments: Sequence[Tensor | int | float | None]) -> Ca
     return function
 
 
-def _compiled(compiler: str) -> Path:
+def _compile_library(compiler: str) -> Path:
     """Return the library for the sources, the compiler and the processor of now, compiled if it is not there."""
     sources = sorted(SOURCES.iterdir())
     identity = hashlib.sha256()
@@ -134,13 +136,13 @@ def _run(compiler: str, files: list[str], made: Path) -> None:
             for file, made_object in zip(files, objects, strict=True)
         ]
         commands.append([compiler, "-shared", *objects, "-o", str(made), "-lm"])
-        problem = next((said for command in commands if (said := _said(command))), "")
+        problem = next((said for command in commands if (said := _run_compiler(command))), "")
         if not problem:
             return
     raise Unavailable(f"{compiler} cannot compile them: {problem}")
 
 
-def _said(command: list[str]) -> str:
+def _run_compiler(command: list[str]) -> str:
     """Run `command` and return what it complained of when it failed."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_SECONDS, check=False)

@@ -13,7 +13,7 @@ from itertools import chain
 
 import numpy as np
 
-from quintain.data.seats import compared
+from quintain.data.seats import comparable_groups
 from quintain.types import Failure, Group, Score, Trajectory, is_constant
 
 N = 4
@@ -95,7 +95,7 @@ def _retries(groups: Sequence[Group], retries: Sequence[Retry]) -> Mapping[str, 
 
 def _zero_variance(groups: Sequence[Group]) -> float | None:
     """Return the share of groups without a difference."""
-    several = [group.returns for group in compared(groups) if len(group.returns) > 1]
+    several = [group.returns for group in comparable_groups(groups) if len(group.returns) > 1]
     return sum(map(is_constant, several)) / len(several) if several else None
 
 
@@ -166,7 +166,7 @@ def _length_advantage(groups: Sequence[Group]) -> float | None:
     """Return the correlation within groups, None where rewards do not differ, or lengths hardly do."""
     lengths: list[float] = []
     rewards: list[float] = []
-    for group in compared(groups):
+    for group in comparable_groups(groups):
         values = group.returns
         tokens = [t.num_sampled for t in group.scored]
         rewards += [value - sum(values) / len(values) for value in values]

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from quintain.engines.chat_client import ChatClient, Spending
 from quintain.environments.tools import OwnedFault
 from quintain.errors import UsageError
-from quintain.processes.http_json import HttpTrouble, checked_url, key_in
+from quintain.processes.http_json import HttpTrouble, check_url, key_in
 from quintain.worlds.desk.case import Case
 from quintain.worlds.desk.user import OTHERS, STOP, WISHES, Dialogue, Speech
 
@@ -67,7 +67,7 @@ class EndpointUser:
             DataError: the tape is broken.
         """
         advice = "give scripted, or a base URL such as http://127.0.0.1:8000/v1"
-        url = checked_url(url, is_whole=True, asked="desk: got user=", advice=advice)
+        url = check_url(url, is_whole=True, asked="desk: got user=", advice=advice)
         if not 0 < deadline < float("inf"):
             raise UsageError(f"desk: got user_deadline={deadline}; give a positive number of seconds")
         key = key_in(key_file, asked="desk: got user_key_file=")

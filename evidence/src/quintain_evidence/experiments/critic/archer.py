@@ -30,7 +30,7 @@ from quintain.credit_lab.permute import permute_outcomes
 from quintain.data.turn_values import last_turn_samples
 from quintain.learning.update import Update
 from quintain.methods.critic import archer
-from quintain.types import Action, Completion, Group, Sample, Trajectory, Turn, derive_seed, scored
+from quintain.types import Action, Completion, Group, Sample, Trajectory, Turn, derive_seed, flatten_scored
 from quintain_evidence.labs.exact import exact_gradient
 from quintain_evidence.labs.tables import fitted_table, s3
 from quintain_evidence.labs.tabular import TablePolicy, actions_of, cosine, packed, states_of
@@ -132,7 +132,7 @@ def gradient(policy: TablePolicy, groups: Sequence[Group], seed: int, *, is_fres
     Not `is_fresh`: the actions of the episodes stand in the place of the policy's own.
     """
     update = archer.method(archer.Config()).updates[-1].update
-    episodes = scored(groups)
+    episodes = flatten_scored(groups)
     critic = TableCritic.learned(policy, episodes, 1.0)
     turns, states, actions = places(episodes, policy)
     if is_fresh:
@@ -168,14 +168,14 @@ def direction(policy: TablePolicy, samples: Sequence[Sample], update: Update) ->
 
 def reinforced(policy: TablePolicy, newest: Sequence[Group], buffer: Sequence[Group]) -> Tensor:
     """Return REINFORCE's direction on the `newest` episodes, less a V fitted to the returns of the `buffer`."""
-    fitted = scored(buffer)
+    fitted = flatten_scored(buffer)
     turns, states, _ = places(fitted, policy)
     shape = (policy.world.horizon, policy.world.num_states)
     sums, counts = np.zeros(shape), np.zeros(shape)
     np.add.at(sums, (turns, states), [g for t in fitted for g in returns_to_go(turn_rewards(t), 1.0)])
     np.add.at(counts, (turns, states), 1.0)
     v = sums / np.maximum(counts, 1)
-    episodes = scored(newest)
+    episodes = flatten_scored(newest)
     turns, states, actions = places(episodes, policy)
     returns = np.array([g for t in episodes for g in returns_to_go(turn_rewards(t), 1.0)])
     ways = [

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quintain.credit.turn_td import best_ways
-from quintain.types import derive_seed, scored
+from quintain.types import derive_seed, flatten_scored
 from quintain_evidence.experiments.critic.archer import TableCritic, places
 from quintain_evidence.labs.exact import END, World, exact_values
 from quintain_evidence.labs.tables import fitted_table, s3
@@ -36,7 +36,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     found: list[Mapping[str, float]] = []
     for number in range(int(options["seeds"])):
         own = derive_seed("digi_q", seed, number)
-        episodes = scored(policy.sample(size=int(options.get("size", 16)), seed=own))
+        episodes = flatten_scored(policy.sample(size=int(options.get("size", 16)), seed=own))
         critics = [TableCritic.learned(policy, episodes[half::2], discount) for half in (0, 1)]
         turns, states, actions = places(episodes, policy)
         is_asked = ~good[states, actions] & good[states].any(1)

@@ -26,7 +26,7 @@ from quintain.data.samples import samples_from
 from quintain.learning.update import Update
 from quintain.losses.value import cross_entropy
 from quintain.methods.critic.digi_rl import Config, hard_filter
-from quintain.types import Credit, Task, Trajectory, derive_seed, scored
+from quintain.types import Credit, Task, Trajectory, derive_seed, flatten_scored
 from quintain_evidence.experiments.selftraining.rest import weak_table
 from quintain_evidence.labs.exact import END, World
 from quintain_evidence.labs.levels import expert_table, levels, open_floor, starting_at
@@ -107,7 +107,7 @@ def play(policy: TablePolicy, size: int, seed: int, slip: float) -> list[Traject
     def game(task: Task) -> Slippery:
         return Slippery(world=world, place=task.seed, slip=slip)
 
-    return list(scored(play_games(policy, game, world.tasks, size=size, seed=seed)))
+    return list(flatten_scored(play_games(policy, game, world.tasks, size=size, seed=seed)))
 
 
 def success(policy: TablePolicy, seed: int, slip: float) -> dict[str, float]:

@@ -20,7 +20,7 @@ from quintain.environments.noisy import noisy
 from quintain.environments.protocol import begin
 from quintain.methods.imitation import agent_bank
 from quintain.testing.pupil import Pupil, new_pupil, tasks_from
-from quintain.types import Example, Task, derive_seed, scored
+from quintain.types import Example, Task, derive_seed, flatten_scored
 from quintain.worlds.collab.game import Collab
 
 
@@ -66,7 +66,7 @@ def arms(
     }
     for name, examples in (("forced", method), ("resampled", control)):
         pupil = taught(blank, examples, options, seed)
-        played = scored(pupil.play(world, held_out, seed=seed))
+        played = flatten_scored(pupil.play(world, held_out, seed=seed))
         found[name] = fmean(float(t.is_success) for t in played if t.task.id in hard)
         found[f"{name}_easy"] = fmean(float(t.is_success) for t in played if t.task.id not in hard)
     return found

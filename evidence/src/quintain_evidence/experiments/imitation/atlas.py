@@ -17,8 +17,8 @@ from typing import Any
 from torch import Tensor
 
 from quintain.credit_lab.gradient import compare_choices, leave_out, success_credit
-from quintain.data.pipeline import Stage, as_example, example_samples, weigh_turns, weighed
-from quintain.environments.noisy import padded
+from quintain.data.pipeline import Stage, as_example, example_samples, weigh_stage, weigh_turns
+from quintain.environments.noisy import make_idler
 from quintain.methods.imitation import atlas
 from quintain.testing.pupil import Pupil, new_pupil, tasks_from
 from quintain.types import Example, Trajectory, derive_seed
@@ -38,7 +38,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     rate, ratio = float(options.get("rate", 0.4)), float(options.get("ratio", 0.3))
     words = atlas.Config().critical
     critical = atlas.pipeline(ratio, atlas.rule(world, words)).stages[-1]
-    start, success = taught(world, options, seed, lambda k: padded(rate, k % NUM_STYLES))
+    start, success = taught(world, options, seed, lambda k: make_idler(rate, k % NUM_STYLES))
     arms = cosines(
         start,
         world,
@@ -119,7 +119,7 @@ def shown(pupil: Pupil, world: str, count: int, seed: int, rate: float, first: i
     parts: list[list[Trajectory]] = []
     for style in range(NUM_STYLES):
         own = derive_seed(seed, "shown", style)
-        found = pupil.show(world, tasks[style::NUM_STYLES], padded(rate, style), seed=own)
+        found = pupil.show(world, tasks[style::NUM_STYLES], make_idler(rate, style), seed=own)
         parts.append([t for t in found if t.is_success])
     mixed = [t for row in zip(*parts, strict=False) for t in row]
     return mixed[:count]
@@ -188,7 +188,7 @@ def instead(example: Example, among: Sequence[float], rng: random.Random) -> Exa
 
 def stage_of(mark: Mark) -> Stage:
     """Return the stage that weighs turns by `mark`, and leaves episodes out in which nothing counts."""
-    return weighed("marked", "has no marked turn", mark)
+    return weigh_stage("marked", "has no marked turn", mark)
 
 
 def marks(trajectory: Trajectory) -> list[float]:

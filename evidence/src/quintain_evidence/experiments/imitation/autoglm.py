@@ -31,7 +31,7 @@ from quintain.environments.noisy import noisy
 from quintain.methods.imitation import autoglm
 from quintain.testing.pupil import Pupil, new_pupil, tasks_from
 from quintain.text.chat import Chat
-from quintain.types import Sample, Task, Trajectory, Turn, as_text, derive_seed, scored
+from quintain.types import Sample, Task, Trajectory, Turn, as_text, derive_seed, flatten_scored
 
 FAR = 100_000
 """Tasks that are wandered about in are so far from those that the expert shows."""
@@ -128,7 +128,7 @@ class Lab:
         won = {
             seat: [
                 t.is_success
-                for t in scored(
+                for t in flatten_scored(
                     Pupil(pupil.model, pupil.tokenizer, pupil.seed, agent).play(
                         self.world, self.held_out, seed=self.seed
                     )

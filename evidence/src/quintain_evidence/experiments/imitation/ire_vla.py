@@ -15,12 +15,12 @@ from quintain.credit.group import group_relative
 from quintain.data.pack import micro_batches
 from quintain.data.pipeline import Pipeline, as_example, example_samples
 from quintain.data.samples import samples_from
-from quintain.data.stages import solved
+from quintain.data.stages import keep_solved
 from quintain.errors import DataError
 from quintain.learning.learner import Learner, Optimization
 from quintain.learning.updating import resting
 from quintain.losses.imitation import imitation
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.rehearsal import rehearsal_batch
 from quintain.models.families import trunk
 from quintain.testing.pupil import MICRO_TOKENS, Pupil, new_pupil, tasks_from
@@ -89,11 +89,11 @@ def explored(pupil: Pupil, world: str, options: Mapping[str, Any], seed: int) ->
         groups = pupil.play(
             world, tasks, size=int(options.get("rl_size", 16)), seed=derive_seed(seed, update)
         )
-        found += Pipeline(solved())(groups).examples
+        found += Pipeline(keep_solved())(groups).examples
         samples = [sample for sample in samples_from(group_relative(groups)) if sample.advantages.any()]
         if samples:
             with resting(still):
-                learner.step(micro_batches(samples, max_tokens=MICRO_TOKENS), clipped())
+                learner.step(micro_batches(samples, max_tokens=MICRO_TOKENS), clip_ratio())
     if not found:
         raise DataError(f"exploring {world}: got no episode that succeeded; let the start know more of it")
     return found

@@ -24,7 +24,7 @@ from quintain.methods.imitation import steca
 from quintain.methods.method import Collector
 from quintain.rollout.samplers import Demonstrator
 from quintain.testing.pupil import Pupil, RolloutCollector, new_pupil, tasks_from
-from quintain.types import Action, Example, Observation, Trajectory, derive_seed, scored
+from quintain.types import Action, Example, Observation, Trajectory, derive_seed, flatten_scored
 from quintain.warm_start.start import expert_action
 
 FORCED = 1
@@ -131,4 +131,4 @@ def recovery(pupil: Pupil, world: str, forced: Sequence[Trajectory], seed: int) 
     with pupil.acting(world) as rollout:
         ahead = [walk.prefix(FORCED + 1) for walk in rollout.walks(forced)]
         played = rollout.continuations(ahead, size=1, seed=derive_seed("recovery", seed))
-    return fmean(float(t.is_success) for t in scored(played))
+    return fmean(float(t.is_success) for t in flatten_scored(played))

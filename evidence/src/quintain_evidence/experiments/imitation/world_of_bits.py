@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from quintain.credit_lab.permute import permute
 from quintain.methods.imitation.world_of_bits import Config, method
 from quintain.methods.method import OnPolicy
-from quintain.types import Group, Score, Trajectory, derive_seed, scored
+from quintain.types import Group, Score, Trajectory, derive_seed, flatten_scored
 from quintain_evidence.experiments.selftraining.rest import weak_table
 from quintain_evidence.labs.exact import World
 from quintain_evidence.labs.levels import HORIZON, Exact, exact, levels, open_floor, starting_at
@@ -90,7 +90,7 @@ def permuted(arm: OnPolicy, seed: int) -> OnPolicy:
 
     def reward(groups: Sequence[Group]) -> Sequence[Group]:
         paid = arm.reward(groups)
-        won = [t for t in scored(paid) if t.is_success]
+        won = [t for t in flatten_scored(paid) if t.is_success]
         values = [t.turns[-1].reward for t in won]
         if len(won) > 1:
             values = permute(values, seed=derive_seed("decay", seed, won[0].seed)).values

@@ -35,7 +35,7 @@ from quintain.methods.preference.e2cl import (
 )
 from quintain.rollout.splices import tried
 from quintain.testing.pupil import Pupil, RolloutCollector, new_pupil, tasks_from
-from quintain.types import Action, Trajectory, derive_seed, scored
+from quintain.types import Action, Trajectory, derive_seed, flatten_scored
 from quintain.warm_start.start import expert_action
 
 SECOND = Action(text="look")
@@ -183,7 +183,7 @@ def carried_out(
                 max_turns=done + 1,
                 teacher=Told.of(same),
             )
-            ahead = [walk.prefix(length + 2) for walk in collector.walks(scored(written))]
+            ahead = [walk.prefix(length + 2) for walk in collector.walks(flatten_scored(written))]
             tries = collector.continue_from(
                 1, ahead, size=1, seed=derive_seed("second", seed, length), max_turns=done + 1
             )

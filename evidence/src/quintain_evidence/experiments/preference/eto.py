@@ -25,7 +25,7 @@ from torch import Tensor
 from quintain.data.pack import pack
 from quintain.data.pairs import Pairs
 from quintain.data.samples import pair_samples
-from quintain.losses.preference import chosen_nll
+from quintain.losses.preference import nll_of_chosen
 from quintain.methods.preference import eto
 from quintain.methods.preference.exploring import Experts, contrasted
 from quintain.types import Group, Loss, Trajectory, derive_seed
@@ -72,7 +72,7 @@ def replication(made: Blocks, num: int, options: Mapping[str, Any], seed: int) -
     arms = {
         "method": learned(made, start, pairs, loss, options),
         "control": learned(made, start, twins, loss, options),
-        "imitation": learned(made, start, pairs, chosen_nll(), options),
+        "imitation": learned(made, start, pairs, nll_of_chosen(), options),
     }
     solved = {name: solved_of(made.policy(shared), held_out) for name, shared in arms.items()}
     fallen = {

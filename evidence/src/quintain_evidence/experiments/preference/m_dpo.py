@@ -20,7 +20,7 @@ import numpy as np
 from torch import Tensor
 
 from quintain.credit_lab.gradient import GradientLab, success_credit
-from quintain.data.pairs import won_and_lost
+from quintain.data.pairs import pair_wins_with_losses
 from quintain.data.samples import imitation_samples, pair_samples
 from quintain.environments.noisy import noisy
 from quintain.losses.preference import dpo, kto
@@ -53,7 +53,7 @@ def batches(world: str, options: Mapping[str, Any], seed: int) -> list[dict[str,
     rows: list[dict[str, float]] = []
     for number in range(num):
         groups = played(pupil, world, size, group, derive_seed(seed, number), "pairs")
-        pairs = won_and_lost(groups, 2)
+        pairs = pair_wins_with_losses(groups, 2)
         rng = np.random.default_rng(derive_seed(seed, number) % (1 << 63))
         streams = pair_samples(list(pairs))
         found = {

@@ -24,7 +24,7 @@ from quintain.errors import DataError
 from quintain.methods.preference.nat import label_of
 from quintain.rollout.collect import Rollout
 from quintain.testing.pupil import Pupil, new_pupil, tasks_from
-from quintain.types import Trajectory, derive_seed, scored
+from quintain.types import Trajectory, derive_seed, flatten_scored
 from quintain.warm_start.start import build_agent
 
 CHUNK, MOST = 200, 2000
@@ -109,7 +109,7 @@ def gathered(
                 groups = rollout.demonstrations(tasks, noisy(mistakes), seed=derive_seed(seed, "shown"))
             finally:
                 rollout.close()
-            both[label] = {each.task.id: each for each in scored(groups)}
+            both[label] = {each.task.id: each for each in flatten_scored(groups)}
         for name, each in both["right"].items():
             own = label_of(each.is_success, 0.0)
             if room[own] and name in both["wrong"]:
@@ -131,7 +131,7 @@ def success(pupil: Pupil, world: str, label: Label, options: Mapping[str, Any], 
     rollout = Rollout(harness(pupil, world, label), find(world), engine)
     try:
         tasks = tasks_from(world, int(options.get("held_out", 256)), split="eval")
-        played = scored(rollout.groups(tasks, size=1, seed=derive_seed(seed, "held out")))
+        played = flatten_scored(rollout.groups(tasks, size=1, seed=derive_seed(seed, "held out")))
     finally:
         rollout.close()
         engine.close()

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from quintain.data.pairs import best_and_worst
-from quintain.data.seats import separated
+from quintain.data.seats import split_seats
 from quintain.learning.job import MAIN
 from quintain.losses.preference import dpo
 from quintain.methods.preference.owl import WORKER, lived_by
@@ -195,7 +195,7 @@ def replication(options: Mapping[str, Any], seed: int) -> dict[str, float]:
             seed=derive_seed(seed, "pairs"),
             tasks=[*tasks_of("A")] * int(options.get("groups", 8)),
         )
-        parts = separated(as_played(played))
+        parts = split_seats(as_played(played))
         for arm, policy in (("method", MAIN), ("control", WORKER)):
             pairs = best_and_worst(lived_by(parts, policy))
             ends[prefix + arm] = learned(made, own, pairs, dpo(0.1), options)

@@ -29,7 +29,7 @@ from quintain.credit_lab.permute import permute
 from quintain.data.pack import pack
 from quintain.data.pairs import Deviation, Estimate, Pairs, step_pairs
 from quintain.data.samples import pair_samples
-from quintain.losses.preference import chosen_nll, dpo
+from quintain.losses.preference import dpo, nll_of_chosen
 from quintain.types import Loss, Task, Trajectory, derive_seed
 from quintain_evidence.experiments.preference.blocks import Blocks
 from quintain_evidence.experiments.preference.eto import learned
@@ -155,7 +155,9 @@ def replication(options: Mapping[str, Any], seed: int) -> dict[str, float]:
     after = learned(made, start, pairs["method"], dpo(0.1), options)
     solved = [success(made, shared, held_out) for shared in (start, after)]
     obeyed = [followed(made, shared, held_out) for shared in (start, after)]
-    norms = [float(direction(made, start, pairs["method"], loss).norm()) for loss in (dpo(0.1), chosen_nll())]
+    norms = [
+        float(direction(made, start, pairs["method"], loss).norm()) for loss in (dpo(0.1), nll_of_chosen())
+    ]
     return found | {
         "extra.pairs": float(len(pairs["method"])),
         "extra.start": solved[0],

@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 
 from quintain.methods.preference.rro import followed, has_risen, num_drawn
-from quintain.types import derive_seed, scored
+from quintain.types import derive_seed, flatten_scored
 from quintain_evidence.experiments.preference.blocks import SPEC, irreversible, noisy_policy, table_of
 from quintain_evidence.labs.exact import END, World, exact_values
 from quintain_evidence.labs.tabular import states_of
@@ -101,7 +101,7 @@ def draw(world: World, policy: NDArray[np.float64], count: int, cap: int, rollou
     """Return what `policy` draws in `count` of the states on its way from where the task can be solved or lost."""
     rng = np.random.default_rng(seed % (1 << 63))
     table = table_of(world, policy)
-    episodes = scored(table.sample(size=8, seed=derive_seed(seed, "visited")))
+    episodes = flatten_scored(table.sample(size=8, seed=derive_seed(seed, "visited")))
     visited = [
         s for t in episodes for s in states_of(t) if np.isfinite(world.distance[s])
     ]  # fmt: skip

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from quintain.data.pairs import Pairs
-from quintain.losses.preference import chosen_nll, dpo
+from quintain.losses.preference import dpo, nll_of_chosen
 from quintain.methods.preference import step_agent
-from quintain.types import Group, Pair, Trajectory, derive_seed, scored
+from quintain.types import Group, Pair, Trajectory, derive_seed, flatten_scored
 from quintain_evidence.experiments.preference.blocks import (
     SPEC,
     Blocks,
@@ -83,7 +83,7 @@ def replication(
     arms = {
         "method": learned(made, start, pairs, loss, options),
         "control": learned(made, start, twins, loss, options),
-        "imitation": learned(made, start, pairs, chosen_nll(), options),
+        "imitation": learned(made, start, pairs, nll_of_chosen(), options),
         "start": start,
     }
     astray = {name: disagreement(made, made.policy(shared), judged) for name, shared in arms.items()}
@@ -104,7 +104,9 @@ def replication(
 
 def visited(made: Blocks, policy: TablePolicy, tasks: Sequence[int]) -> States:
     """Return the states of an episode of `policy` on each of `tasks`."""
-    return np.array([s for t in scored(policy.sample(size=1, seed=0, tasks=tasks)) for s in states_of(t)])
+    return np.array(
+        [s for t in flatten_scored(policy.sample(size=1, seed=0, tasks=tasks)) for s in states_of(t)]
+    )
 
 
 def acted(made: Blocks, policy: TablePolicy, states: States, size: int, seed: int) -> list[Group]:
@@ -162,7 +164,7 @@ def discriminated(
     halves = drawn[: len(drawn) // 2], drawn[len(drawn) // 2 :]
 
     def rows(policy: TablePolicy, half: int, name: int) -> NDArray[np.float64]:
-        steps = scored(acted(made, policy, halves[half], 1, derive_seed(seed, name)))
+        steps = flatten_scored(acted(made, policy, halves[half], 1, derive_seed(seed, name)))
         return np.stack([step_agent.features(*told(made, goals, t)) for t in steps])
 
     found: dict[str, float] = {}

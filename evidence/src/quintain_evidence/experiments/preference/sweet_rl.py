@@ -34,7 +34,7 @@ from quintain.environments.catalog import find
 from quintain.environments.protocol import begin
 from quintain.losses.preference import dpo
 from quintain.testing.pupil import tasks_from
-from quintain.types import Outputs, derive_seed, scored
+from quintain.types import Outputs, derive_seed, flatten_scored
 from quintain.worlds.collab.game import Collab
 from quintain_evidence.experiments.preference.blocks import table_of
 from quintain_evidence.labs.exact import World, enumerate_world, exact_values
@@ -93,7 +93,7 @@ def replication(options: Mapping[str, Any], seed: int) -> dict[str, float]:
     shown = policy.sample(size=8, seed=derive_seed(seed, "shown"), tasks=range(num))
     pairs = best_and_lower(shown)
     seen = sorted(
-        {s for t in scored(policy.sample(size=8, seed=derive_seed(seed, "seen"), tasks=range(num, num + held)))
+        {s for t in flatten_scored(policy.sample(size=8, seed=derive_seed(seed, "seen"), tasks=range(num, num + held)))
          for s in states_of(t)}
     )  # fmt: skip
     drawn = ways_on(policy, seen, int(options.get("candidates", 16)), seed)

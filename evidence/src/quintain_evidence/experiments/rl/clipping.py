@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import OnPolicy
 from quintain.types import Batch, Loss, LossReport, Outputs, derive_seed
 from quintain_evidence.labs.tables import a16
@@ -26,7 +26,7 @@ GROUP = 8
 
 def unclipped() -> Loss:
     """Return the surrogate r·A without bounds."""
-    return clipped(1.0, 1e9)
+    return clip_ratio(1.0, 1e9)
 
 
 def dropped_at_random(loss: Loss, seed: int) -> Loss:

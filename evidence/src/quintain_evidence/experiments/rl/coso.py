@@ -32,7 +32,7 @@ from quintain.learning.update import Update
 from quintain.losses.causal import ActionModel, action_name, causal_weights
 from quintain.losses.entropy import entropy_bonus
 from quintain.methods.rl.parts.measures import acts_from
-from quintain.types import Group, Turn, scored
+from quintain.types import Group, Turn, flatten_scored
 from quintain_evidence.experiments.rl.frozen import Frozen, frozen
 
 ROUNDS, CLOSE, NUM_NULL = 25, 0.02, 4
@@ -143,7 +143,7 @@ def ask(groups: Sequence[Group], start: Frozen, *, count: int) -> Questions:
     """
     read: list[tuple[tuple[int, ...], tuple[int, ...], Turn]] = []
     tails: dict[str, Counter[tuple[int, ...]]] = {}
-    for t in scored(groups):
+    for t in flatten_scored(groups):
         for k, turn in enumerate(t.turns):
             ids = turn.completion.token_ids
             if turn.action.error is not None or not ids:
@@ -169,7 +169,7 @@ def ask(groups: Sequence[Group], start: Frozen, *, count: int) -> Questions:
         for prompt, before, turn in chosen
         for tail in actions
     ]
-    episode = scored(groups)[0]
+    episode = flatten_scored(groups)[0]
     return Questions(
         groups=tuple(
             Group(task=episode.task, trajectories=(replace(episode, turns=(turn,)),)) for turn in made
@@ -212,7 +212,7 @@ def stepped(lab: GradientLab, way: Tensor, groups: Sequence[Group], divergence: 
 def by_part(start: Frozen, groups: Sequence[Group]) -> tuple[float, float]:
     """Return the entropy of a token of the filler and of one of the action, means over `groups`, in nats."""
     forward = Forward(start.lab.model)
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     said: list[Tensor] = []
     for batch in micro_batches(imitation_samples(trajectories), max_tokens=16_384):
         said.append(forward.infer(batch).entropy[batch.turn_id >= 0])

@@ -13,7 +13,7 @@ from typing import Any
 
 from quintain.credit_lab.permute import permute
 from quintain.methods.rl import grpo
-from quintain.types import Group, derive_seed, scored
+from quintain.types import Group, derive_seed, flatten_scored
 from quintain_evidence.labs.exact import exact_gradient
 from quintain_evidence.labs.tables import fitted_table, s3
 from quintain_evidence.labs.tabular import cosine_with_exact
@@ -48,7 +48,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
 
 def relabelled(groups: Sequence[Group], seed: int) -> list[Group]:
     """Return the same episodes dealt anew into groups of the same sizes; an episode takes the label of its group."""
-    moved = permute(scored(groups), seed=seed, moves_all=False).values
+    moved = permute(flatten_scored(groups), seed=seed, moves_all=False).values
     dealt: list[Group] = []
     place = 0
     for group in groups:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import differs, same_groups
 from quintain.methods.rl import grpo_tcr
 from quintain.types import derive_seed
@@ -43,7 +43,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
         def updates(
             low: float, above: float, own: int = own, start: TablePolicy = start, **changes: Any
         ) -> float:
-            run = trained(start, method, options, own, loss=clipped(low, above), **changes)
+            run = trained(start, method, options, own, loss=clip_ratio(low, above), **changes)
             return log(run.steps_until(LEVEL))
 
         clip = trained(start, method, options, own)

@@ -18,7 +18,7 @@ import numpy as np
 
 from quintain.methods.method import Collector, OnPolicy, differs, same_groups
 from quintain.methods.rl import openmanus
-from quintain.types import Group, Task, derive_seed, scored
+from quintain.types import Group, Task, derive_seed, flatten_scored
 from quintain_evidence.labs.exact import exact_gradient
 from quintain_evidence.labs.tables import fitted_table, s3
 from quintain_evidence.labs.tabular import TablePolicy, cosine_with_exact
@@ -95,6 +95,6 @@ def update(start: TablePolicy, size: int, seed: int) -> tuple[float, float, dict
             "all": angle(whole, groups),
             "drawn": len(groups) / config.tasks,
             "kept": len(kept) / config.tasks,
-            "steps": sum(len(t.turns) for t in scored(groups)) / config.tasks,
+            "steps": sum(len(t.turns) for t in flatten_scored(groups)) / config.tasks,
         },
     )

@@ -24,7 +24,7 @@ from quintain.credit.whiten import whiten
 from quintain.credit_lab.permute import permute
 from quintain.methods.method import Estimates, OnPolicy
 from quintain.methods.rl import pag
-from quintain.types import ANSWER, Credit, Group, Task, Trajectory, Turn, derive_seed, scored
+from quintain.types import ANSWER, Credit, Group, Task, Trajectory, Turn, derive_seed, flatten_scored
 from quintain_evidence.labs.exact import END, World
 from quintain_evidence.labs.tabular import TablePolicy, states_of, train_table
 
@@ -190,7 +190,7 @@ def mislabelled(scale: float, seed: int) -> OnPolicy:
     def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
         values = louder_values(groups, estimates, scale)
         advantages = gae_tokens(groups, values.critic, turn_discount=0.0, gae_lambda=1.0)
-        places = [(t, turn) for t in scored(groups) for turn in t.turns]
+        places = [(t, turn) for t in flatten_scored(groups) for turn in t.turns]
         dealt = permute([pag.role(t, turn) for t, turn in places], seed=seed, moves_all=False).values
         names = iter(dealt)
         return whiten(advantages, by=lambda _t, _turn: next(names))
@@ -219,6 +219,6 @@ def louder_values(groups: Sequence[Group], estimates: Estimates, scale: float) -
             array * (scale if pag.role(t, turn) == "verifier" else 1.0)
             for turn, array in zip(t.turns, arrays, strict=True)
         ]
-        for t, arrays in zip(scored(groups), critic.values, strict=True)
+        for t, arrays in zip(flatten_scored(groups), critic.values, strict=True)
     ]
     return replace(estimates, values=replace(critic, values=values))

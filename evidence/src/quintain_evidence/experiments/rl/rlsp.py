@@ -19,7 +19,7 @@ import torch
 from quintain.credit_lab.permute import permute
 from quintain.methods.method import OnPolicy
 from quintain.methods.rl import rlsp
-from quintain.types import ALONE, Group, Score, Task, Trajectory, derive_seed, scored
+from quintain.types import ALONE, Group, Score, Task, Trajectory, derive_seed, flatten_scored
 from quintain_evidence.labs.exact import END, World, exact_values
 from quintain_evidence.labs.tabular import TablePolicy, TabularRun, train_table
 
@@ -116,7 +116,7 @@ def moved(seed: int) -> Pay:
 
     def pay(method: OnPolicy, groups: Sequence[Group]) -> Sequence[Group]:
         paid = method.reward(groups)
-        episodes = scored(paid)
+        episodes = flatten_scored(paid)
         terms = [t.turns[-1].reward_terms["search"] for t in episodes]
         others = permute(terms, seed=seed).values
         gain = {id(t): new - old for t, old, new in zip(episodes, terms, others, strict=True)}

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from quintain.methods.rl import scaling_inter
-from quintain.types import Group, Task, derive_seed, scored
+from quintain.types import Group, Task, derive_seed, flatten_scored
 from quintain_evidence.labs.exact import END, World, exact_values
 from quintain_evidence.labs.tabular import TablePolicy, TabularRun, train_table
 
@@ -80,7 +80,7 @@ class Arm:
             return []
         limited = TablePolicy(replace(policy.world, horizon=turns), policy.theta)
         groups = limited.sample(size=size, seed=seed)
-        self.steps += sum(len(t.turns) for t in scored(groups))
+        self.steps += sum(len(t.turns) for t in flatten_scored(groups))
         return groups
 
 

@@ -21,7 +21,7 @@ import torch
 from quintain.credit_lab.permute import permute_outcomes, permute_turn_rewards
 from quintain.methods.method import OnPolicy, same_groups
 from quintain.methods.rl import spa_rl
-from quintain.types import Group, derive_seed, scored
+from quintain.types import Group, derive_seed, flatten_scored
 from quintain_evidence.labs.exact import exact_gradient
 from quintain_evidence.labs.tables import fitted_table, s3
 from quintain_evidence.labs.tabular import TablePolicy, cosine_with_exact, true_advantages
@@ -89,5 +89,5 @@ def senseless(groups: Sequence[Group], seed: int) -> list[Group]:
 
 def agreement(method: OnPolicy, groups: Sequence[Group], start: TablePolicy) -> float:
     """Return Spearman's correlation of the placed rewards with what each action exactly gains or loses."""
-    placed = [turn.reward for t in scored(method.reward(groups)) for turn in t.turns]
+    placed = [turn.reward for t in flatten_scored(method.reward(groups)) for turn in t.turns]
     return rank_correlation(placed, np.asarray(true_advantages(groups, start)).tolist())

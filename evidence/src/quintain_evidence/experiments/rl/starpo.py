@@ -18,7 +18,7 @@ import torch
 
 from quintain.methods.method import same_groups
 from quintain.methods.rl import starpo
-from quintain.types import Group, derive_seed, scored
+from quintain.types import Group, derive_seed, flatten_scored
 from quintain_evidence.labs.exact import exact_gradient, exact_values, visits
 from quintain_evidence.labs.tables import fitted_table, s3
 from quintain_evidence.labs.tabular import TablePolicy, cosine_with_exact
@@ -65,4 +65,4 @@ def knowing(start: TablePolicy) -> TablePolicy:
 
 def trained_tokens(groups: Sequence[Group]) -> int:
     """Return the sampled tokens of the scored episodes of `groups`."""
-    return sum(t.num_sampled for t in scored(groups))
+    return sum(t.num_sampled for t in flatten_scored(groups))

@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from quintain.data.comparisons import Comparisons, Labeller, comparison_samples, labelled
+from quintain.data.comparisons import Comparisons, Labeller, comparison_samples, label_groups
 from quintain.data.pack import pack
 from quintain.losses.compose import combine
 from quintain.losses.reward_model import bradley_terry
 from quintain.losses.value import value
 from quintain.methods.method import Estimates, Needs, OnPolicy
-from quintain.types import Credit, Group, Outputs, Task, Trajectory, scored
+from quintain.types import Credit, Group, Outputs, Task, Trajectory, flatten_scored
 from quintain_evidence.labs.exact import END, World
 from quintain_evidence.labs.tabular import TablePolicy, TabularRun, actions_of, train_table
 
@@ -115,7 +115,7 @@ def normal(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def compared(groups: Sequence[Group], *, size: int, temperature: float) -> Comparisons:
     """Return what a labeller says of the answers of `groups`."""
-    return labelled(groups, Labeller(temperature=temperature), size=size)
+    return label_groups(groups, Labeller(temperature=temperature), size=size)
 
 
 def scaled(made: Answers, policy: TablePolicy, scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -162,7 +162,7 @@ def scored_by(
     """Return `method` for tables: its reward model says `scores` [answer], its critic learns in the same update."""
 
     def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
-        trajectories = scored(groups)
+        trajectories = flatten_scored(groups)
         said = [float(scores[made.index(trajectory)]) for trajectory in trajectories]
         return method.credit(groups, price(trajectories, replace(estimates, scores=said)))
 

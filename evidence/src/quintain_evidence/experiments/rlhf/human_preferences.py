@@ -34,7 +34,7 @@ from quintain.models.save import save
 from quintain.models.tiny import build_tiny
 from quintain.runs.context import make_engine
 from quintain.text.tokenizer import train_tokenizer
-from quintain.types import Comparison, Group, Task, Trajectory, derive_seed, scored
+from quintain.types import Comparison, Group, Task, Trajectory, derive_seed, flatten_scored
 from quintain_evidence.labs.exact import World, exact_gradient
 from quintain_evidence.labs.tabular import TablePolicy, cosine_with_exact
 from quintain_evidence.layers.inference import rank_correlation
@@ -71,7 +71,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
             lab.start.sample(size=size, seed=derive_seed("batch", seed, k))
             for k in range(int(options["seeds"]))
         ]
-        seen = [(1, t) for t in scored(lab.start.sample(size=64, seed=derive_seed("compared", seed)))]
+        seen = [(1, t) for t in flatten_scored(lab.start.sample(size=64, seed=derive_seed("compared", seed)))]
         rng = np.random.default_rng(seed)
         pairs = draw_segments(seen, size=SEGMENT, count=labels, rng=rng)
         labeller = Labeller(error_rate=2 * float(options.get("wrong", 0.1)))
@@ -175,5 +175,5 @@ def dealt(comparisons: Sequence[Comparison], seed: int) -> list[Comparison]:
 
 def rewards(groups: Sequence[Group]) -> list[float]:
     """Return what every turn of `groups` pays, in order."""
-    found: list[Trajectory] = list(scored(groups))
+    found: list[Trajectory] = list(flatten_scored(groups))
     return [turn.reward for trajectory in found for turn in trajectory.turns]

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from quintain.data.comparisons import Labeller, comparison_samples, labelled
+from quintain.data.comparisons import Labeller, comparison_samples, label_groups
 from quintain.data.pack import pack
 from quintain.data.samples import imitation_samples
 from quintain.learning.updating import Corpus, minibatches
@@ -30,7 +30,7 @@ from quintain.losses.compose import combine
 from quintain.losses.reward_model import bradley_terry
 from quintain.losses.value import value
 from quintain.methods.rlhf import instruct_gpt
-from quintain.types import Group, Outputs, Task, derive_seed, scored
+from quintain.types import Group, Outputs, Task, derive_seed, flatten_scored
 from quintain_evidence.labs.exact import END, World
 from quintain_evidence.labs.tabular import (
     TablePolicy,
@@ -105,7 +105,7 @@ def prompts(rng: np.random.Generator, *, shared: float) -> Prompts:
 
 def rewarded(made: Prompts, groups: Sequence[Group], temperature: float) -> NDArray[np.float64]:
     """Return the scores [prompt, answer] of a reward model that is fitted to rankings of the answers of `groups`."""
-    comparisons = labelled(groups, Labeller(temperature=temperature), size=4)
+    comparisons = label_groups(groups, Labeller(temperature=temperature), size=4)
     batch = pack(comparison_samples(comparisons))
     marks = (batch.turn_id >= 0).nonzero().squeeze(1)
     answers = [answer for each in comparisons for answer in each.answers]
@@ -151,7 +151,7 @@ def trained(
         own = derive_seed(seed, step)
         policy = made.policy(weights, values)
         groups = policy.sample(size=int(options["episodes"]), seed=own, tasks=RANKED)
-        said = [float(scores[states_of(t)[0], actions_of(t, made.world)[0]]) for t in scored(groups)]
+        said = [float(scores[states_of(t)[0], actions_of(t, made.world)[0]]) for t in flatten_scored(groups)]
         credit = method.credit(groups, replace(estimate(policy, needs, groups, reference), scores=said))
         samples = kept_samples(credit, method.update)
         for number, chosen in enumerate(minibatches(samples, config.num_minibatches, own)):
@@ -240,7 +240,7 @@ def arms_of(options: Mapping[str, Any], seed: int, *, shared: float) -> tuple[Pr
 
     def corpus(rows: Sequence[int]) -> Corpus:
         shown = start.sample(size=int(options["shown"]), seed=derive_seed(seed, "shown"), tasks=rows)
-        samples = imitation_samples(scored(shown))
+        samples = imitation_samples(flatten_scored(shown))
         return Corpus(samples, int(options["ptx_batch"]), float(options["ptx_coef"]))
 
     def run(mixed: Corpus | None, norms: Sequence[float] = ()) -> Learned:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from quintain.data.comparisons import Comparisons, Labeller, comparison_samples, labelled
+from quintain.data.comparisons import Comparisons, Labeller, comparison_samples, label_groups
 from quintain.data.pack import pack
 from quintain.eval.reward_model import agreement, best_of
 from quintain.losses.reward_model import bradley_terry
@@ -58,7 +58,7 @@ def replication(options: Mapping[str, Any], seed: int) -> dict[str, float]:
         for at in range(0, len(group.trajectories), 2)
     ]
     labeller = Labeller(temperature=float(options["temperature"]), tie_band=float(options["tie_band"]))
-    said = [c for pair in pairs for c in labelled([pair], labeller, seed=seed % 1_000_003)]
+    said = [c for pair in pairs for c in label_groups([pair], labeller, seed=seed % 1_000_003)]
     learned, held_out = said[:num], said[num : 2 * num]
     coins = [broken(each, rng) for each in learned]
     ranks = [learned[place].ranks for place in rng.permutation(len(learned))]

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quintain.data.pipeline import Chosen
+from quintain.data.pipeline import PipelineResult
 from quintain.methods.method import Rounds
 from quintain.methods.selftraining.agent_evol import Config, method
-from quintain.types import Group, Trajectory, derive_seed, scored
+from quintain.types import Group, Trajectory, derive_seed, flatten_scored
 from quintain_evidence.labs.levels import exact, expert_table, levels, starting_at
 from quintain_evidence.labs.rounds import cloned, train_rounds
 from quintain_evidence.labs.tables import uniform_start
@@ -100,16 +100,16 @@ def demonstrations(seed: int, count: int, mistakes: float) -> list[Trajectory]:
     own = derive_seed(seed, "shown")
     world = starting_at(levels(own, count, least=NEAR[0], most=NEAR[1]))
     shown = TablePolicy(world, expert_table(mistakes=mistakes).theta).sample(size=1, seed=own)
-    return [trajectory for trajectory in scored(shown) if trajectory.is_success]
+    return [trajectory for trajectory in flatten_scored(shown) if trajectory.is_success]
 
 
 def repeating(arm: Rounds, count: int) -> Rounds:
     """Return `arm` without its base in what is imitated; `count` of the new successes stand in, over and over."""
     line = arm.build
 
-    def build(groups: Sequence[Group]) -> Chosen:
+    def build(groups: Sequence[Group]) -> PipelineResult:
         made = line(groups)
-        return Chosen(
+        return PipelineResult(
             examples=(*made.examples, *islice(cycle(made.examples), count)) if made.examples else (),  # pyright: ignore[reportAttributeAccessIssue]
             funnel=made.funnel,  # pyright: ignore[reportAttributeAccessIssue]
         )

@@ -18,12 +18,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from quintain.data.pipeline import Chosen, Pipeline, Stage
+from quintain.data.pipeline import Pipeline, PipelineResult, Stage
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Rounds
 from quintain.methods.selftraining.rest import Config, above, method
-from quintain.types import Example, Group, Score, Task, Trajectory, derive_seed, scored
+from quintain.types import Example, Group, Score, Task, Trajectory, derive_seed, flatten_scored
 from quintain_evidence.labs.levels import (
     approach,
     exact,
@@ -88,7 +88,9 @@ def weak_table(seed: int, *, demonstrations: int) -> TablePolicy:
     shown = TablePolicy(world, expert_table(mistakes=0.4).theta).sample(
         size=1, seed=derive_seed(seed, "shown")
     )
-    return cloned(uniform_start(world), scored(shown), Update(loss=imitation(), num_epochs=20), rate=0.1)
+    return cloned(
+        uniform_start(world), flatten_scored(shown), Update(loss=imitation(), num_epochs=20), rate=0.1
+    )
 
 
 def graded(
@@ -138,7 +140,7 @@ def nested(arm: Rounds, seed: int) -> Rounds:
     """
     lines = [Pipeline(above(threshold)) for threshold in THRESHOLDS]
 
-    def drawn(number: int, groups: Sequence[Group]) -> Chosen:
+    def drawn(number: int, groups: Sequence[Group]) -> PipelineResult:
         sizes = [len(line(groups).examples) for line in lines[: number + 1]]
 
         def fewer(examples: Sequence[Example]) -> list[Example]:

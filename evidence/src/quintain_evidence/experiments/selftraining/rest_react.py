@@ -21,7 +21,7 @@ from quintain.data.pipeline import as_example, example_samples
 from quintain.environments.noisy import noisy
 from quintain.methods.selftraining import rest_react
 from quintain.testing.pupil import Pupil, new_pupil, tasks_from
-from quintain.types import Group, Trajectory, derive_seed, scored
+from quintain.types import Group, Trajectory, derive_seed, flatten_scored
 
 FAR = 100_000
 """Number of the first task that steps are sampled in; starts learn from the tasks before."""
@@ -81,7 +81,7 @@ def cosines(start: Pupil, world: str, options: Mapping[str, Any], seed: int) -> 
     """Return cosines of both arms, and the share of steps in which the ranker agrees with what is right."""
     num, size = int(options["seeds"]), int(options.get("episodes", 32))
     targets = success_gradients(start, world, num, int(options.get("reference", 64)), seed)
-    played = scored(
+    played = flatten_scored(
         start.play(world, tasks_from(world, num * size, first=FAR), seed=derive_seed(seed, "grow"))
     )
     best: list[list[Trajectory]] = []
@@ -97,7 +97,7 @@ def cosines(start: Pupil, world: str, options: Mapping[str, Any], seed: int) -> 
         steps = start.alternatives(
             world, played[k * size : (k + 1) * size], size=4, seed=derive_seed(seed, "steps", k)
         )
-        best.append([e.trajectory for e in stage.apply([as_example(t) for t in scored(steps)])])
+        best.append([e.trajectory for e in stage.apply([as_example(t) for t in flatten_scored(steps)])])
         drawn.append([rng.choice(group.scored) for group in steps])
         agreement.append(agrees(steps, rank))
     sets = {

@@ -32,7 +32,7 @@ from quintain.types import (
     Outputs,
     Trajectory,
     derive_seed,
-    scored,
+    flatten_scored,
 )
 
 FAR = 100_000
@@ -107,7 +107,7 @@ def cosines(start: Pupil, options: Mapping[str, Any], seed: int) -> tuple[dict[s
 
 def judged(start: Pupil, world: str, groups: Sequence[Group], seed: int) -> list[Group]:
     """Return each readable answer with three judgements, as a round of the method collects them."""
-    episodes = [t for t in scored(groups) if len(t.turns) == 2 and t.turns[0].is_valid]
+    episodes = [t for t in flatten_scored(groups) if len(t.turns) == 2 and t.turns[0].is_valid]
     steps = start.alternatives(world, episodes, size=3, seed=derive_seed(seed, "judged"))
     again = [group for group in steps if group.task.id.endswith("@1")]
     return [

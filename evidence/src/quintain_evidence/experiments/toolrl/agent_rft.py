@@ -39,7 +39,7 @@ from quintain.types import (
     Trajectory,
     Turn,
     derive_seed,
-    scored,
+    flatten_scored,
 )
 
 PARALLEL, SIZE = 32, 8
@@ -173,12 +173,12 @@ def punished(groups: Sequence[Group]) -> float:
     paid = method.reward(groups)
     credit = method.credit(paid, Estimates())
     advantages = [float(turns[0][0]) for turns in credit.advantages]
-    return correlation(advantages, [float(num_calls(t)) for t in scored(paid)])
+    return correlation(advantages, [float(num_calls(t)) for t in flatten_scored(paid)])
 
 
 def coverage(groups: Sequence[Group], whole: Sequence[Group]) -> float:
     """Return how many of the episodes with 5 or 6 calls are still there."""
-    kept, every = (sum(num_calls(t) >= 5 for t in scored(found)) for found in (groups, whole))
+    kept, every = (sum(num_calls(t) >= 5 for t in flatten_scored(found)) for found in (groups, whole))
     return kept / max(every, 1)
 
 
@@ -204,7 +204,9 @@ def played(seed: int, rate: float, num_tasks: int, right: float) -> Batch:
         num_calls=len(server.attempts),
         num_unjoined=unjoined + len(server.graded) - len(set(server.graded)),
         num_foreign=sum(
-            str(turn.observation) != str(k) for t in scored(groups) for k, turn in enumerate(t.turns[1:], 1)
+            str(turn.observation) != str(k)
+            for t in flatten_scored(groups)
+            for k, turn in enumerate(t.turns[1:], 1)
         ),
         met=frozenset(name_of(episodes[k]) for k in server.met),
     )

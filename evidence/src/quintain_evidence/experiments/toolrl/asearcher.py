@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.methods.method import OnPolicy
 from quintain.methods.toolrl import asearcher
 from quintain.types import Batch, Credit, Loss, LossReport, Outputs, derive_seed
@@ -87,7 +87,7 @@ def cosines(
     return {
         "decoupled": angle(loss),
         "permuted": angle(permuted(loss, seed) if dose else loss),
-        "coupled": angle(clipped(options["clip"], options["clip"])),
+        "coupled": angle(clip_ratio(options["clip"], options["clip"])),
         "effective": effective(method, credit, now),
         "objective": now.objective(),
     }

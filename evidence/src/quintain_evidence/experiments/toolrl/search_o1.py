@@ -21,7 +21,7 @@ from quintain.environments.noisy import noisy
 from quintain.rollout.collect import Rollout
 from quintain.testing.pupil import tasks_from
 from quintain.text.tokenizer import train_tokenizer
-from quintain.types import Trajectory, as_text, derive_seed, scored
+from quintain.types import Trajectory, as_text, derive_seed, flatten_scored
 from quintain.warm_start.start import build_agent
 
 LONG = "hopqa?hops=2&least_hops=2&closed=0&early=0&paragraphs=article&noise=12"
@@ -67,7 +67,7 @@ def played(world: str, agent: str, count: int, seed: int) -> list[Trajectory]:
     rollout = Rollout(built, make, None)
     try:
         tasks = tasks_from(world, count, first=derive_seed("search_o1", seed) % 100_000)
-        return list(scored(rollout.demonstrations(tasks, noisy(0.5), seed=seed)))
+        return list(flatten_scored(rollout.demonstrations(tasks, noisy(0.5), seed=seed)))
     finally:
         rollout.close()
 

@@ -10,7 +10,7 @@ from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whiten
 from quintain.learning.job import EpisodesJob
 from quintain.losses.compose import combine
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
 from quintain.types import Credit, Group
@@ -39,7 +39,7 @@ def actor_critic(config: ActorCriticJob) -> OnPolicy:
         values = estimates.critic
         return whiten(gae_tokens(groups, values, discount=config.discount, gae_lambda=config.gae_lambda))
 
-    loss = combine((clipped(config.clip, config.clip), 1.0), (value(), config.vf_coef))
+    loss = combine((clip_ratio(config.clip, config.clip), 1.0), (value(), config.vf_coef))
     return OnPolicy(
         collect=grouped(config.episodes, 1),
         credit=credit,

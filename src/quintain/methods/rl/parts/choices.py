@@ -14,7 +14,7 @@ from quintain.credit.baseline import subtract_others
 from quintain.credit.bilevel import gae_bilevel
 from quintain.credit.decomposition import Contributions
 from quintain.credit.discounted import discounted_return
-from quintain.credit.gae import decoupled, gae_tokens, gae_turns, length_adaptive
+from quintain.credit.gae import gae_tokens, gae_turns, join_advantages, length_adaptive
 from quintain.credit.group import Std, group_process, group_relative, leave_one_out
 from quintain.credit.layout import Critic
 from quintain.credit.outcome import outcome_return
@@ -24,8 +24,8 @@ from quintain.credit.step_value import step_value
 from quintain.credit.turn_group import turn_group_relative
 from quintain.credit.whiten import Key, Unit, whiten
 from quintain.data.filters import best_of_group
-from quintain.losses.importance import masked_importance, truncated_importance
-from quintain.losses.policy import cispo, clipped, gspo, reinforce
+from quintain.losses.importance import mask_importance, truncate_importance
+from quintain.losses.policy import cispo, clip_ratio, gspo, reinforce
 from quintain.methods.method import Assign, Branch, Needs, no_branches
 from quintain.methods.rl.parts.continuations import continue_turns, state_values
 from quintain.types import Credit, Group, Loss, Trajectory, Turn
@@ -84,7 +84,7 @@ def attributed(groups: Sequence[Group], options: Options, contributions: Contrib
 def decoupled_gae(groups: Sequence[Group], values: Critic, options: Options) -> Credit:
     """Return λ by length for the policy, and λ = 1 for the critic."""
     policy = gae_tokens(groups, values, gae_lambda=length_adaptive(options.adaptive))
-    return decoupled(policy, gae_tokens(groups, values, gae_lambda=1.0))
+    return join_advantages(policy, gae_tokens(groups, values, gae_lambda=1.0))
 
 
 CRITIC, TURNS = Needs(critic=True), Needs(turn_rewards=True)
@@ -133,14 +133,14 @@ SELECTING = frozenset({"best_of", "awr"})
 
 LOSSES: Mapping[str, Callable[[], Loss]] = {
     "reinforce": reinforce,
-    "clipped": clipped,
-    "clip_higher": lambda: clipped(0.2, 0.28),
-    "dual_clip": lambda: clipped(dual=3.0),
+    "clipped": clip_ratio,
+    "clip_higher": lambda: clip_ratio(0.2, 0.28),
+    "dual_clip": lambda: clip_ratio(dual=3.0),
     "gspo": lambda: gspo(bound_tokens=2000),
     "gspo_turn": lambda: gspo(unit="turn", bound_tokens=2000),
     "cispo": cispo,
-    "truncated": lambda: truncated_importance(reinforce()),
-    "masked": lambda: masked_importance(reinforce()),
+    "truncated": lambda: truncate_importance(reinforce()),
+    "masked": lambda: mask_importance(reinforce()),
 }
 """name → policy loss"""
 NEEDS_UPDATES = frozenset({"gspo", "gspo_turn", "cispo", "dual_clip"})

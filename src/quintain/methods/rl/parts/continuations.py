@@ -9,14 +9,14 @@ from quintain.credit.layout import outcome_of
 from quintain.credit.step_value import return_from
 from quintain.methods.method import Branch, Branches, Collector
 from quintain.rollout.replay import every_turn
-from quintain.types import Group, derive_seed, scored
+from quintain.types import Group, derive_seed, flatten_scored
 
 
 def continue_turns(rollouts: int) -> Branch:
     """Return what continues every scored trajectory from before each of its turns but the first, `rollouts` times."""
 
     def branch(collector: Collector, step: int, groups: Sequence[Group]) -> Branches:
-        trajectories = scored(groups)
+        trajectories = flatten_scored(groups)
         places = [(i, n) for i, t in enumerate(trajectories) for n in range(1, len(t.turns))]
         if not places:
             return {}
@@ -36,7 +36,7 @@ def state_values(groups: Sequence[Group], branches: Branches) -> list[list[float
     """
     first = {id(t): fmean(map(outcome_of, group.scored)) for group in groups for t in group.scored}
     values: list[list[float]] = []
-    for place, trajectory in enumerate(scored(groups)):
+    for place, trajectory in enumerate(flatten_scored(groups)):
         own = [first[id(trajectory)]]
         for number in range(1, len(trajectory.turns)):
             returns = [return_from(t, number) for t in branches[place, number].scored]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from quintain.credit.penalty import add_token_rewards, kl_rewards
 from quintain.errors import UsageError
-from quintain.losses.kl import adapted_coefficient, kl_penalty
+from quintain.losses.kl import adapt_coefficient, kl_penalty
 from quintain.methods.method import Assign, Estimates
 from quintain.types import Batch, Credit, Group, Loss, LossReport, Outputs
 
@@ -48,7 +48,7 @@ class KLController:
         """Adapt the weight to the KL of a step that is done."""
         if self.target is not None and EPISODE in metrics:
             num = int(metrics["credit/trajectories"])
-            self.coefficient = adapted_coefficient(
+            self.coefficient = adapt_coefficient(
                 self.coefficient, metrics[EPISODE], target=self.target, num=num
             )
 

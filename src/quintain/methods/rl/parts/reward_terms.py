@@ -13,15 +13,15 @@ from quintain.engines.judge import Judge
 from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.rewards.conduct import (
     environment_reward,
-    executed,
     format_penalty,
     invalid_action_penalty,
     new_state_bonus,
+    pay_executed,
     success,
     well_formed,
 )
 from quintain.rewards.efficiency import fewest_calls
-from quintain.rewards.exploration import Visits, untried_bonus
+from quintain.rewards.exploration import Visits, pay_untried
 from quintain.rewards.search import turn_shaped_success
 from quintain.rewards.terms import Term, apply_all, check
 from quintain.types import Group, Trajectory
@@ -36,11 +36,11 @@ TERMS: Mapping[str, tuple[Callable[[float], Term], float]] = {
     "economy": (lambda weight: fewest_calls(success(weight)), 1.0),
     "shaped": (turn_shaped_success, 1.0),
     "well_formed": (well_formed, 1.0),
-    "executed": (executed, 0.2),
+    "executed": (pay_executed, 0.2),
     "format": (format_penalty, 0.1),
     "invalid": (invalid_action_penalty, 0.1),
     "new_state": (new_state_bonus, 0.1),
-    "untried": (untried_bonus, 0.1),
+    "untried": (pay_untried, 0.1),
 }
 """name → term by weight, and its usual weight; "visits" counts over the run and "judge" asks: they are made apart"""
 
