@@ -354,7 +354,7 @@ def test_a_shortage_under_a_guide_fails_those_that_were_sampled_together(
     def run_out(*_: object) -> Any:
         raise SHORTAGES[0]
 
-    monkeypatch.setattr(local_engine, "guided", run_out)
+    monkeypatch.setattr(local_engine, "sample_guided", run_out)
     local.submit(request("a", constraint=Grammar(kind="regex", text="yes")))
     failure = results(local, "a")["a"]
     assert isinstance(failure, Failure) and "no more memory" in failure.message
