@@ -4,13 +4,22 @@ from random import Random
 
 import pytest
 
-from quintain.agents.capped import NONE_LEFT, CappedCalls, CappedWithExpert, is_answer, last_line
+from quintain.agents.capped import (
+    NONE_LEFT,
+    CappedCalls,
+    CappedChoices,
+    CappedChoicesWithExpert,
+    CappedWithExpert,
+    is_answer,
+    last_line,
+)
 from quintain.agents.catalog import build
 from quintain.agents.protocol import equip
-from quintain.environments.protocol import Environment, begin
+from quintain.environments.protocol import Environment, Expert, begin
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
 from quintain.types import Action, StepResult, Task, ToolCall, as_text
+from quintain.worlds.bandit.game import Bandit
 from quintain.worlds.calc.game import Calc
 from quintain.worlds.guess.game import Guess
 
@@ -142,6 +151,15 @@ def test_it_wraps_what_the_harness_inside_needs(small_chat: Chat) -> None:
     assert type(equip(build("capped+text", small_chat, Blind()), Blind())) is CappedCalls
     with pytest.raises(UsageError, match=r"results=permuted: got blind, which has no expert"):
         CappedCalls(Blind(), calls=1, results="permuted")
+
+
+def test_what_the_environment_lists_is_passed_on(small_chat: Chat) -> None:
+    world = started(equip(build("capped+choice", small_chat, Bandit()), Bandit()))
+    assert isinstance(Bandit(), Expert) and isinstance(world, CappedChoicesWithExpert)
+    assert world.legal_actions()
+    assert world.step(Action(text=world.legal_actions()[0])).is_valid
+    blind = CappedChoices(Bandit(), calls=1)
+    assert started(blind) is blind and blind.legal_actions() and not isinstance(blind, Expert)
 
 
 def test_an_expert_who_never_answers_is_told_elsewhere_to_the_end() -> None:

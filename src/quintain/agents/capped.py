@@ -17,6 +17,7 @@ from quintain.agents.protocol import Agent, Brief, Session, equip
 from quintain.environments.protocol import (
     Environment,
     Expert,
+    Legal,
     advance,
     begin,
     environment_name,
@@ -66,9 +67,9 @@ class Capped:
 
     def equip(self, environment: Environment) -> Environment:
         """Return `environment`, as the harness inside needs it, with a cap on its calls."""
-        return (CappedWithExpert if isinstance(environment, Expert) else CappedCalls)(
-            equip(self.agent, environment), calls=self.calls, results=self.results
-        )
+        inner = equip(self.agent, environment)
+        kind = KINDS[isinstance(inner, Expert), isinstance(inner, Legal)]
+        return kind(inner, calls=self.calls, results=self.results)
 
 
 class CappedCalls(Environment):
@@ -159,6 +160,28 @@ class CappedWithExpert(CappedCalls):
         """Return what the expert would do."""
         assert isinstance(self.inner, Expert), "chosen where there is one"
         return self.inner.expert_action()
+
+
+class CappedChoices(CappedCalls):
+    """`CappedCalls` where the environment inside lists its legal actions."""
+
+    def legal_actions(self) -> tuple[str, ...]:
+        """Return the legal actions of the environment."""
+        assert isinstance(self.inner, Legal), "chosen where there are some"
+        return self.inner.legal_actions()
+
+
+class CappedChoicesWithExpert(CappedWithExpert, CappedChoices):
+    """`CappedCalls` where the environment inside has both. No key of a state: what is left belongs to the state."""
+
+
+KINDS = {
+    (False, False): CappedCalls,
+    (True, False): CappedWithExpert,
+    (False, True): CappedChoices,
+    (True, True): CappedChoicesWithExpert,
+}
+"""Whether the environment inside has an expert, and lists legal actions → what caps its calls."""
 
 
 def is_answer(action: Action) -> bool:
