@@ -1,4 +1,5 @@
-"""Write the tables of methods, stages and settings into README, docs and navigation, and columns of what is known.
+"""Write the tables of methods, stages and settings into README, docs and navigation, what is known of methods into
+their columns, and the head and the flags of the page of each.
 
     python docs/tables.py [--check]
 
@@ -6,13 +7,19 @@ Each stands between two marks in its file. With --check nothing is written, and 
 current.
 """
 
+import inspect
 import json
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from quintain.cli.stages import stage_rows
+from quintain.config.fields import own_options
+from quintain.learning.job import Job
+from quintain.methods.find import find_method
 from quintain.methods.table import MODULES, PURPOSES, TABLE, Entry
 from quintain.models.memory import fitting_lines
 from quintain.warm_start.recommended import rate_lines, setting_lines
@@ -25,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 COLUMNS = ROOT / "src" / "quintain" / "methods" / "columns.json"
 KNOWN = standings(signatures(), RESULTS)
 """row → what its results say"""
+DIFFERENCES, BAR = r"^Differences to [^:]*: (.)", "\\|"
 
 
 def told() -> list[Entry]:
@@ -100,6 +108,52 @@ def stage_lines() -> Iterator[str]:
         yield f"| `{name}` | {told} | {summary.replace('``', '`')} |"
 
 
+def head_lines(e: Entry) -> Iterator[str]:
+    """Yield the head of a method's page: its name, and what its file says of it and of how it differs."""
+    text = inspect.getdoc(import_module(MODULES[e.name])) or ""
+    yield f"# {e.page}: `{e.name}`"
+    yield ""
+    for line in re.sub(
+        DIFFERENCES, lambda k: f"**Differences.** {k[1].upper()}", text, flags=re.M
+    ).splitlines():
+        yield line.replace("``", "`")
+
+
+def flag_lines(e: Entry) -> Iterator[str]:
+    """Yield the table of what a method's own flags are: those that not all have, or that it begins otherwise."""
+    yield "| flag | default | meaning |"
+    yield "|---|---|---|"
+    usual = {option.name: option.default for option in own_options(Job)}
+    for option in own_options(find_method(e.name).config_class):
+        if option.is_shared and option.default == usual.get(option.name):
+            continue
+        is_table = isinstance(option.default, Mapping)
+        flag = option.name if is_table else f"--{option.name.replace('_', '-')}"
+        default = "" if is_table or option.default == "" else default_text(option.default)
+        yield f"| `{flag}` | {default} | {option.help.replace('|', BAR).replace('``', '`')} |"
+
+
+def default_text(value: Any) -> str:
+    """Return a default as a command line has it."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "none" if value is None else str(value)
+
+
+def page_plan() -> Iterator[tuple[str, Iterator[str], tuple[str, str]]]:
+    """Yield what is generated in the pages of methods, where they have the marks for it."""
+    for e in told():
+        page = f"docs/methods/{e.name}.md"
+        if not e.module or not (ROOT / page).is_file():
+            continue
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for mark, lines in (("head", head_lines), ("flags", flag_lines)):
+            if f"<!-- {mark} -->" in text:
+                yield page, lines(e), (f"<!-- {mark} -->", f"<!-- /{mark} -->")
+
+
 def sections() -> list[str]:
     """Return the sections in order of their first entries."""
     return list(dict.fromkeys(e.section for e in told()))
@@ -124,6 +178,7 @@ def main(is_check: bool) -> int:
         ("docs/machines.md", fitting_lines(), ("<!-- fits -->", "<!-- /fits -->")),
         ("docs/pretrained.md", setting_lines(), ("<!-- settings -->", "<!-- /settings -->")),
         ("mkdocs.yml", navigation_lines(), ("      # methods", "      # /methods")),
+        *page_plan(),
     )
     stale: list[str] = []
     rows = [

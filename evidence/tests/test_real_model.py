@@ -18,8 +18,8 @@ from quintain_evidence.real_model import command_of, judge, perform, shortened, 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 GOOD: list[dict[str, Any]] = [
     {"step": 0, "eval/success": 0.0},
-    {"step": 1, "loss": 0.5, "gap/mean": 0.001},
-    {"step": 2, "loss": 0.4, "gap/mean": 0.002, "total/tokens": 90.0},
+    {"step": 1, "train/loss": 0.5, "train/grad_norm": 1.0, "gap/mean": 0.001},
+    {"step": 2, "train/loss": 0.4, "train/grad_norm": 1.0, "gap/canary": 0.002, "total/tokens": 90.0},
 ]
 
 
@@ -91,9 +91,10 @@ def test_a_promise_is_kept_by_a_run_that_goes_on(
         (("exit status 1: error: x", ""), GOOD, "trains"),
         (("", "exit status 1: error: x"), GOOD, "resumes"),
         (("", ""), GOOD[:2], "steps"),
-        (("", ""), [*GOOD, {"step": 2, "loss": float("nan")}], "numbers"),
+        (("", ""), [{"step": 2, "gap/mean": 0.001}], "updates"),
+        (("", ""), [*GOOD, {"step": 2, "train/loss": float("nan")}], "numbers"),
         (("", ""), [*GOOD, {"step": 2, "gap/mean": 0.03}], "gap"),
-        (("", ""), [{"step": 2, "loss": 0.1}], "gap"),
+        (("", ""), [{"step": 2, "train/grad_norm": 0.1}], "gap"),
     ],
 )
 def test_what_breaks_a_promise(
@@ -133,4 +134,4 @@ def test_only_methods_are_tried(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_figures_are_of_the_last_rows() -> None:
     checks, figures = judge(GOOD)
-    assert all(check.has_passed for check in checks) and figures["loss"] == 0.4
+    assert all(check.has_passed for check in checks) and figures["train/loss"] == 0.4

@@ -1,7 +1,8 @@
 """Tries a method on a real model: two small steps by LoRA on the world that its page names, resumed between them.
 
-What is asked: both commands end well, the second goes on where the first ended, every number of the run is finite, and
-the log-probs of engine and learner agree. A line of the layer ``promise`` in the results of the row keeps what came.
+What is asked: both commands end well, the second goes on where the first ended, something was learned from, every
+number of the run is finite, and the log-probs of engine and learner agree. A line of the layer ``promise`` in the
+results of the row keeps what came.
 """
 
 import math
@@ -28,6 +29,7 @@ MODEL = "smollm2"
 STEPS = 2
 GAP = 0.02
 """Most mean difference of the log-probs of engine and learner, in nats."""
+GAPS = ("gap/mean", "gap/canary")
 SECONDS = 600.0
 """What both commands may take together."""
 TURNS = 3
@@ -151,10 +153,16 @@ def judge(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Check], dict[str, flo
     """Return what the metrics of the run must pass, and the figures that are kept."""
     last = max((int(row["step"]) for row in rows if "step" in row), default=0)
     numbers = [value for row in rows for value in row.values() if isinstance(value, float)]
-    gaps = [float(row["gap/mean"]) for row in rows if row.get("gap/mean") is not None]
+    gaps = [float(row[name]) for row in rows for name in GAPS if row.get(name) is not None]
     largest = max(gaps, default=math.nan)
+    updates = sum(row.get("train/grad_norm") is not None for row in rows)
     checks = [
         Check(name="steps", has_passed=last >= STEPS, detail=f"{last} of {STEPS}"),
+        Check(
+            name="updates",
+            has_passed=updates > 0,
+            detail=f"{updates} of {STEPS} steps learned from something",
+        ),
         Check(
             name="numbers",
             has_passed=all(map(math.isfinite, numbers)),
@@ -169,7 +177,7 @@ def judge(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Check], dict[str, flo
         ),
     ]
     figures = {"steps": float(last), **({"gap": largest} if gaps else {})}
-    for name in ("loss", "total/tokens", "total/turns", "eval/success"):
+    for name in ("train/loss", "total/tokens", "total/turns", "eval/success"):
         if (
             value := next((row[name] for row in reversed(rows) if row.get(name) is not None), None)
         ) is not None:
