@@ -79,7 +79,7 @@ def test_a_promise_is_kept_by_a_run_that_goes_on(
     assert found.figures == {
         "steps": 2.0,
         "gap": 0.002,
-        "loss": 0.4,
+        "train/loss": 0.4,
         "total/tokens": 90.0,
         "eval/success": 0.0,
     }
