@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.build import shorten_corpus
 
 ROOT = Path(__file__).resolve().parents[1]
 settings.register_profile("quintain", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -25,6 +26,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def beside(mark: pytest.Mark) -> Path:
     """Return the interpreter of the package that `mark` names."""
     return ROOT / f".venv-{mark.args[0]}" / "bin" / "python"
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread, and a small corpus for tiny tokenizers: for tests that train, ``usefixtures("quick")``."""
+    import torch
+
+    torch.set_num_threads(1)
+    shorten_corpus(monkeypatch)
 
 
 @pytest.fixture

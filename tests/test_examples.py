@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.build import shorten_corpus
 
 from quintain.config import build
 from quintain.config.files import read_file
@@ -63,7 +64,7 @@ def test_the_seller_gives_way_and_leaves_who_is_too_greedy() -> None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 16)
+    shorten_corpus(monkeypatch, 16)
     monkeypatch.setattr(auto_warm_start, "MOST_TURNS", 4000)
 
 

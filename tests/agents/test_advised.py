@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from tests.build import shorten_corpus
 
 from quintain.agents.advised import ADAPTER, ADVISER, AGENT, REACHED, UNDERSTOOD, Advised, AdvisedWorld
 from quintain.environments.advice import clauses
@@ -21,7 +22,7 @@ SPEC = "craft?recipes=drawn&depth=2&reward=dense"
 
 @pytest.fixture
 def chat(monkeypatch: pytest.MonkeyPatch) -> Chat:
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     return Chat(new_tokenizer(find(SPEC), seed=0))
 
 

@@ -3,19 +3,16 @@
 from dataclasses import replace
 
 import pytest
+from tests.build import make_episode, make_turn
 
 from quintain.agents.experience import Experience, Solved, likeness, most_alike, remembered, words
 from quintain.types import (
     Action,
-    Completion,
     Failure,
     Group,
     Score,
-    Stop,
-    Task,
     ToolCall,
     Trajectory,
-    Turn,
     as_content,
 )
 
@@ -24,18 +21,14 @@ CALL = Action(tool_calls=(ToolCall(name="add", arguments={"n": 4}),))
 
 def episode(task: str, begins: str, *said: str, value: float = 1.0) -> Trajectory:
     turns = tuple(
-        Turn(
-            observation=as_content(begins if not number else "next"),
-            prompt_ids=(1,),
-            completion=Completion(token_ids=(2,), logprobs=(), stop="stop"),
+        make_turn(
+            logprob=None,
+            shows=begins if not number else "next",
             action=Action(text=text) if text != "call" else CALL,
         )
         for number, text in enumerate(said)
     )
-    return Trajectory(
-        task=Task(id=task, environment="e", seed=0), turns=turns, outcome=Score(value=value, is_success=value > 0),
-        stop=Stop.TERMINATED, seed=0, group=task, index=0,
-    )  # fmt: skip
+    return make_episode(*turns, task=task, outcome=Score(value=value, is_success=value > 0), group=task)
 
 
 def groups(*episodes: Trajectory) -> list[Group]:

@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from tests.build import shorten_corpus
 
 from quintain.agents.catalog import engine_needs
 from quintain.agents.experts import LABEL, MANAGER, Experts, ExpertsWorld
@@ -25,7 +26,7 @@ INTENTS = ("asks", "decides")
 
 @pytest.fixture
 def chat(monkeypatch: pytest.MonkeyPatch) -> Chat:
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     return Chat(new_tokenizer(find(WORLD), seed=0))
 
 

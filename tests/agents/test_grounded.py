@@ -4,6 +4,7 @@ import random
 from typing import Any
 
 import pytest
+from tests.build import shorten_corpus
 
 from quintain.agents.grounded import (
     FIND,
@@ -33,7 +34,7 @@ FORM = "screen?interface=text&goal=form&fields=2"
 
 @pytest.fixture
 def chat(monkeypatch: pytest.MonkeyPatch) -> Chat:
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     return Chat(new_tokenizer(find(FORM), seed=0))
 
 

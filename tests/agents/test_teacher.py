@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.build import make_turn
 from tests.engines.chat_model import KEY, ChatModel
 
 from quintain import api
@@ -20,7 +21,6 @@ from quintain.processes import http_json
 from quintain.store.run import Run
 from quintain.types import (
     Action,
-    Completion,
     Score,
     Task,
     ToolCall,
@@ -75,12 +75,7 @@ def spec(model: ChatModel, tmp_path: Path) -> str:
 
 
 def turn(shown: str, action: Action) -> Turn:
-    return Turn(
-        observation=as_content(shown),
-        prompt_ids=(1,),
-        completion=Completion(token_ids=(2,), logprobs=(), stop="stop"),
-        action=action,
-    )
+    return make_turn(logprob=None, shows=shown, action=action)
 
 
 def test_tools_are_told_and_called_natively(model: ChatModel, spec: str) -> None:
@@ -143,7 +138,9 @@ def test_words_are_an_action_where_nothing_else_is_asked_for(model: ChatModel, s
 
 @pytest.mark.parametrize("most", ["0", "x"])
 def test_specs_that_cannot_be(spec: str, most: str) -> None:
-    with pytest.raises(UsageError, match=f"max_tokens of teacher .*: got '{most}'; give an integer of 1 or more"):
+    with pytest.raises(
+        UsageError, match=f"max_tokens of teacher .*: got '{most}'; give an integer of 1 or more"
+    ):
         Teacher.read(f"{spec}&max_tokens={most}")
 
 

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from tests.build import shorten_corpus
 
 from quintain.agents.protocol import Brief
 from quintain.agents.workforce import (
@@ -116,7 +117,7 @@ def test_an_expert_who_errs_names_another_worker_and_fails_the_part() -> None:
 
 @pytest.fixture
 def chat(monkeypatch: pytest.MonkeyPatch) -> Chat:
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     return Chat(new_tokenizer(find(CRAFT), seed=0))
 
 

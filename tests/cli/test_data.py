@@ -55,10 +55,7 @@ CHATS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def small_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tokenizers of what is collected are trained on a few episodes, which is most of what collecting takes."""
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 @pytest.fixture

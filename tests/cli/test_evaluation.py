@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.build import make_episode, make_turn
 from transformers import PreTrainedTokenizerFast
 
 import quintain
@@ -20,14 +21,12 @@ from quintain.store import Run
 from quintain.text.tokenizer import train_tokenizer
 from quintain.types import (
     Action,
-    Completion,
     Failure,
     Outcome,
     Score,
     Stop,
     Task,
     Trajectory,
-    Turn,
     as_content,
 )
 from quintain.worlds.calc.game import REFUSAL, Calc
@@ -38,20 +37,14 @@ BROKEN = Failure(owner="environment", kind="timeout", message="too slow")
 
 
 def episode(name: str, outcome: Outcome) -> Trajectory:
-    turn = Turn(
-        observation=(),
-        prompt_ids=(1,),
-        completion=Completion(token_ids=(2, 3), logprobs=(-0.5, -0.5), stop="stop"),
-        action=Action(text="go"),
-    )
-    return Trajectory(
+    turn = make_turn((2, 3), text="go")
+    return make_episode(
+        turn,
         task=Task(id=name, environment="w", seed=1, split="eval"),
-        turns=(turn,),
         outcome=outcome,
         stop=Stop.FAILURE if isinstance(outcome, Failure) else Stop.TERMINATED,
         seed=1,
         group=name,
-        index=0,
     )
 
 

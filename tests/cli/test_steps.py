@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from tests.learning.test_saved import KINDS, scripted
 from tests.methods import test_training
-from tests.methods.test_training import quick, train
+from tests.methods.test_training import train
 
 from quintain.cli.arguments import named_model
 from quintain.models.fingerprint import fingerprint
 from quintain.models.load import load
 from quintain.store.run import Run
 
-assert quick
+pytestmark = pytest.mark.usefixtures("quick")
 Cli = Callable[..., Any]
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 
 import pytest
+from tests.build import make_episode, make_turn
 
-from quintain.types import Action, Completion, Failure, Group, Outcome, Score, Stop, Task, Trajectory, Turn
+from quintain.types import Failure, Group, Outcome, Score, Stop, Trajectory
 
 MakeTrajectory = Callable[..., Trajectory]
 MakeGroup = Callable[..., Group]
@@ -23,24 +24,15 @@ def trajectory(
     counts = tokens or [2] * len(rewards)
     keys = states or [None] * len(rewards)
     turns = tuple(
-        Turn(
-            observation=(),
-            prompt_ids=(1,),
-            completion=Completion(token_ids=(7,) * n, logprobs=(-0.5,) * n, stop="stop"),
-            action=Action(),
-            reward=reward,
-            state_key=key,
-        )
+        make_turn((7,) * n, reward=reward, state_key=key)
         for reward, n, key in zip(rewards, counts, keys, strict=True)
     )
-    return Trajectory(
-        task=Task(id=task, environment="e", seed=0),
-        turns=turns,
+    return make_episode(
+        *turns,
+        task=task,
         outcome=outcome or Score(value=sum(rewards), is_success=sum(rewards) > 0),
         stop=stop,
-        seed=0,
         group=group or task,
-        index=0,
     )
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.build import make_episode, make_turn
 
 from quintain.credit.discounted import returns_to_go
 from quintain.credit.selection import in_window, top_share
@@ -17,24 +18,13 @@ from quintain.credit.success import (
     webrl_advantages,
 )
 from quintain.errors import DataError, UsageError
-from quintain.types import Action, Completion, Score, Stop, Task, Trajectory, Turn
+from quintain.types import Score, Stop, Trajectory
 
 
 def episode(turns: int, *, is_success: bool, stop: Stop = Stop.TERMINATED) -> Trajectory:
-    turn = Turn(
-        observation=(),
-        prompt_ids=(1,),
-        completion=Completion(token_ids=(7,), logprobs=(-0.5,), stop="stop"),
-        action=Action(),
-    )
-    return Trajectory(
-        task=Task(id="t", environment="e", seed=0),
-        turns=(turn,) * turns,
-        outcome=Score(value=float(is_success), is_success=is_success),
-        stop=stop,
-        group="g",
-        index=0,
-        seed=0,
+    turn = make_turn((7,))
+    return make_episode(
+        *(turn,) * turns, outcome=Score(value=float(is_success), is_success=is_success), stop=stop
     )
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.build import shorten_corpus
 
 from quintain.credit_lab.material import collect_batch
 from quintain.methods.rl import grpo
@@ -25,7 +26,7 @@ def lab_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("labs") / "batch"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+        shorten_corpus(patch)
         with Display("lab", 1) as display:
             collect_batch("grpo", CONFIG, folder, groups=8, size=4, display=display)
     yield folder

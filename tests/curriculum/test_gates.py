@@ -1,11 +1,12 @@
 """Gates: which tasks and groups can still teach something, by value."""
 
 import pytest
+from tests.build import make_episode, make_turn
 
 from quintain.curriculum import Fixed, Gated, Record, is_open, merge, records_of
 from quintain.curriculum.gates import open_first
 from quintain.errors import UsageError
-from quintain.types import Action, Completion, Failure, Group, Outcome, Score, Stop, Task, Trajectory, Turn
+from quintain.types import Failure, Group, Outcome, Score, Stop, Task
 
 FAILURE = Failure(owner="environment", kind="timeout", message="too slow")
 
@@ -19,16 +20,11 @@ def score(value: float) -> Score:
 
 
 def group(name: str, *outcomes: Outcome) -> Group:
-    turn = Turn(
-        observation=(),
-        prompt_ids=(1,),
-        completion=Completion(token_ids=(2,), logprobs=(-0.5,), stop="stop"),
-        action=Action(),
-    )
+    turn = make_turn()
     trajectories = tuple(
-        Trajectory(
+        make_episode(
+            turn,
             task=task(name),
-            turns=(turn,),
             outcome=outcome,
             stop=Stop.TERMINATED if isinstance(outcome, Score) else Stop.FAILURE,
             seed=place,

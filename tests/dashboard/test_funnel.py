@@ -1,6 +1,7 @@
 from typing import Any
 
 import numpy as np
+from tests.build import make_episode
 
 from quintain.dashboard.funnel import (
     NUM_PAIRS,
@@ -11,7 +12,7 @@ from quintain.dashboard.funnel import (
     pairs_html,
     trained_html,
 )
-from quintain.types import Score, Signals, Stop, Task, Trajectory, Use
+from quintain.types import Signals, Trajectory, Use
 
 
 def row(step: int, kept: float) -> dict[str, Any]:
@@ -81,7 +82,4 @@ def test_both_sides_of_a_pair_stand_side_by_side() -> None:
 
 
 def episode(name: str) -> Trajectory:
-    return Trajectory(
-        task=Task(id="t", environment="e", seed=0), turns=(), outcome=Score(value=1.0, is_success=True),
-        stop=Stop.TERMINATED, seed=0, group="g", index=0, id=name,
-    )  # fmt: skip
+    return make_episode(id=name)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.build import make_episode
 
 from quintain.data.atif import is_atif, to_atif
 from quintain.data.files import FileValue
@@ -17,9 +18,6 @@ from quintain.types import (
     Action,
     Completion,
     Failure,
-    Score,
-    Stop,
-    Task,
     ToolCall,
     ToolSpec,
     Trajectory,
@@ -70,10 +68,7 @@ def trajectory() -> Trajectory:
         turn((7,), (3,), "higher"),
         turn((8,), (4,), "And now?"),
     )
-    return Trajectory(
-        task=Task(id="t", environment="e", seed=0), turns=turns, outcome=Score(value=1.0, is_success=True),
-        stop=Stop.TERMINATED, seed=0, group="g", index=2,
-    )  # fmt: skip
+    return make_episode(*turns, index=2)
 
 
 def read(value: Any) -> Record:

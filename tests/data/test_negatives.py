@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from tests.build import make_episode, make_turn
 
 from quintain.data.files import FileValue
 from quintain.data.messages import OpeningPrompt
@@ -12,23 +13,21 @@ from quintain.data.records import read_preferences
 from quintain.errors import DataError
 from quintain.types import (
     Action,
-    Completion,
     Score,
     Stop,
     Task,
     Text,
     ToolError,
-    Trajectory,
     Turn,
     as_text,
 )
 
 
 def turn(number: int, error: str | None = None, tool_errors: tuple[ToolError, ...] = ()) -> Turn:
-    return Turn(
-        observation=(Text(text=f"seen {number}"),),
-        prompt_ids=(1,),
-        completion=Completion(token_ids=(number,), logprobs=(-1.0,), stop="stop"),
+    return make_turn(
+        (number,),
+        logprob=-1.0,
+        shows=(Text(text=f"seen {number}"),),
         action=Action(text=str(number), error=error),
         is_valid=error is None and all(e.cause != "invalid_call" for e in tool_errors),
         tool_errors=tool_errors,
@@ -39,19 +38,15 @@ def wrong(tool: str) -> ToolError:
     return ToolError(tool=tool, cause="invalid_call")
 
 
-EPISODE = Trajectory(
+EPISODE = make_episode(
+    turn(0, error="not JSON"),
+    turn(1, tool_errors=(wrong("unknown"),)),
+    turn(2, tool_errors=(ToolError(tool="search", cause="timeout"),)),
+    turn(3, tool_errors=(wrong("unknown"), wrong("guess"))),
     task=Task(id="t/train/0", environment="t", seed=0),
-    turns=(
-        turn(0, error="not JSON"),
-        turn(1, tool_errors=(wrong("unknown"),)),
-        turn(2, tool_errors=(ToolError(tool="search", cause="timeout"),)),
-        turn(3, tool_errors=(wrong("unknown"), wrong("guess"))),
-    ),
     outcome=Score(value=0.0, is_success=False),
     stop=Stop.MAX_TURNS,
     seed=1,
-    group="g",
-    index=0,
 )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from tests.build import make_episode, make_turn
 
 from quintain.data.pack import pack
 from quintain.data.pairs import (
@@ -27,8 +28,6 @@ from quintain.data.samples import pair_samples
 from quintain.errors import UsageError
 from quintain.learning.layout import layout
 from quintain.types import (
-    Action,
-    Completion,
     Failure,
     Group,
     Pair,
@@ -36,7 +35,6 @@ from quintain.types import (
     Stop,
     Task,
     Trajectory,
-    Turn,
 )
 
 
@@ -50,20 +48,17 @@ def episode(
 ) -> Trajectory:
     """An episode whose turns sampled `said`, one token or several each."""
     turns = tuple(
-        Turn(
-            observation=(),
-            prompt_ids=(shown + number,),
-            completion=Completion(
-                token_ids=(ids,) if isinstance(ids, int) else tuple(ids), logprobs=(), stop="stop"
-            ),
-            action=Action(),
+        make_turn(
+            (ids,) if isinstance(ids, int) else tuple(ids),
+            logprob=None,
+            prompt=(shown + number,),
             starts_segment=number == 0,
         )
         for number, ids in enumerate(said)
     )
-    return Trajectory(
+    return make_episode(
+        *turns,
         task=Task(id=task, environment="toy", seed=0),
-        turns=turns,
         outcome=Score(value=value, is_success=value > 0.5),
         stop=stop,
         seed=100 + index,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.build import make_episode, make_turn
 from tests.cli.test_shapes import MASKED, PARALLEL
 
 from quintain.agents.transcripts import Rules, Transcriber
@@ -20,11 +21,8 @@ from quintain.text.tokenizer import train_tokenizer
 from quintain.types import (
     Action,
     CallResult,
-    Completion,
     Failure,
     Score,
-    Stop,
-    Task,
     Text,
     ToolCall,
     Trajectory,
@@ -110,10 +108,11 @@ def test_an_episode_that_was_cut_is_no_longer_its_conversation(chat: Chat) -> No
 
 
 def turn(answer: int, observation: Any, *, calls: tuple[ToolCall, ...] = (), **facts: Any) -> Turn:
-    return Turn(
-        observation=observation if isinstance(observation, tuple) else (Text(text=observation),),
-        prompt_ids=(answer,),
-        completion=Completion(token_ids=(answer,), logprobs=(0.0,), stop="stop"),
+    return make_turn(
+        (answer,),
+        logprob=0.0,
+        shows=observation if isinstance(observation, tuple) else (Text(text=observation),),
+        prompt=(answer,),
         action=Action(text=f"said {answer}", tool_calls=calls),
         facts=facts,
     )
@@ -127,10 +126,7 @@ SOLVED = Score(value=1.0, is_success=True)
 
 
 def episode(*turns: Turn, outcome: Any = SOLVED) -> Trajectory:
-    return Trajectory(
-        task=Task(id="t", environment="e", seed=0), turns=turns, outcome=outcome, stop=Stop.TERMINATED, seed=0,
-        group="g", index=0,
-    )  # fmt: skip
+    return make_episode(*turns, outcome=outcome)
 
 
 def test_each_result_of_several_calls_is_a_message_of_its_own() -> None:

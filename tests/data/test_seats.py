@@ -3,46 +3,32 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tests.build import make_episode, make_turn
+
 from quintain.data.samples import since_segment
 from quintain.data.seats import by_seat, split_seats
 from quintain.types import (
-    Action,
-    Completion,
     Failure,
     Group,
     Outcome,
     Score,
-    Stop,
     Task,
     Trajectory,
     Turn,
-    as_content,
 )
 
 TASK = Task(id="duel/train/0", environment="duel", seed=0)
 
 
 def turn(seat: str, reward: float = 0.0, terms: Mapping[str, float] | None = None) -> Turn:
-    return Turn(
-        seat=seat,
-        observation=as_content(f"for {seat}"),
-        prompt_ids=(1,),
-        completion=Completion(token_ids=(2,), logprobs=(-1.0,), stop="stop"),
-        action=Action(text="go"),
-        reward=reward,
-        reward_terms=terms or {},
+    return make_turn(
+        logprob=-1.0, shows=f"for {seat}", text="go", seat=seat, reward=reward, reward_terms=terms or {}
     )
 
 
 def episode(*turns: Turn, outcome: Outcome | None = None) -> Trajectory:
-    return Trajectory(
-        task=TASK,
-        turns=turns,
-        outcome=outcome or Score(value=sum(t.reward for t in turns), is_success=True),
-        stop=Stop.TERMINATED,
-        seed=0,
-        group="g",
-        index=0,
+    return make_episode(
+        *turns, task=TASK, outcome=outcome or Score(value=sum(t.reward for t in turns), is_success=True)
     )
 
 

@@ -5,24 +5,20 @@ from math import nan
 
 import numpy as np
 import pytest
+from tests.build import make_episode, make_turn
 
 from quintain.data.turn_values import last_turn_samples, turn_value_samples
 from quintain.errors import InvariantError
-from quintain.types import Action, Completion, Score, Stop, Task, Trajectory, Turn
+from quintain.types import Completion, Trajectory, Turn
 
 
 def turn(prompt: tuple[int, ...], said: tuple[int, ...], *, starts: bool = False) -> Turn:
     completion = Completion(token_ids=said, logprobs=(-0.5,) * len(said), stop="stop")
-    return Turn(
-        observation=(), prompt_ids=prompt, completion=completion, action=Action(), starts_segment=starts
-    )
+    return make_turn(prompt=prompt, completion=completion, starts_segment=starts)
 
 
 def episode(*turns: Turn) -> Trajectory:
-    return Trajectory(
-        task=Task(id="t", environment="e", seed=0), turns=turns, outcome=Score(value=1.0, is_success=True),
-        stop=Stop.TERMINATED, seed=0, group="g", index=0,
-    )  # fmt: skip
+    return make_episode(*turns)
 
 
 TWO = episode(turn((1, 2), (3, 4), starts=True), turn((5,), (6,)))

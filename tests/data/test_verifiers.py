@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tests.build import make_episode, make_turn
 
 from quintain.data.files import FileValue
 from quintain.data.messages import OpeningPrompt, to_record
@@ -21,7 +22,6 @@ from quintain.types import (
     ToolSpec,
     Trajectory,
     Turn,
-    as_content,
     as_text,
 )
 
@@ -45,16 +45,16 @@ def decode(ids: Sequence[int]) -> str:
 
 
 def turn(shown: str, given: tuple[int, ...], sampled: int, action: Action, **more: Any) -> Turn:
-    return Turn(
-        observation=as_content(shown),
-        prompt_ids=given,
+    return make_turn(
+        shows=shown,
+        prompt=given,
+        action=action,
         completion=Completion(
             token_ids=(sampled,),
             logprobs=(-0.5,),
             stop="length" if sampled == 5 else "stop",
             policy_version=3,
         ),
-        action=action,
         **more,
     )
 
@@ -67,10 +67,15 @@ def trajectory() -> Trajectory:
         turn("Error: no call", (9,), 4, Action(tool_calls=(CALL, CALL))),
         turn("lower\nlower", (6,), 5, Action(text="done")),
     )
-    return Trajectory(
-        id="e1", task=Task(id="guess/train/3", environment="guess", seed=4), turns=turns,
-        outcome=Score(value=0.75, is_success=True), stop=Stop.MAX_TURNS, seed=0, group="g", index=2, seconds=1.5,
-    )  # fmt: skip
+    return make_episode(
+        *turns,
+        task=Task(id="guess/train/3", environment="guess", seed=4),
+        outcome=Score(value=0.75, is_success=True),
+        stop=Stop.MAX_TURNS,
+        index=2,
+        id="e1",
+        seconds=1.5,
+    )
 
 
 def read(value: Any) -> list[Record]:

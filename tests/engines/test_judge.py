@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.build import make_episode, make_turn
 from tests.engines.chat_model import KEY, ChatModel
 
 from quintain.engines.chat_client import ChatSpec, is_endpoint
@@ -16,15 +17,12 @@ from quintain.processes import http_json
 from quintain.rewards.exploration import Visits
 from quintain.types import (
     Action,
-    Completion,
     Failure,
     Group,
     Score,
-    Stop,
     Task,
     ToolCall,
     Trajectory,
-    Turn,
     as_content,
 )
 
@@ -34,10 +32,9 @@ TASK = Task(id="sum/1", environment="sum", seed=1, prompt="Add.")
 def episode(*said: str, index: int = 0) -> Trajectory:
     """An episode in which the last turn calls a tool."""
     turns = tuple(
-        Turn(
-            observation=as_content("2 + 2"),
-            prompt_ids=(1,),
-            completion=Completion(token_ids=(2,), logprobs=(-1.0,), stop="stop"),
+        make_turn(
+            logprob=-1.0,
+            shows="2 + 2",
             action=Action(
                 text=text, tool_calls=(ToolCall(name="say", arguments={"n": 4}),) if number else ()
             ),
@@ -46,10 +43,13 @@ def episode(*said: str, index: int = 0) -> Trajectory:
         )
         for number, text in enumerate(said)
     )
-    return Trajectory(
-        task=TASK, turns=turns, outcome=Score(value=0.25, is_success=True), stop=Stop.TERMINATED, seed=0,
-        group="g", index=index, final_observation=as_content("end"),
-    )  # fmt: skip
+    return make_episode(
+        *turns,
+        task=TASK,
+        outcome=Score(value=0.25, is_success=True),
+        index=index,
+        final_observation=as_content("end"),
+    )
 
 
 @pytest.fixture
@@ -171,7 +171,10 @@ def test_a_judge_that_is_missing_or_not_needed(spec: str, rewards: str, has_spec
     [
         (("model=judge", "model="), r"without a model; add \?model=NAME"),
         (("model=judge", "model=judge&modl=x"), "did you mean 'model'"),
-        (("model=judge", "model=judge&calls=many"), "calls of judge .*: got 'many'; give an integer of 0 or more"),
+        (
+            ("model=judge", "model=judge&calls=many"),
+            "calls of judge .*: got 'many'; give an integer of 0 or more",
+        ),
         (("model=judge", "model=judge&key_env=K"), "got key_file and key_env; give one"),
         (("http://", "http://me:secret@"), "with a name and password; give key_file"),
         (("http://", "ftp://"), "got 'ftp://"),

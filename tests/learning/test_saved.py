@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.methods.test_training import Coin, config_of, interrupting, quick, train, weights
+from tests.methods.test_training import Coin, config_of, interrupting, train, weights
 
 from quintain import api
 from quintain.errors import ModelError, StoreError, UsageError
@@ -33,7 +33,8 @@ from quintain.store.run import Run
 from quintain.warm_start.demonstrations import harness_of, place_data
 from quintain.warm_start.run_notes import taught_in
 
-assert Coin, quick
+assert Coin
+pytestmark = pytest.mark.usefixtures("quick")
 KINDS: dict[str, dict[str, Any]] = {
     "grpo": {"tasks": 2, "group_size": 2},
     "sft": {"batch_size": 3},

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.build import make_episode, make_turn
 
 from quintain.data.pack import pack
 from quintain.data.pipeline import as_example, example_samples, weigh_turns
@@ -12,34 +13,16 @@ from quintain.data.samples import pair_samples
 from quintain.learning.signals import Imitated
 from quintain.store.run import Run
 from quintain.types import (
-    Action,
-    Completion,
     Example,
     Outputs,
     Pair,
-    Score,
-    Stop,
-    Task,
     Trajectory,
-    Turn,
-    as_content,
 )
 
 
 def episode(index: int, *sampled: tuple[int, ...]) -> Trajectory:
-    turns = tuple(
-        Turn(
-            observation=as_content("o"),
-            prompt_ids=(1,),
-            completion=Completion(token_ids=ids, logprobs=(), stop="stop"),
-            action=Action(),
-        )
-        for ids in sampled
-    )
-    return Trajectory(
-        task=Task(id="t", environment="e", seed=0), turns=turns, outcome=Score(value=1.0, is_success=True),
-        stop=Stop.TERMINATED, seed=0, group="g", index=index,
-    )  # fmt: skip
+    turns = tuple(make_turn(ids, logprob=None, shows="o") for ids in sampled)
+    return make_episode(*turns, index=index)
 
 
 @pytest.fixture

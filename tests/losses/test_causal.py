@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.build import make_episode, make_turn
 
 from quintain.losses.causal import OTHER, ActionModel, action_name, causal_weights
 from quintain.losses.entropy import entropy_bonus
@@ -15,10 +16,8 @@ from quintain.types import (
     Group,
     Outputs,
     Score,
-    Stop,
     Task,
     ToolCall,
-    Trajectory,
     Turn,
 )
 
@@ -27,20 +26,12 @@ FILLER, LEFT, RIGHT = 7, 1, 2
 
 def turn(ids: tuple[int, ...], action: Action) -> Turn:
     completion = Completion(token_ids=ids, logprobs=(-1.0,) * len(ids), stop="stop")
-    return Turn(observation=(), prompt_ids=(9,), completion=completion, action=action)
+    return make_turn(prompt=(9,), action=action, completion=completion)
 
 
 def groups(*turns: Turn) -> list[Group]:
     task = Task(id="t", environment="e", seed=0)
-    episode = Trajectory(
-        task=task,
-        turns=turns,
-        outcome=Score(value=0.0, is_success=False),
-        stop=Stop.TERMINATED,
-        seed=0,
-        group="g",
-        index=0,
-    )
+    episode = make_episode(*turns, task=task, outcome=Score(value=0.0, is_success=False))
     return [Group(task=task, trajectories=(episode,))]
 
 

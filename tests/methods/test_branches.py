@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from tests.methods.test_training import rows, train
 
 from quintain.environments.protocol import Environment
@@ -59,10 +58,7 @@ class Keyed(Clock):
         return f"{self.height} {self.is_lost}"
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 FIELDS: dict[str, dict[str, Any]] = {

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from tests.methods.test_training import rows, weights
 
 import quintain
@@ -29,10 +28,7 @@ SMALL: dict[str, Any] = {
 WARM = {"imitation_epochs": 2}
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 def write(path: Path, *records: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.build import shorten_corpus
 
 import quintain
 from quintain.api import resume
@@ -261,7 +262,7 @@ def test_nothing_is_written_for_a_method_that_is_not_found(
 def test_a_method_of_the_users_trains_and_its_run_is_found_again(
     written: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 2)
+    shorten_corpus(monkeypatch, 2)
     file = written(MINE)
     given: dict[str, Any] = {
         "environment": "guess?max_turns=1&high=3", "model": "micro", "demonstrations": 2, "imitation_epochs": 1,

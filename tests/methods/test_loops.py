@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from tests.build import make_episode, make_turn
 from tests.methods.test_training import interrupting, rows, weights
 
 from quintain.credit.gae import gae_tokens
@@ -42,17 +43,13 @@ from quintain.runs.context import TrainingContext
 from quintain.runs.summary import summary
 from quintain.store.run import Run
 from quintain.types import (
-    Action,
-    Completion,
     Credit,
     Failure,
     Group,
     Sample,
     Score,
-    Stop,
     Task,
     Trajectory,
-    Turn,
 )
 
 CONFIG = OnPolicyJob(
@@ -62,10 +59,7 @@ CONFIG = OnPolicyJob(
 )  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 class Diary:
@@ -243,20 +237,19 @@ def test_a_round_without_data_learns_nothing_and_says_so(
     assert told.index("nothing to learn") < told.index("next ")
 
 
-TURN = Turn(
-    observation=(),
-    prompt_ids=(1,),
-    completion=Completion(token_ids=(2,), logprobs=(-0.5,), stop="stop"),
-    action=Action(),
-)
+TURN = make_turn()
 
 
 def episode(number: int, *, is_failed: bool = False) -> Trajectory:
-    return Trajectory(
-        task=Task(id=f"t{number}", environment="e", seed=number), turns=(TURN,),
-        outcome=Failure(owner="engine", kind="k", message="m") if is_failed else Score(value=1.0, is_success=True),
-        stop=Stop.TERMINATED, seed=number, group=f"g{number}", index=0,
-    )  # fmt: skip
+    return make_episode(
+        TURN,
+        task=Task(id=f"t{number}", environment="e", seed=number),
+        outcome=Failure(owner="engine", kind="k", message="m")
+        if is_failed
+        else Score(value=1.0, is_success=True),
+        seed=number,
+        group=f"g{number}",
+    )
 
 
 def group(*numbers: int) -> Group:

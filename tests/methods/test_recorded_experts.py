@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
+from tests.build import shorten_corpus
 from tests.methods.test_training import interrupting, resume, rows, train, weights
 
 import quintain
@@ -56,10 +56,7 @@ class Taught(Walk):
         return Action(text="down")
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 def shown(folder: Path, name: str = "walk", count: int = 10) -> str:
@@ -129,7 +126,7 @@ def test_a_run_that_goes_on_shows_the_same(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(KeyboardInterrupt):
         train("eto", tmp_path / "part", **fields)
     monkeypatch.undo()
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     resume(tmp_path / "part")
     assert rows(tmp_path / "part") == rows(whole)
     assert weights(tmp_path / "part/model") == weights(whole / "model")

@@ -38,11 +38,7 @@ from quintain.runs.context import TrainingContext
 from quintain.store.run import Run
 from quintain.types import Trajectory
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from tests.methods.test_training import Coin, rows, train, weights
 
 from quintain.data.pipeline import Pipeline, as_example, example_samples
@@ -29,10 +28,7 @@ FIELDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 @pytest.mark.parametrize("recipe", FIELDS)

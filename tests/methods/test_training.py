@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from quintain.config import build
@@ -83,11 +82,7 @@ class Hopeless(Coin):
         return StepResult(observation="It rolls on.")
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One thread, a short warm-up and a small corpus."""
-    torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 def config_of(recipe: str, **fields: Any) -> Any:

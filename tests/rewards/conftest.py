@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 
 import pytest
+from tests.build import make_episode, make_turn
 
-from quintain.types import Action, Completion, Outcome, Score, Stop, Task, ToolCall, Trajectory, Turn
+from quintain.types import Action, Outcome, Score, Task, ToolCall, Trajectory, Turn
 
 
 def turn(
@@ -18,12 +19,11 @@ def turn(
     tokens: int = 2,
     seat: str = "agent",
 ) -> Turn:
-    return Turn(
-        seat=seat,
-        observation=(),
-        prompt_ids=(1,),
-        completion=Completion(token_ids=(5,) * tokens, logprobs=(), stop="stop"),
+    return make_turn(
+        (5,) * tokens,
+        logprob=None,
         action=Action(text=text, error=error, tool_calls=(ToolCall(name="look"),) * calls),
+        seat=seat,
         reward=reward,
         reward_terms={"own": reward},
         is_valid=is_valid,
@@ -34,14 +34,10 @@ def turn(
 def episode(
     turns: Sequence[Turn], *, outcome: Outcome | None = None, answers: Sequence[str] = ("x",)
 ) -> Trajectory:
-    return Trajectory(
+    return make_episode(
+        *turns,
         task=Task(id="t", environment="e", seed=0, data={"answers": answers}),
-        turns=tuple(turns),
         outcome=outcome or Score(value=sum(t.reward for t in turns), is_success=False),
-        stop=Stop.TERMINATED,
-        seed=0,
-        group="g",
-        index=0,
     )
 
 

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from tests.build import make_group
 
 from quintain.rewards.conduct import pay_executed, well_formed
 from quintain.rewards.efficiency import num_calls, num_turns
 from quintain.rewards.exploration import Visits, by_environment, pay_untried
 from quintain.rewards.retrieval import has_searched
 from quintain.rewards.terms import Term, apply
-from quintain.types import Group, Trajectory, Turn
+from quintain.types import Trajectory, Turn
 
 MakeTurn = Callable[..., Turn]
 Make = Callable[..., Trajectory]
@@ -20,18 +21,14 @@ def per_turn(trajectory: Trajectory, term: Term) -> list[float]:
     return [turn.reward for turn in apply(trajectory, [term]).turns]
 
 
-def group(*trajectories: Trajectory) -> Group:
-    return Group(task=trajectories[0].task, trajectories=trajectories)
-
-
 def test_rare_states_pay_more(turn: MakeTurn, episode: Make) -> None:
     first = episode([turn(state="a"), turn(state="b"), turn(state="a")])
     second = episode([turn(state="a"), turn(state="c"), turn()])
     visits = Visits()
-    visits.update([group(first, second)])
+    visits.update([make_group(first, second)])
     assert per_turn(first, visits.bonus(1.0)) == [1.0, pytest.approx(3**-0.5), 0.0]
     assert per_turn(second, visits.bonus(0.5)) == [0.5, 0.0, 0.0]
-    visits.update([group(first)])
+    visits.update([make_group(first)])
     assert per_turn(first, visits.bonus(1.0)) == [pytest.approx(2**-0.5), pytest.approx(5**-0.5), 0.0]
     assert per_turn(episode([]), visits.bonus(1.0)) == []
 
@@ -41,7 +38,7 @@ def test_tasks_count_apart_unless_asked(turn: MakeTurn, episode: Make) -> None:
     other = replace(one, task=replace(one.task, id="u"))
     apart, together = Visits(), Visits(by_environment)
     for visits in (apart, together):
-        visits.update([group(one), group(other)])
+        visits.update([make_group(one), make_group(other)])
     assert per_turn(one, apart.bonus(1.0))[0] == 1
     assert per_turn(one, together.bonus(1.0))[0] == pytest.approx(2**-0.5)
 
@@ -54,8 +51,8 @@ def test_what_an_agent_says_to_itself_is_neither_paid_nor_counted(turn: MakeTurn
     bare = episode(pulls)
     assert per_turn(deliberate, pay_untried()) == [0, 1, 0, 0]
     visits, same = Visits(), Visits()
-    visits.update([group(deliberate)])
-    same.update([group(bare)])
+    visits.update([make_group(deliberate)])
+    same.update([make_group(bare)])
     assert visits.counts == same.counts
     assert per_turn(deliberate, visits.bonus(1.0)) == [0, 1, 0, 0]
     assert per_turn(bare, visits.bonus(1.0)) == [1, 0]

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from tests.build import make_episode, make_turn
 
 from quintain.errors import UsageError
 from quintain.rewards.retrieval import (
@@ -17,7 +18,7 @@ from quintain.rewards.retrieval import (
     with_floor,
 )
 from quintain.text.parse import parse_tags
-from quintain.types import Completion, Score, Stop, Task, ToolSpec, Trajectory, Turn
+from quintain.types import Completion, Score, Stop, ToolSpec, Trajectory, Turn
 
 TOOLS = tuple(
     ToolSpec(
@@ -34,19 +35,14 @@ def episode(*texts: str, score: float = 0.0, stop: Stop = Stop.TERMINATED, ends:
         action = parse_tags(text, TOOLS)
         is_answer = any(call.name == "answer" for call in action.tool_calls)
         turns.append(
-            Turn(
-                observation=(),
-                prompt_ids=(1,),
-                completion=Completion(token_ids=(2,), logprobs=(-0.5,), stop="stop" if ends else "length"),
+            make_turn(
                 action=action,
+                completion=Completion(token_ids=(2,), logprobs=(-0.5,), stop="stop" if ends else "length"),
                 reward_terms={"answer": score} if is_answer else {},
                 is_valid=action.error is None,
             )
         )
-    return Trajectory(
-        task=Task(id="t", environment="e", seed=0), turns=tuple(turns), stop=stop, seed=0, group="g", index=0,
-        outcome=Score(value=score, is_success=score == 1),
-    )  # fmt: skip
+    return make_episode(*turns, outcome=Score(value=score, is_success=score == 1), stop=stop)
 
 
 SEARCH, ANSWER = "<think>so</think><search>seat</search>", "<answer>Rome</answer>"

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-import torch
 
 from quintain.environments.protocol import Environment
 from quintain.errors import DataError, InvariantError
@@ -44,10 +43,7 @@ class Lever(Environment):
         return Action(text="up")
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from quintain.agents.protocol import Brief, Session
 from quintain.api import check_parts, environment_of
@@ -80,10 +79,7 @@ class Horn(Bell):
         return tuple(each for each in super().tools() if each.name == "blow")
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 @pytest.fixture

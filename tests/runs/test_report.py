@@ -4,31 +4,16 @@ from dataclasses import replace
 from math import sqrt
 
 import pytest
+from tests.build import make_episode, make_turn
 
 from quintain.environments.protocol import tool_action
 from quintain.runs.report import evaluation_metrics, rollout_metrics
-from quintain.types import Completion, Failure, Group, Score, Stop, Task, Trajectory, Turn
+from quintain.types import Failure, Group, Score, Stop, Task, Trajectory
 
 
 def episode(*names: str) -> Trajectory:
-    turns = tuple(
-        Turn(
-            observation=(),
-            prompt_ids=(7,),
-            completion=Completion(token_ids=(1,), logprobs=(-0.5,), stop="stop"),
-            action=tool_action(name),
-        )
-        for name in names
-    )
-    return Trajectory(
-        task=Task(id="t", environment="e", seed=0),
-        turns=turns,
-        outcome=Score(value=1.0, is_success=True),
-        stop=Stop.TERMINATED,
-        seed=0,
-        group="t",
-        index=0,
-    )
+    turns = tuple(make_turn((1,), prompt=(7,), action=tool_action(name)) for name in names)
+    return make_episode(*turns, group="t")
 
 
 def test_calls_of_each_tool_are_counted_in_scored_episodes() -> None:

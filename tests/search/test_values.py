@@ -3,30 +3,25 @@
 from collections.abc import Sequence
 
 import pytest
+from tests.build import make_episode, make_turn
 
 from quintain.search.episodes import path_of, trees_of
 from quintain.search.values import TextValue, measure_trees, targets_of
-from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn, as_content
+from quintain.types import Group, Score, Stop, Task, Trajectory, as_content
 
 
 def episode(task: str, ways: Sequence[int], *, stop: Stop = Stop.CUT, index: int = 0) -> Trajectory:
     """An episode that takes `ways`, whose states show the ways to them; one that terminated is solved."""
     turns = tuple(
-        Turn(
-            observation=as_content("".join(map(str, ways[:number]))),
-            prompt_ids=(1,),
-            completion=Completion(token_ids=(way,), logprobs=(-1.0,), stop="stop"),
-            action=Action(text=str(way)),
-        )
+        make_turn((way,), logprob=-1.0, shows="".join(map(str, ways[:number])), text=str(way))
         for number, way in enumerate(ways)
     )
     is_solved = stop is Stop.TERMINATED
-    return Trajectory(
+    return make_episode(
+        *turns,
         task=Task(id=task, environment="sokoban", seed=0),
-        turns=turns,
         outcome=Score(value=float(is_solved), is_success=is_solved),
         stop=stop,
-        seed=0,
         group=f"0:{task}",
         index=index,
         final_observation=as_content("".join(map(str, ways))),

@@ -6,21 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.build import make_turn
 
 from quintain.errors import StoreError
 from quintain.store.calls import CallLog, read_calls
-from quintain.types import Action, Completion, Turn
+from quintain.types import Completion, Turn
 
 
 def turn(number: int) -> Turn:
     done = Completion(token_ids=(number, 2), logprobs=(-0.1, -1 / 3), stop="stop", policy_version=number)
-    return Turn(
-        observation=(),
-        prompt_ids=(5,),
-        completion=done,
-        action=Action(text="\ud800 ü"),
-        facts={"call": number},
-    )
+    return make_turn(prompt=(5,), text="\ud800 ü", completion=done, facts={"call": number})
 
 
 def line(row: Any) -> bytes:

@@ -4,22 +4,16 @@ from collections.abc import Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.build import make_turn
 
-from quintain.types import Action, Completion, Turn, as_content
+from quintain.types import Turn
 from quintain.types.forest import find_parents
 
 Ids = tuple[int, ...]
 
 
 def turn(prompt: Ids, sampled: Ids, seat: str = "agent", starts: bool = False) -> Turn:
-    return Turn(
-        seat=seat,
-        observation=as_content("x"),
-        prompt_ids=prompt,
-        completion=Completion(token_ids=sampled, logprobs=(-0.5,) * len(sampled), stop="stop"),
-        action=Action(text="go"),
-        starts_segment=starts,
-    )
+    return make_turn(sampled, shows="x", prompt=prompt, text="go", seat=seat, starts_segment=starts)
 
 
 def shape(turns: Sequence[Turn]) -> list[tuple[int | None, Ids]]:

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+from tests.build import shorten_corpus
 
 import quintain
 from quintain.environments.boundary import spec_of
@@ -63,7 +64,7 @@ class Hopeless(Word):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     monkeypatch.setattr("quintain.warm_start.probe.NUM_PROBED", 24)
     monkeypatch.setattr(auto_warm_start, "CHUNK", 16)
     monkeypatch.setattr(auto_warm_start, "SEARCH_CHUNK", 32)

@@ -97,9 +97,7 @@ def load(environment: str, demonstrations: str, **fields: Any) -> RecordedExpert
     return found
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 def test_what_was_recorded_is_carried_out_and_the_rest_is_counted(tmp_path: Path) -> None:

@@ -4,31 +4,21 @@ import re
 from dataclasses import replace
 
 import pytest
+from tests.build import make_episode, make_turn
 
 from quintain.learning.job import Job
 from quintain.methods.imitation import sft
 from quintain.methods.rl import grpo, ppo
-from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn
+from quintain.types import Group, Score, Task, Trajectory
 from quintain.warm_start.forecast import Forecast, episodes_of_step, forecast
 
 JOB = grpo.Config(environment="guess", steps=10, tasks=4, group_size=8, num_epochs=2)
 
 
 def episode(task: Task, value: float) -> Trajectory:
-    turn = Turn(
-        observation=(),
-        prompt_ids=(1,),
-        completion=Completion(token_ids=(2,), logprobs=(-0.5,), stop="stop"),
-        action=Action(text="go"),
-    )
-    return Trajectory(
-        task=task,
-        turns=(turn,),
-        stop=Stop.TERMINATED,
-        outcome=Score(value=value, is_success=value >= 1),
-        seed=1,
-        group=task.id,
-        index=0,
+    turn = make_turn(text="go")
+    return make_episode(
+        turn, task=task, outcome=Score(value=value, is_success=value >= 1), seed=1, group=task.id
     )
 
 

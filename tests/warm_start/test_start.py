@@ -3,6 +3,7 @@ from random import Random
 from typing import Any, cast
 
 import pytest
+from tests.build import shorten_corpus
 
 from quintain.curriculum.streams import TaskStream
 from quintain.environments.catalog import find
@@ -152,7 +153,7 @@ def test_tokens_are_runs_where_a_tool_takes_a_text_of_ones_own() -> None:
 def test_the_new_model_of_a_run_is_narrower_where_texts_are_copied(
     spec: str, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 2)
+    shorten_corpus(monkeypatch, 2)
     model, _ = make_start(Job().model, find(spec), seed=0)
     assert model.config.hidden_size == width
     assert imitation_rate(Job(), model) == pytest.approx({128: 0.002, 64: 0.001}[width])

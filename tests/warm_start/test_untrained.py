@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.build import shorten_corpus
 
 from quintain.environments.protocol import Environment
 from quintain.methods.loops import train_by
@@ -51,7 +52,7 @@ def train(folder: Path, **fields: Any) -> tuple[list[dict[str, Any]], list[dict[
 @pytest.mark.slow
 def test_the_model_is_measured_before_it_imitates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     plain, none, _ = train(tmp_path / "plain", demonstrations=0)
     taught, (found,), played = train(tmp_path / "taught", demonstrations=16, eval_untrained=True)
     assert none == []

@@ -20,10 +20,7 @@ from quintain.store.run import Run
 COIN = f"{Path(__file__).parents[1] / 'test_training.py'}:Coin"
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 def config(**fields: Any) -> Config:

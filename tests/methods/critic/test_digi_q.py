@@ -25,10 +25,7 @@ from quintain.types import Batch, Group, Text, Turn
 COIN = f"{Path(__file__).parents[1] / 'test_training.py'}:Coin"
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 def config(**fields: Any) -> Config:

@@ -6,28 +6,23 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.build import make_episode, make_turn
 
 from quintain.data.pipeline import Pipeline, weigh_stage
 from quintain.errors import ConfigError
 from quintain.learning.policies import Policies, Policy, build_policies
 from quintain.methods.critic import rladapter
-from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn
+from quintain.types import Group, Score, Trajectory
 
 Train = Callable[..., list[dict[str, Any]]]
 
 
 def episode(seat: str, paid: list[float], index: int = 0) -> Trajectory:
     turns = tuple(
-        Turn(
-            seat=seat, observation=(), prompt_ids=(1,), starts_segment=True, action=Action(), reward=reward,
-            completion=Completion(token_ids=(5,), logprobs=(-1.0,), stop="stop"),
-        )
+        make_turn((5,), logprob=-1.0, seat=seat, starts_segment=True, reward=reward)
         for reward in paid
     )  # fmt: skip
-    return Trajectory(
-        task=Task(id="t", environment="e", seed=0), turns=turns, stop=Stop.TERMINATED, seed=0, group="t", index=index,
-        outcome=Score(value=sum(paid), is_success=False),
-    )  # fmt: skip
+    return make_episode(*turns, outcome=Score(value=sum(paid), is_success=False), group="t", index=index)
 
 
 def test_messages_whose_own_interval_came_to_what_was_advised_are_imitated() -> None:

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
+from tests.build import make_episode, make_turn
 from tests.methods.test_training import interrupting, resume, rows, train, weights
 
 from quintain.errors import ConfigError
 from quintain.methods.critic import digi_rl, web_rl
 from quintain.methods.critic.success_critics import classifier
 from quintain.store.run import Run
-from quintain.types import Action, Completion, Group, Score, Stop, Task, Text, Trajectory, Turn
+from quintain.types import Group, Score, Stop, Text, Trajectory
 
 SMALL: dict[str, dict[str, Any]] = {
     "digi_rl": {
@@ -24,29 +24,29 @@ SMALL: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 def episode(
     name: str, tokens: Sequence[int], *, is_success: bool, stop: Stop = Stop.TERMINATED
 ) -> Trajectory:
     turns = tuple(
-        Turn(
-            observation=(Text(text=f"{name} begins" if k == 0 else "on"),),
-            prompt_ids=(1, 2),
-            completion=Completion(token_ids=(7,) * num, logprobs=(-0.5,) * num, stop="stop"),
-            action=Action(),
+        make_turn(
+            (7,) * num,
+            shows=(Text(text=f"{name} begins" if k == 0 else "on"),),
+            prompt=(1, 2),
             starts_segment=k == 0,
         )
         for k, num in enumerate(tokens)
     )
-    return Trajectory(
-        task=Task(id=name, environment="e", seed=0), turns=turns,
-        outcome=Score(value=float(is_success), is_success=is_success), stop=stop, seed=0, group=name, index=0, id=name,
-    )  # fmt: skip
+    return make_episode(
+        *turns,
+        task=name,
+        outcome=Score(value=float(is_success), is_success=is_success),
+        stop=stop,
+        group=name,
+        id=name,
+    )
 
 
 WON, LOST = episode("won", (1, 2, 1), is_success=True), episode("lost", (2, 1), is_success=False)

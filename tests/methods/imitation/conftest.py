@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.build import shorten_corpus
 
 from quintain.environments.noisy import NoisyExpert
 from quintain.methods.find import find_method
@@ -86,7 +87,7 @@ def shows() -> Callable[..., Any]:
 @pytest.fixture
 def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[dict[str, Any]]]:
     """Return what trains a method shortly and returns its metrics."""
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     torch.set_num_threads(1)
 
     def train(name: str, **fields: Any) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.build import shorten_corpus
 
 from quintain.data.pack import pack
 from quintain.data.pipeline import as_example, example_samples
@@ -37,7 +38,7 @@ def told(parameters: Any) -> str:
 
 @pytest.fixture
 def pupil(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     torch.set_num_threads(1)
     return new_pupil([WORLD], seed=0, model="micro?tokens=words")
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.build import shorten_corpus
 
 from quintain.data.pipeline import Pipeline, as_example
 from quintain.data.samples import pair_samples
@@ -103,7 +104,7 @@ def test_an_even_pair_costs_log_two_and_halves_the_slope(trajectory: Make) -> No
 
 
 def test_a_tool_that_does_not_answer_is_no_wrong_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     pupil = new_pupil([WORLD], seed=0, model="micro?tokens=words", agent="text")
     tasks = tasks_from(WORLD, 12)
     shown = pupil.show(f"{WORLD}&vague=0&failures=0.5", tasks, noisy(0.0), seed=0)

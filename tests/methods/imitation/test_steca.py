@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.build import shorten_corpus
 
 from quintain.data.pipeline import example_samples, num_trained
 from quintain.environments.catalog import find
@@ -127,7 +128,7 @@ def explored(rate: float, samples: int = 3) -> tuple[steca.Found, list[Any]]:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     torch.set_num_threads(1)
 
 

@@ -1,6 +1,7 @@
 from dataclasses import dataclass, replace
 
 import pytest
+from tests.build import make_episode, make_turn
 
 from quintain.data.pipeline import PipelineResult
 from quintain.environments.nothing import NO_ENVIRONMENT
@@ -8,14 +9,11 @@ from quintain.errors import ConfigError, DataError
 from quintain.methods.imitation import sft, xlam
 from quintain.types import (
     Action,
-    Completion,
     Score,
-    Stop,
     Task,
     ToolCall,
     Trajectory,
     Turn,
-    as_content,
 )
 
 
@@ -31,20 +29,17 @@ class Shown:
 
 
 def turn(observation: str, name: str, **arguments: object) -> Turn:
-    return Turn(
-        observation=as_content(observation),
-        prompt_ids=(1,),
-        completion=Completion(token_ids=(5, 2), logprobs=(), stop="stop"),
+    return make_turn(
+        (5, 2),
+        logprob=None,
+        shows=observation,
         action=Action(tool_calls=(ToolCall(name=name, arguments=arguments),)),
     )
 
 
 def episode(*turns: Turn) -> Trajectory:
     task = Task(id="calc/train/0", environment="calc", seed=0)
-    return Trajectory(
-        task=task, turns=turns, outcome=Score(value=1.0, is_success=True), stop=Stop.TERMINATED, seed=0,
-        group="g", index=0, id="e0",
-    )  # fmt: skip
+    return make_episode(*turns, task=task, id="e0")
 
 
 RIGHT = episode(turn("What is 17 + 25?", "add", a=17, b=25), turn("= 42", "answer", number=42))

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from tests.engines.chat_model import KEY, ChatModel
 from tests.methods.preference.test_preference_rounds import WALK
 from tests.methods.test_training import interrupting, resume, rows, train, weights
@@ -21,10 +20,7 @@ FIELDS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 @pytest.fixture

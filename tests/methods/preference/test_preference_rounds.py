@@ -72,10 +72,7 @@ class Keyed(Walk):
         return f"{self.height} {self.is_lost}"
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 FIELDS: dict[str, dict[str, Any]] = {

@@ -5,7 +5,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-import torch
 from tests.methods.test_training import Coin, interrupting, resume, rows, train, weights
 
 from quintain.agents.foresight import FINE
@@ -29,10 +28,7 @@ GARDEN = f"{__file__}:Garden"
 BLOCKS = "plan?blocks=3&irreversible=true"
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 FIELDS: dict[str, dict[str, Any]] = {

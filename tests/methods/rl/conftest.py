@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.build import shorten_corpus
 
 from quintain.config import build
 from quintain.learning.saved import START
@@ -99,7 +100,7 @@ def runner_in() -> Callable[[Path], Runner]:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A short warm-up and a small corpus."""
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 2)
+    shorten_corpus(monkeypatch, 2)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from tests.build import make_episode, make_group, make_turn
 
 from quintain.credit.discounted import discounted_return
 from quintain.credit.outcome import outcome_return
@@ -28,30 +29,17 @@ from quintain.methods.rl.parts.measures import (
 from quintain.methods.table import MODULES
 from quintain.rollout.replay import Walk
 from quintain.rollout.views import Prefix, View
-from quintain.types import Action, Completion, Failure, Group, Outcome, Score, Stop, Task, Trajectory, Turn
+from quintain.types import Action, Completion, Failure, Group, Outcome, Score, Stop, Task, Trajectory
 
 
 def episode(value: float, *, kind: str = "e", tokens: int = 2, outcome: Outcome | None = None) -> Trajectory:
-    turn = Turn(
-        observation=(),
-        prompt_ids=(1,),
-        completion=Completion(token_ids=(int(value * 10),) * tokens, logprobs=(-0.5,) * tokens, stop="stop"),
-        action=Action(),
-        reward=value,
-    )
-    return Trajectory(
+    turn = make_turn((int(value * 10),) * tokens, reward=value)
+    return make_episode(
+        turn,
         task=Task(id=kind, environment=kind, seed=0),
-        turns=(turn,),
         outcome=outcome or Score(value=value, is_success=value > 0),
-        stop=Stop.TERMINATED,
-        seed=0,
         group=kind,
-        index=0,
     )
-
-
-def group(*episodes: Trajectory) -> Group:
-    return Group(task=episodes[0].task, trajectories=episodes)
 
 
 RANGED = frozenset(
@@ -181,7 +169,9 @@ def test_the_clip_of_loop_is_symmetric_in_the_logarithm() -> None:
 
 
 def test_collapse_is_seen_in_three_numbers() -> None:
-    found = signals([group(episode(1), episode(0)), group(episode(1, kind="f"), episode(1, kind="f"))])
+    found = signals(
+        [make_group(episode(1), episode(0)), make_group(episode(1, kind="f"), episode(1, kind="f"))]
+    )
     assert found == {"collapse/reward_std": 0.25, "collapse/repetition": 0.5}
     assert signals([]) == {"collapse/reward_std": 0.0, "collapse/repetition": 0.0}
     healthy = {"collapse/reward_std": 0.4, "policy/entropy": 1.0, "train/success": 0.5}
@@ -201,9 +191,9 @@ def test_collapse_is_seen_in_three_numbers() -> None:
 
 def test_a_mixed_step_says_what_each_kind_of_task_contributes() -> None:
     groups = [
-        group(episode(1, kind="a"), episode(0, kind="a")),
-        group(episode(-10, kind="b"), episode(10, kind="b", tokens=1)),
-        group(episode(0, kind="c", outcome=Failure(owner="engine", kind="k", message="m"))),
+        make_group(episode(1, kind="a"), episode(0, kind="a")),
+        make_group(episode(-10, kind="b"), episode(10, kind="b", tokens=1)),
+        make_group(episode(0, kind="c", outcome=Failure(owner="engine", kind="k", message="m"))),
     ]
     found = measure_task_kinds(groups, outcome_return(groups))
     assert found["task/a/success"] == 0.5
@@ -269,7 +259,10 @@ def acted(*keys: tuple[str, str | None, int]) -> Trajectory:
 
 
 def test_probes_of_a_step() -> None:
-    groups = [group(acted(("a", "s", 2), ("a", "s", 4))), group(acted(("a", "s", 2), ("b", "u", 2)))]
+    groups = [
+        make_group(acted(("a", "s", 2), ("a", "s", 4))),
+        make_group(acted(("a", "s", 2), ("b", "u", 2))),
+    ]
     assert probe_greediness(groups, silent) == {
         "greedy/coverage": 0.75,
         "greedy/share": 0.5,
@@ -285,7 +278,7 @@ def test_probes_of_a_step() -> None:
             replace(second, reward_terms={"coverage": 0.0, "regret": 0.5}),
         ),
     )
-    found = probe_greediness([group(told)], silent)
+    found = probe_greediness([make_group(told)], silent)
     assert (found["greedy/coverage"], found["greedy/regret"]) == (0.1, 1.0), "the environment knows best"
     assert act_more.conduct(groups, silent) == {
         "acting/tokens_per_turn": 2.5,
@@ -304,11 +297,11 @@ def test_what_stands_often_is_chosen_again_or_not() -> None:
 def test_knowing_and_doing_are_compared_where_a_rationale_names_an_option() -> None:
     keys = (("a", "s", 1), ("a", "s", 2), ("b", "s", 3))
     said = {1: "try a: a", 2: "b is untried, but a", 3: "b"}
-    found = probe_greediness([group(acted(*keys))], lambda ids: said[len(ids)])
+    found = probe_greediness([make_group(acted(*keys))], lambda ids: said[len(ids)])
     # Untried options come first: a was right and done, b was named and a done, then nothing was said.
     assert found["greedy/known"] == pytest.approx(2 / 3) and found["greedy/gap"] == pytest.approx(0.5)
-    assert "greedy/gap" not in probe_greediness([group(acted(*keys))], lambda _: "a")
-    hidden = probe_greediness([group(acted(*keys))], lambda ids: "b, so a" if len(ids) == 1 else "")
+    assert "greedy/gap" not in probe_greediness([make_group(acted(*keys))], lambda _: "a")
+    hidden = probe_greediness([make_group(acted(*keys))], lambda ids: "b, so a" if len(ids) == 1 else "")
     assert (hidden["greedy/known"], hidden["greedy/gap"]) == (0, 0)
     assert name_options(acted(*keys), ["a", "b"], silent) == [None] * 3
 
@@ -333,7 +326,7 @@ def test_only_turns_whose_actions_are_scored_are_divided_by_their_length() -> No
     acted = episode(1.0).turns[0]
     thought = replace(acted, seat="agent/plan", action=Action(text="first this then that"))
     whole = replace(episode(1.0), turns=(thought, replace(acted, action=Action(text="go on"))))
-    credit = discounted_return([group(whole)])
+    credit = discounted_return([make_group(whole)])
     found = twosome.per_length(credit, lambda _task, text, _ids: float(len(text.split())))
     ones = [float(turn[0]) for turn in credit.advantages[0]]
     assert [float(turn[0]) for turn in found.advantages[0]] == pytest.approx([ones[0], ones[1] / 2])
@@ -349,7 +342,7 @@ def test_values_of_states_are_those_of_continued_episodes() -> None:
         turns = (*original.turns[:number], replace(original.turns[number], reward=2.0))
         return replace(original, turns=turns)
 
-    continued = [group(better(1), replace(better(1), turns=original.turns[:2])), group(broken)]
+    continued = [make_group(better(1), replace(better(1), turns=original.turns[:2])), make_group(broken)]
     asked: list[tuple[int, int, int | None]] = []
 
     def continue_from(step: int, prefixes: list[Prefix], *, size: int, seed: int) -> list[Group]:
@@ -365,7 +358,7 @@ def test_values_of_states_are_those_of_continued_episodes() -> None:
             continue_from=continue_from,
         ),
     )
-    groups = [group(original, replace(other, outcome=Score(value=0.0, is_success=False)))]
+    groups = [make_group(original, replace(other, outcome=Score(value=0.0, is_success=False)))]
     branch = continue_turns(2)
     branches = branch(collector, 7, groups)
     assert list(branches) == [(0, 1), (0, 2)]

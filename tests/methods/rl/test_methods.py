@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.build import make_episode, make_group
 
 from quintain.data.samples import since_segment
 from quintain.environments.catalog import find
@@ -30,8 +31,6 @@ from quintain.types import (
     Failure,
     Group,
     Score,
-    Stop,
-    Task,
     ToolCall,
     Trajectory,
     Turn,
@@ -56,19 +55,7 @@ def turn(
 
 
 def episode(*turns: Turn, value: float = 0.0, task: str = "t") -> Trajectory:
-    return Trajectory(
-        task=Task(id=task, environment="e", seed=0),
-        turns=turns,
-        outcome=Score(value=value, is_success=value > 0),
-        stop=Stop.TERMINATED,
-        seed=0,
-        group=task,
-        index=0,
-    )
-
-
-def group(*episodes: Trajectory) -> Group:
-    return Group(task=episodes[0].task, trajectories=episodes)
+    return make_episode(*turns, task=task, outcome=Score(value=value, is_success=value > 0), group=task)
 
 
 # pag
@@ -84,9 +71,11 @@ def test_roles_are_read_from_what_a_turn_was_paid_for() -> None:
     mended = episode(*told)
     assert [pag.role(mended, t) for t in told] == ["policy", "verifier", "policy", "verifier"]
     spoiled = episode(told[2], told[3], told[0])
-    found = pag.verification([group(mended, spoiled)], str)
+    found = pag.verification([make_group(mended, spoiled)], str)
     assert found == {"pag/true_verdicts": pytest.approx(1 / 3), "pag/mended": 0.5, "pag/spoiled": 0.5}
-    (paid,) = pag.paid_by_role([group(episode(*(replace(t, reward=0.0) for t in told), turn(reward=0.25)))])
+    (paid,) = pag.paid_by_role(
+        [make_group(episode(*(replace(t, reward=0.0) for t in told), turn(reward=0.25)))]
+    )
     assert [t.reward for t in paid.trajectories[0].turns] == [0, 1, 1, 0, 0.25]
     assert pag.verification([], str) == {"pag/true_verdicts": 0, "pag/mended": 0, "pag/spoiled": 0}
 
@@ -113,12 +102,12 @@ def test_the_best_answer_stands_in_place_of_the_last_answer_that_failed() -> Non
         answering("c", ids=(4,), prompt=(12,)),
         judging("right", ids=(9,), prompt=(13,)),
     )
-    whole = group(short, long, lost)
+    whole = make_group(short, long, lost)
     assert best_answer(whole, None) == short.turns[0]
     favourite: dict[tuple[int, ...], float] = {(5, 6): 1.0, (8,): 2.0}
     by_length = best_answer(whole, lambda t: favourite.get(t.completion.token_ids, 0.0))
     assert by_length == long.turns[0]
-    (found,) = relabelled([whole, group(lost)], None, count=1)
+    (found,) = relabelled([whole, make_group(lost)], None, count=1)
     assert found.trajectories[:2] == (short, long)
     (last,) = found.trajectories[2].turns
     assert last.prompt_ids == (10, 2, 11, 3, 12)
@@ -126,7 +115,7 @@ def test_the_best_answer_stands_in_place_of_the_last_answer_that_failed() -> Non
     assert last.action.text == "x" and last.reward_terms == {"answer": 1.0}
     (alone,) = relabelled([whole], None, count=0)
     assert alone.trajectories == (short, long)
-    silent = group(short, episode(judging("wrong")))
+    silent = make_group(short, episode(judging("wrong")))
     assert relabelled([silent], None, count=3)[0].trajectories == (short,)
     cut = (lost.turns[0], replace(lost.turns[1], starts_segment=True), lost.turns[2])
     assert list(since_segment(cut)) == list(cut[1:])
@@ -141,7 +130,7 @@ def test_only_answers_are_labelled() -> None:
     assert is_right_answer(partly, 0) is False
     verifier = mucode.method(mucode.Config(environment="sums")).state
     told = [answering("no", ids=(1,)), judging("wrong", ids=(2,)), answering("yes", ids=(3,), pays=1.0)]
-    verifier.update([group(episode(*told, value=1.0))])
+    verifier.update([make_group(episode(*told, value=1.0))])
     (only,) = verifier.parts  # type: ignore[attr-defined] # pyright: ignore
     no, verdict, yes = map(only.score, told)
     assert yes > 0.3 > -0.3 > no and abs(verdict) < 0.2
@@ -292,14 +281,14 @@ def test_the_box_is_the_worlds_where_it_knows_one() -> None:
 
 def test_hard_tasks_of_every_kind_come_first() -> None:
     def tried(name: str, *values: float) -> Group:
-        return group(*(episode(turn(), value=v, task=name) for v in values))
+        return make_group(*(episode(turn(), value=v, task=name) for v in values))
 
     groups = [tried("a1", 0.5), tried("a2", 0.0, 0.2), tried("b1", 0.9), tried("easy", 1.0)]
     chosen = hard_and_diverse(groups, lambda g: g.task.id[0], count=3)
     assert [task.id for task in chosen] == ["a2", "b1", "a1"]
     only_easy = hard_and_diverse(groups[3:], lambda g: "", count=2)
     assert [task.id for task in only_easy] == ["easy"]
-    failed = group(replace(episode(turn()), outcome=FAILURE))
+    failed = make_group(replace(episode(turn()), outcome=FAILURE))
     assert hard_and_diverse([failed], lambda g: "", count=2) == []
 
 
@@ -319,8 +308,8 @@ def test_only_groups_that_the_environment_paid_differently_are_left() -> None:
     made = openmanus.method(config)
     lost, bad = episode(turn()), episode(turn(is_valid=False))
     won = episode(turn(reward=1.0), value=1.0)
-    equal, differing = group(lost, bad), group(lost, won)
-    rewarded = made.reward([equal, differing, group(won, won)])
+    equal, differing = make_group(lost, bad), make_group(lost, won)
+    rewarded = made.reward([equal, differing, make_group(won, won)])
     assert [t.outcome for t in rewarded[0].trajectories] == [
         Score(value=0.0, is_success=False),
         Score(value=-0.25, is_success=False),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.build import make_episode, make_turn
 from torch import Tensor
 
 from quintain.credit.outcome import outcome_return
@@ -27,7 +28,7 @@ from quintain.rewards.terms import apply
 from quintain.rollout.collect import Limits
 from quintain.runs.context import TrainingContext, opened
 from quintain.store.run import Run
-from quintain.types import Action, Completion, Credit, Group, Loss, Score, Stop, Task, Trajectory, Turn
+from quintain.types import Action, Credit, Group, Loss, Score, Task, Trajectory
 
 Rows = Callable[[Path], list[dict[str, Any]]]
 PAIR: dict[str, Any] = {"tasks": 2, "group_size": 3}
@@ -251,22 +252,12 @@ def test_the_loss_has_the_weight_of_the_step_at_hand(played: Played) -> None:
 
 
 def episode(kind: str, amount: float, seat: str = "agent") -> Trajectory:
-    turn = Turn(
-        seat=seat,
-        observation=(),
-        prompt_ids=(1,),
-        completion=Completion(token_ids=(1, 2), logprobs=(-1.0, -1.0), stop="stop"),
-        action=Action(),
-        reward=amount,
-    )
-    return Trajectory(
+    turn = make_turn((1, 2), logprob=-1.0, seat=seat, reward=amount)
+    return make_episode(
+        turn,
         task=Task(id=f"{kind}-{amount}", environment=kind, seed=0),
-        turns=(turn,),
         outcome=Score(value=amount, is_success=True),
-        stop=Stop.TERMINATED,
-        seed=0,
         group=f"{kind}-{amount}",
-        index=0,
     )
 
 
@@ -377,10 +368,8 @@ def test_rewards_are_named_weighed_capped_and_gated() -> None:
     own, brief, wrong, seen = terms("success=2, economy, format=0.5<=0.75@success, visits", visits)
     assert [term.name for term in (own, brief, wrong, seen)] == ["success", "economy", "format", "visits"]
     assert (own.weight, brief.gate, wrong.cap, wrong.gate) == (2, "success", (-0.75, 0.75), "success")
-    turn = Turn(observation=(), prompt_ids=(), completion=Completion(token_ids=(1,), logprobs=(0.0,), stop="stop"),
-                action=Action(error="what?"))  # fmt: skip
-    won = Trajectory(task=Task(id="t", environment="e", seed=0), turns=(turn,) * 3, seed=0, group="t", index=0,
-                     outcome=Score(value=9.0, is_success=True), stop=Stop.TERMINATED)  # fmt: skip
+    turn = make_turn((1,), logprob=0.0, prompt=(), action=Action(error="what?"))
+    won = make_episode(*(turn,) * 3, outcome=Score(value=9.0, is_success=True), group="t")
     paid = apply(won, (own, wrong))
     assert [t.reward_terms["format"] for t in paid.turns] == [-0.5, -0.25, 0]
     assert paid.outcome == Score(value=1.25, is_success=True)

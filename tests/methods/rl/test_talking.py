@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.build import make_turn
 from tests.methods.rl.conftest import Runner
 
 from quintain.errors import ConfigError
@@ -24,7 +25,7 @@ def decode(ids: Sequence[int]) -> str:
 
 def turn(ids: tuple[int, ...], action: Action, logprobs: tuple[float, ...] = ()) -> Turn:
     completion = Completion(token_ids=ids, logprobs=logprobs or (-1.0,) * len(ids), stop="stop")
-    return Turn(observation=(), prompt_ids=(9,), completion=completion, action=action)
+    return make_turn(prompt=(9,), action=action, completion=completion)
 
 
 @pytest.mark.parametrize(

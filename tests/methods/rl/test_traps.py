@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import pytest
+from tests.build import make_episode, make_turn
 from tests.methods.rl.corridor import Long
 from torch import Tensor
 
@@ -38,30 +39,14 @@ from quintain.types import (
     Group,
     Score,
     StepResult,
-    Stop,
     Task,
     Trajectory,
-    Turn,
 )
 
 
 def episode(amount: float, *, task: str = "t", tokens: int = 2) -> Trajectory:
-    turn = Turn(
-        observation=(),
-        prompt_ids=(1, 3),
-        completion=Completion(token_ids=(2,) * tokens, logprobs=(-0.5,) * tokens, stop="stop"),
-        action=Action(),
-        reward=amount,
-    )
-    return Trajectory(
-        task=Task(id=task, environment="e", seed=0),
-        turns=(turn,),
-        outcome=Score(value=amount, is_success=amount > 0),
-        stop=Stop.TERMINATED,
-        seed=0,
-        group=task,
-        index=0,
-    )
+    turn = make_turn((2,) * tokens, prompt=(1, 3), reward=amount)
+    return make_episode(turn, task=task, outcome=Score(value=amount, is_success=amount > 0), group=task)
 
 
 def group(*amounts: float, task: str = "t") -> Group:

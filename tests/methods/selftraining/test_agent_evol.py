@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.build import shorten_corpus
 from tests.methods.test_training import rows, train
 
 from quintain.config import build
@@ -56,7 +57,7 @@ def test_without_merging_the_base_is_left_out() -> None:
 def test_three_worlds_are_explored_and_each_has_a_success_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     worlds = "mix:sums?digits=1&revisions=0,stream?pages=2&facts=1,bandit?arms=2&pulls=2"
     folder = train(
         "agent_evol", tmp_path / "run", environment=worlds, demonstrations=6, tasks=6, num_minibatches=2, num_epochs=1,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.build import shorten_corpus
 from tests.methods.test_training import rows, train
 from transformers import AutoTokenizer
 
@@ -57,7 +58,7 @@ def test_what_is_kept_was_never_undone(before: list[float | None], num: int) -> 
 
 
 def test_failures_are_cut_whole_turns_and_lead_to_the_same_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     pupil = new_pupil([WORLD], seed=0, model="micro?tokens=words")
     shown = pupil.show(WORLD, tasks_from(WORLD, 40), noisy(0.6), seed=0)
     critic = ExpertLabels(WORLD, ask_progress)
@@ -82,7 +83,7 @@ def test_failures_are_cut_whole_turns_and_lead_to_the_same_state(monkeypatch: py
 
 
 def test_one_subgoal_is_never_kept_by_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     world = "web?goal=open&depth=1"
     pupil = new_pupil([world], seed=0, model="micro?tokens=words")
     critic = ExpertLabels(world, ask_progress)
@@ -139,7 +140,7 @@ def test_what_is_learned_says_nothing_of_what_was_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     learned: list[Sequence[Sample]] = []
     samples_of = rounds.samples_of
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.build import shorten_corpus
 
 from quintain.errors import ConfigError
 from quintain.methods.find import find_method
@@ -75,7 +76,7 @@ def test_feedback_asks_for_what_bob_failed_in_a_share_of_the_episodes() -> None:
 def test_proposal_first_imitates_what_solved_the_task_that_was_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     torch.set_num_threads(1)
     found = find_method("exif")
     config: Any = found.config_class(
@@ -106,7 +107,7 @@ def test_an_agent_outside_is_refused() -> None:
 def test_rounds_learn_what_was_reached_and_send_alice_to_what_was_not(
     has_feedback: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     torch.set_num_threads(1)
     seen: list[Sequence[Trajectory]] = []
     made = exif.Explorer.in_hindsight

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.build import make_episode, make_turn, shorten_corpus
 
 from quintain.data.pipeline import PipelineResult
 from quintain.methods.find import find_method
@@ -15,27 +16,21 @@ from quintain.methods.loops.recall import remember
 from quintain.methods.method import Folds
 from quintain.methods.selftraining import rest_mcts
 from quintain.store.run import Run
-from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn, as_content
+from quintain.types import Group, Score, Stop, Task, Trajectory, as_content
 
 
 def episode(task: str, ways: Sequence[int], *, stop: Stop = Stop.CUT, index: int = 0) -> Trajectory:
     """An episode that takes `ways`, whose states show the ways to them; one that terminated is solved."""
     turns = tuple(
-        Turn(
-            observation=as_content("".join(map(str, ways[:number]))),
-            prompt_ids=(1,),
-            completion=Completion(token_ids=(way,), logprobs=(-1.0,), stop="stop"),
-            action=Action(text=str(way)),
-        )
+        make_turn((way,), logprob=-1.0, shows="".join(map(str, ways[:number])), text=str(way))
         for number, way in enumerate(ways)
     )
     is_solved = stop is Stop.TERMINATED
-    return Trajectory(
+    return make_episode(
+        *turns,
         task=Task(id=task, environment="sokoban", seed=0),
-        turns=turns,
         outcome=Score(value=float(is_solved), is_success=is_solved),
         stop=stop,
-        seed=0,
         group=f"0:{task}",
         index=index,
         final_observation=as_content("".join(map(str, ways))),
@@ -58,7 +53,7 @@ def test_the_shortest_different_solutions_are_imitated() -> None:
 def test_each_task_of_a_round_has_a_tree_that_grows(
     has_values: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     torch.set_num_threads(1)
     found = find_method("rest_mcts")
     config: Any = found.config_class(

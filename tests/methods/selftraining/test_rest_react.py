@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.build import shorten_corpus
 
 from quintain.data.pipeline import Pipeline, PipelineResult, as_example
 from quintain.errors import ConfigError, UsageError
@@ -80,7 +81,7 @@ def test_the_least_perplexed_sample_is_the_likeliest_by_token() -> None:
 def test_every_step_of_every_episode_is_sampled_again(
     starts_over: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     torch.set_num_threads(1)
     rested: list[Sequence[float]] = []
     found = find_method("rest_react")

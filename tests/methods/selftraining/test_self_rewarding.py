@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.build import shorten_corpus
 
 from quintain.errors import ConfigError
 from quintain.learning.thresholds import Thresholds
@@ -135,7 +136,7 @@ def test_an_answer_alone_cannot_be_compared() -> None:
 def test_each_round_learns_from_its_own_judgements_and_begins_at_equality(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     torch.set_num_threads(1)
     found = find_method("self_rewarding")
     config: Any = found.config_class(

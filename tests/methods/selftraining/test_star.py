@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-import torch
 from tests.methods.test_training import rows, train
 from transformers import AutoTokenizer
 
@@ -23,10 +22,7 @@ from quintain.types import Example, Group, Sample, Task, Trajectory, Turn
 SMALL: dict[str, Any] = {"tasks": 8, "first_updates": 2, "batch_size": 4, "max_turn_tokens": 8}
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 def test_steps_grow_by_a_fifth() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.build import shorten_corpus
 
 from quintain.environments.protocol import Environment, tool_action
 from quintain.methods.loops import train_by
@@ -60,7 +61,7 @@ def trained(
 def test_workers_delayed_at_random_never_break_the_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     torch.set_num_threads(1)
     ages: list[int] = []
 
@@ -105,7 +106,7 @@ def test_an_episode_searches_for_more_than_a_hundred_turns_in_training_and_evalu
 def test_with_no_staleness_it_learns_what_lockstep_learns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     torch.set_num_threads(1)
     found = [
         trained(tmp_path, kind, rollout=kind, max_staleness=0, steps=2)[2] for kind in ("lockstep", "async")

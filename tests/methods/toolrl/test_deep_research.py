@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.build import shorten_corpus
 
 from quintain.environments.protocol import advance, begin
 from quintain.methods.loops import train_by
@@ -91,7 +92,7 @@ def test_a_look_costs_what_is_said() -> None:
 
 
 def test_a_short_run_on_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     torch.set_num_threads(1)
     settings: dict[str, Any] = {
         "environment": "research?depth=1&kinds=1&asked=1&known=0.5", "model": "micro", "demonstrations": 8, "steps": 2,

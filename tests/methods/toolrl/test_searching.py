@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.build import make_episode, make_turn
 
 from quintain.credit.gae import gae_tokens
 from quintain.credit.layout import Critic, credit_of
@@ -20,7 +21,7 @@ from quintain.methods.table import TABLE
 from quintain.methods.toolrl import r1_searcher, research, search_r1
 from quintain.models.tiny import build_tiny
 from quintain.text.tokenizer import train_tokenizer
-from quintain.types import Action, Completion, Failure, Group, Score, Stop, Task, ToolCall, Trajectory, Turn
+from quintain.types import Action, Failure, Group, Score, Stop, ToolCall, Trajectory, Turn
 
 ROWS = ("search_r1", "r1_searcher", "research")
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "methods"
@@ -43,19 +44,26 @@ def episode(
 
     def turn(prompt: Sequence[int], said: Sequence[int], call: ToolCall, *, is_first: bool) -> Turn:
         is_answer = call is ANSWER
-        return Turn(
-            observation=(), prompt_ids=tuple(prompt), starts_segment=is_first,
-            completion=Completion(token_ids=tuple(said), logprobs=(-1.0,) * len(said), stop="stop"),
-            action=Action(tool_calls=(call,)), reward=score if is_answer else 0.0,
+        return make_turn(
+            said,
+            logprob=-1.0,
+            prompt=prompt,
+            action=Action(tool_calls=(call,)),
+            starts_segment=is_first,
+            reward=score if is_answer else 0.0,
             reward_terms={"answer": score} if is_answer else {},
-        )  # fmt: skip
+        )
 
     turns = [turn((1, 2), (10 + index, 3), SEARCH, is_first=True)] if searches else []
     turns.append(turn(document if searches else (1, 2), (20 + index, 3), ANSWER, is_first=not searches))
-    return Trajectory(
-        task=Task(id=task, environment="e", seed=0), turns=tuple(turns),
-        outcome=Score(value=score, is_success=score == 1), stop=Stop.TERMINATED, seed=index, group=task, index=index,
-    )  # fmt: skip
+    return make_episode(
+        *turns,
+        task=task,
+        outcome=Score(value=score, is_success=score == 1),
+        seed=index,
+        group=task,
+        index=index,
+    )
 
 
 def group(*scores: float, task: str = "t", **options: object) -> Group:

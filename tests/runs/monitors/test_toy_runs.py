@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+from tests.build import shorten_corpus
 from tests.methods.test_training import train
 from tests.runs.monitors import toy
 from tests.runs.monitors.toy import (
@@ -129,7 +130,7 @@ def alarms_of(scene: Scene, folder: Path, monkeypatch: pytest.MonkeyPatch) -> li
             hand_over(main.engine, main.model, main.version, folder / "engines")
         return sample(collector, step, tasks, **fields)
 
-    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    shorten_corpus(monkeypatch)
     monkeypatch.setattr("quintain.runs.context.find", lambda name: world)
     monkeypatch.setattr("quintain.runs.context.harness", harness)
     monkeypatch.setattr(Collector, "sample", begun)
