@@ -28,7 +28,7 @@ from quintain.rollout.request import EpisodeRequest
 from quintain.serve.chat_completions import read
 from quintain.serve.endpoint import MOST_READERS, Session, Terms
 from quintain.serve.recorder import Recorder, find_changed, node_digest
-from quintain.serve.source import outcome_of, trajectory_of
+from quintain.serve.source import episode_of, outcome_of
 from quintain.store.codec import decode, encode
 from quintain.text.chat import Chat
 from quintain.types import Failure, Score, Stop, Task, Trajectory, Turn
@@ -85,8 +85,8 @@ def turns_of(session: Session) -> tuple[Turn, ...]:
 def episode(session: Session, outcome: Score | None = None) -> Trajectory:
     task = Task(id="wall/0", environment="wall", seed=0)
     request = EpisodeRequest(task=task, group="g", index=0, seed=1)
-    turns_of(session)
-    return trajectory_of(session, request, outcome or Score(value=1.0, is_success=True), Stop.TERMINATED, 0.0)
+    score = outcome or Score(value=1.0, is_success=True)
+    return episode_of(turns_of(session), request, score, Stop.TERMINATED, 0.0)
 
 
 def unused(session: Session) -> dict[int, str]:

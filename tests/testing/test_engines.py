@@ -208,7 +208,7 @@ class Strict(Scripted):
         super().__init__(talk)
 
     def release(self, session: str) -> None:
-        if session not in self._streams and session not in self._unanswered:
+        if session not in self._streams and session not in self._tally.unanswered:
             raise KeyError(session)
         super().release(session)
 

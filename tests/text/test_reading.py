@@ -30,7 +30,6 @@ from quintain.text.reading import (
     is_read_back,
     load_formats,
     own_format,
-    write_table,
 )
 from quintain.types import ToolSpec
 
@@ -778,16 +777,10 @@ def test_what_a_template_leaves_out_is_not_asked_for() -> None:
     assert is_read_back(FORMATS["harmony"], sample(written, FIND, text="Look.", prompt="<|start|>assistant"))
 
 
-def test_the_table_goes_with_the_model(tmp_path: Path) -> None:
+def test_the_table_goes_with_the_model() -> None:
     tokenizer = SimpleNamespace()
     attach_table(tokenizer, FORMATS["hermes"])
     assert tokenizer.response_template == FORMATS["hermes"].table
-    with pytest.raises(DataError, match=r"which has no tokenizer_config\.json"):
-        write_table(tmp_path, FORMATS["hermes"])
-    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "<é>"}', encoding="utf-8")
-    write_table(tmp_path, FORMATS["hermes"])
-    config = json.loads((tmp_path / "tokenizer_config.json").read_text(encoding="utf-8"))
-    assert config == {"eos_token": "<é>", "response_template": FORMATS["hermes"].table}
 
 
 def test_every_name_of_a_field_is_known() -> None:

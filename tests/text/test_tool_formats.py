@@ -125,11 +125,15 @@ calls = st.lists(
 )
 
 
+PADDINGS = {"hermes": "\n", "llama": PYTHON_TAG, "mistral": " "}
+"""What templates of a family put around calls."""
+
+
 @settings(max_examples=40, deadline=None)
 @given(written=calls)
 def test_calls_are_read_back_as_they_were_written(written: list[ToolCall]) -> None:
     for form in FORMATS.values():
-        for padding in (*form.paddings, ""):
+        for padding in (PADDINGS.get(form.name, ""), ""):
             action = form.parse(form.write(written, padding))
             assert (action.tool_calls, action.error) == (tuple(written), None)
 
@@ -262,7 +266,7 @@ def mutated(rng: random.Random, text: str) -> str:
 
 def test_ten_thousand_malformed_calls_raise_nothing() -> None:
     rng = random.Random(0)
-    starts = [form.write((LOOK, GUESS), form.paddings[0]) for form in FORMATS.values()]
+    starts = [form.write((LOOK, GUESS), PADDINGS.get(form.name, "")) for form in FORMATS.values()]
     errors = 0
     for index in range(10_000):
         text = mutated(rng, starts[index % len(starts)])

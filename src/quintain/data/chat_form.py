@@ -14,11 +14,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from quintain.data.records import Record, RecordMessage
-from quintain.errors import DataError
 from quintain.types import Message, ToolCall, ToolSpec, as_content, as_text
 
-SAID = re.compile(r"I call (?P<name>\w+)(?: with (?P<arguments>\w+ = .*))?\.", re.DOTALL)
-FIRST = re.compile(r"(?:, )?(\w+) = ")
 REACT = re.compile(
     r"\s*(?:Thought:\s*(?P<thought>.*?)\s*)?^Action:[ \t]*(?P<name>[\w.-]+)\s*^Action Input:\s*(?P<input>.*?)\s*",
     re.DOTALL | re.MULTILINE,
@@ -35,29 +32,6 @@ def as_chat(call: ToolCall) -> str:
     """Return `call` as a sentence: ``I call add with a = 3, b = 4.``; values stand as JSON."""
     told = ", ".join(f"{name} = {json.dumps(value)}" for name, value in call.arguments.items())
     return f"I call {call.name} with {told}." if told else f"I call {call.name}."
-
-
-def from_chat(text: str) -> ToolCall:
-    """Return the call that `text` says; the reverse of `as_chat`.
-
-    Raises:
-        DataError: it is no such sentence.
-    """
-    found = SAID.fullmatch(text)
-    if found is None:
-        raise DataError(f"a call as chat: got {text[:60]!r}; write I call NAME with ARGUMENT = VALUE.")
-    rest, arguments = found["arguments"] or "", dict[str, Any]()
-    decoder = json.JSONDecoder()
-    while rest:
-        name = FIRST.match(rest)
-        try:
-            if name is None:
-                raise ValueError
-            value, end = decoder.raw_decode(rest, name.end())
-        except ValueError:
-            raise DataError(f"arguments of a call as chat: got {rest[:60]!r}; write NAME = JSON, …") from None
-        arguments[name[1]], rest = value, rest[end:]
-    return ToolCall(name=found["name"], arguments=arguments)
 
 
 def in_chat(record: Record) -> Record | None:

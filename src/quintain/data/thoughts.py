@@ -10,18 +10,16 @@ from __future__ import annotations
 import re
 
 from quintain.data.messages import MARKUP
-from quintain.types import Message, as_text
+from quintain.types import INLINE_REASONING, Message, as_text
 
-THOUGHT = "<think>\n{}\n</think>\n\n"
-"""How reasoning is written in front of an answer where nothing else says how."""
 ACTION = re.compile(r"^[ \t]*Action:", re.MULTILINE)
 TAGGED = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
 
 
 def whole_text(message: Message) -> str:
-    """Return what `message` says with its reasoning in front, as `THOUGHT` writes it."""
+    """Return what `message` says with its reasoning in front, as `INLINE_REASONING` writes it."""
     text = as_text(message.content)
-    return THOUGHT.format(message.reasoning) + text if message.reasoning else text
+    return INLINE_REASONING.format(message.reasoning) + text if message.reasoning else text
 
 
 def split(text: str, *, has_calls: bool) -> tuple[str, str]:
@@ -50,6 +48,6 @@ def with_thought(thought: str, text: str, *, has_calls: bool) -> str | None:
     elif text.startswith("<"):
         made = f"<think>{thought}</think>{text}"
     else:
-        made = THOUGHT.format(thought) + text
+        made = INLINE_REASONING.format(thought) + text
     is_whole = MARKUP.search(thought) is None and split(made, has_calls=has_calls) == (thought, text)
     return made if is_whole else None

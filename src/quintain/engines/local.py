@@ -24,7 +24,6 @@ from quintain.engines.decoder import Decoder, FastDecoder, GenericDecoder
 from quintain.engines.fused_decoder import FusedDecoder, can_decode
 from quintain.engines.grammar import Grammars, Guide, is_available
 from quintain.engines.protocol import (
-    ABORTED,
     Capability,
     EngineStats,
     PauseMode,
@@ -39,6 +38,7 @@ from quintain.engines.protocol import (
 from quintain.engines.sampling import sample, sample_guided, uniforms
 from quintain.engines.scoring import CandidateRequest, choose
 from quintain.engines.settings import KINDS
+from quintain.engines.tally import Tally
 from quintain.errors import EngineFault, MemoryShortage, QuintainError, name_shortage
 from quintain.models.device import has_float64
 from quintain.models.families import find_unsupported
@@ -140,14 +140,9 @@ class Local:
         self._free: list[int] = []
         self._queue: list[Request] = []
         self._jobs: list[_Job] = []
-        self._unanswered: set[str] = set()
-        """sessions with a request that has no reply"""
-        self._aborted: list[Reply] = []
+        self._tally = Tally()
         self._has_guides = False
         self._is_paused = self._is_short = False
-        self._num_submitted = self._num_finished = self._num_failed = self._num_released = 0
-        self._num_prefilled = self._num_sampled = self._num_scored = self._num_loads = 0
-        self._busy = 0.0
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -176,7 +171,7 @@ class Local:
             session.num_cached = 0
         for job in self._jobs:
             note_version(job.versions, len(job.token_ids), version)
-        self._num_loads += 1
+        self._tally.add(num_weight_loads=1)
 
     def _drop_cache(self, decoder: FastDecoder | FusedDecoder) -> None:
         """Let go of the cache: whoever learns has need of the memory now. A processor keeps a small one for later."""
@@ -196,14 +191,13 @@ class Local:
             request,
             num_known=len(session.ids) if session else 0,
             max_length=self._max_length,
-            is_busy=request.session in self._unanswered,
+            is_busy=request.session in self._tally.unanswered,
             vocabulary=self.vocabulary,
         )
         if request.sampling.constraint is not None:
             self._grammars.begin(request.sampling.constraint, request.sampling.stop_ids)
         self._queue.append(request)
-        self._unanswered.add(request.session)
-        self._num_submitted += 1
+        self._tally.submit(request.session)
 
     def release(self, session: str) -> None:
         """See `Engine.release`; the slot of the session is used again."""
@@ -216,23 +210,14 @@ class Local:
             if not self._sessions and isinstance(self.decoder, FastDecoder | FusedDecoder):
                 self._drop_cache(self.decoder)
         self._queue = [request for request in self._queue if request.session != session]
-        self._aborted = [reply for reply in self._aborted if reply.session != session]
-        if session in self._unanswered:
-            self._unanswered.remove(session)
-            self._num_released += 1
+        self._tally.release(session)
 
     @torch.inference_mode()
     def advance(self) -> list[Reply]:
         """Sample one token for every running request; start queued ones. Returns the replies that became ready."""
         started = time.perf_counter()
-        replies, self._aborted = self._aborted, []
-        if not self._is_paused:
-            replies += self._round()
-        for reply in replies:
-            self._unanswered.remove(reply.session)
-            self._num_failed += isinstance(reply.result, Failure)
-            self._num_finished += isinstance(reply.result, Completion)
-        self._busy += time.perf_counter() - started
+        replies = self._tally.answer([] if self._is_paused else self._round())
+        self._tally.add(busy_seconds=time.perf_counter() - started)
         return replies
 
     def pause(self, mode: PauseMode = "keep") -> None:
@@ -242,9 +227,8 @@ class Local:
             return
         for job in self._jobs:
             self._take_back(job)
-        names = [job.request.session for job in self._jobs] + [request.session for request in self._queue]
+        self._tally.abort(request.session for request in [*(job.request for job in self._jobs), *self._queue])
         self._jobs, self._queue = [], []
-        self._aborted += [Reply(session=name, result=ABORTED) for name in names]
 
     def resume(self) -> None:
         """See `Engine.resume`."""
@@ -258,25 +242,15 @@ class Local:
         found: list[tuple[float, ...]] = []
         for streams in portions(token_ids, most_tokens=self._num_at_once, most_streams=self.max_batch):
             found += self._score(streams, temperature or 1.0)
-        self._num_scored += sum(map(len, token_ids))
-        self._busy += time.perf_counter() - started
+        self._tally.add(num_scored=sum(map(len, token_ids)), busy_seconds=time.perf_counter() - started)
         return found
 
     def stats(self) -> EngineStats:
         """See `Engine.stats`."""
-        return EngineStats(
-            num_submitted=self._num_submitted,
-            num_finished=self._num_finished,
-            num_failed=self._num_failed,
-            num_released=self._num_released,
+        return self._tally.stats(
             num_running=len(self._jobs),
-            num_waiting=len(self._queue) + len(self._aborted),
+            num_waiting=len(self._queue) + len(self._tally.aborted),
             num_sessions=len(self._sessions),
-            num_prefilled=self._num_prefilled,
-            num_sampled=self._num_sampled,
-            num_scored=self._num_scored,
-            num_weight_loads=self._num_loads,
-            busy_seconds=self._busy,
             cache_bytes=self.decoder.num_bytes if isinstance(self.decoder, FastDecoder | FusedDecoder) else 0,
         )
 
@@ -365,7 +339,7 @@ class Local:
                     self._take_back(job)
                 else:
                     job.session.ids.extend(result.token_ids)
-                    self._num_sampled += len(result.token_ids)
+                    self._tally.add(num_sampled=len(result.token_ids))
                     result = replace(result, policy=self.policy)
                 replies.append(Reply(session=job.request.session, result=result))
         return replies
@@ -379,7 +353,7 @@ class Local:
             for job, after in zip(jobs, self._forward(jobs), strict=True)
         ]
         results, num_read = choose(self.decoder, read, version=self._version)
-        self._num_prefilled += num_read
+        self._tally.add(num_prefilled=num_read)
         return results
 
     def _fit(
@@ -439,8 +413,10 @@ class Local:
         new_ids = [session.ids[session.num_cached :] for session in sessions]
         logits = self.decoder.forward([session.slot for session in sessions], new_ids)
         # The last token of a request under way was sampled; what stands before it is read again under new weights.
-        self._num_prefilled += sum(
-            len(ids) - bool(jobs[index].token_ids) for index, ids in zip(rows, new_ids, strict=True)
+        self._tally.add(
+            num_prefilled=sum(
+                len(ids) - bool(jobs[index].token_ids) for index, ids in zip(rows, new_ids, strict=True)
+            )
         )
         where = {index: row for row, index in enumerate(rows)}
         for first, members in followers.items():
@@ -516,7 +492,7 @@ class Local:
                 replies.append(Reply(session=name, result=self._completion(job, is_stop)))
             else:
                 self._jobs.append(job)
-        self._num_sampled += len(chosen)
+        self._tally.add(num_sampled=len(chosen))
         return replies
 
     def _completion(self, job: _Job, is_stop: bool) -> Completion:

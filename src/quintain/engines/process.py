@@ -30,6 +30,7 @@ from quintain.engines.protocol import (
     require,
 )
 from quintain.engines.settings import EngineSettings
+from quintain.engines.tally import Tally
 from quintain.engines.wire import Row, from_row, to_row
 from quintain.errors import EngineFault, find_error_class
 from quintain.processes.child import PATIENCE, Child, ending
@@ -105,8 +106,7 @@ class ProcessEngine:
         self._numbers: dict[str, int] = {}
         self._ready: list[Reply] = []
         self._last_number = self._num_deaths = 0
-        self._own = EngineStats()
-        """what is counted here"""
+        self._tally = Tally()
         self._past = EngineStats()
         """what processes did that are gone"""
         self._finalizer = weakref.finalize(self, shutil.rmtree, owned, ignore_errors=True) if owned else None
@@ -156,7 +156,7 @@ class ProcessEngine:
         self._asked[self._last_number] = request
         self._numbers[request.session] = self._last_number
         self._queue.append(self._last_number)
-        self._count(num_submitted=1)
+        self._tally.submit(request.session)
 
     def advance(self) -> list[Reply]:
         """Send what was submitted, and return the replies that are there, or come within a moment.
@@ -171,9 +171,7 @@ class ProcessEngine:
         replies, self._ready = self._ready, []
         for reply in replies:
             del self._asked[self._numbers.pop(reply.session)]
-        num_failed = sum(isinstance(reply.result, Failure) for reply in replies)
-        self._count(num_failed=num_failed, num_finished=len(replies) - num_failed)
-        return replies
+        return self._tally.answer(replies)
 
     def release(self, session: str) -> None:
         """See `Engine.release`."""
@@ -182,7 +180,7 @@ class ProcessEngine:
         number = self._numbers.pop(session, None)
         if number is not None:
             del self._asked[number]
-            self._count(num_released=1)
+            self._tally.release(session)
         self._ready = [reply for reply in self._ready if reply.session != session]
         if number in self._queue:
             self._queue.remove(number)
@@ -208,7 +206,7 @@ class ProcessEngine:
         source = source.resolve()
         self._call("load_weights", version, str(source), seconds=self.settings.start_timeout)
         self._weights = version, source
-        self._count(num_weight_loads=1)
+        self._tally.add(num_weight_loads=1)
 
     def pause(self, mode: PauseMode = "keep") -> None:
         """See `Engine.pause`."""
@@ -231,8 +229,7 @@ class ProcessEngine:
         now = self._process.stats if self._process is not None else EngineStats()
         num_running = now.num_running
         total = _add(self._past, now)
-        return replace(
-            self._own,
+        return self._tally.stats(
             num_running=num_running,
             num_waiting=len(self._asked) - num_running,
             num_sessions=len(self._streams),
@@ -421,10 +418,6 @@ class ProcessEngine:
         if process is not None:
             self._past = _add(self._past, process.stats)
             process.child.end()
-
-    def _count(self, **more: int) -> None:
-        """Add to what is counted here."""
-        self._own = replace(self._own, **{name: getattr(self._own, name) + n for name, n in more.items()})
 
     def _check_open(self) -> None:
         """Refuse work after `close`."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from quintain.engines.grammar import Grammars, tokens_of
 from quintain.engines.protocol import (
-    ABORTED,
     CAPABILITIES,
     Capability,
     EngineStats,
@@ -24,6 +23,7 @@ from quintain.engines.protocol import (
     note_version,
     require,
 )
+from quintain.engines.tally import Tally
 from quintain.errors import QuintainError
 from quintain.types import Completion, Failure
 
@@ -81,10 +81,7 @@ class Scripted:
         self._streams: dict[str, tuple[int, ...]] = {}
         self._queue: list[Request] = []
         self._jobs: list[_Job] = []
-        self._aborted: list[Reply] = []
-        self._unanswered: set[str] = set()
-        self._num_finished = self._num_failed = self._num_released = self._num_prefilled = 0
-        self._num_sampled = self._num_scored = self._num_loads = 0
+        self._tally = Tally()
         self.requests: list[Request] = []
         """Every request so far, in order of submission."""
 
@@ -115,7 +112,7 @@ class Scripted:
             request,
             num_known=len(self._streams.get(request.session, ())),
             max_length=self._max_length,
-            is_busy=request.session in self._unanswered,
+            is_busy=request.session in self._tally.unanswered,
         )
         constraint = request.sampling.constraint
         if constraint is not None and constraint.kind == "tokens":
@@ -123,12 +120,12 @@ class Scripted:
         elif constraint is not None and self._grammars is not None:
             self._grammars.begin(constraint, request.sampling.stop_ids)
         self._queue.append(request)
-        self._unanswered.add(request.session)
+        self._tally.submit(request.session)
         self.requests.append(request)
 
     def advance(self) -> list[Reply]:
         """Say the next tokens of every request, and return those that are answered."""
-        replies, self._aborted = self._aborted, []
+        replies = list[Reply]()
         if not self._is_paused:
             queue, self._queue = self._queue, []
             jobs, self._jobs = [*self._jobs, *map(self._begin, queue)], []
@@ -138,31 +135,25 @@ class Scripted:
                     self._jobs.append(job)
                 else:
                     replies.append(Reply(session=job.request.session, result=result))
-        for reply in replies:
-            self._unanswered.remove(reply.session)
-            self._num_failed += isinstance(reply.result, Failure)
-            self._num_finished += isinstance(reply.result, Completion)
-        return replies
+        return self._tally.answer(replies)
 
     def release(self, session: str) -> None:
         """See `Engine.release`."""
-        self._num_released += session in self._unanswered
-        self._unanswered.discard(session)
+        self._tally.release(session)
         self._streams.pop(session, None)
         self._queue = [request for request in self._queue if request.session != session]
         self._jobs = [job for job in self._jobs if job.request.session != session]
-        self._aborted = [reply for reply in self._aborted if reply.session != session]
 
     def score(self, token_ids: Sequence[Sequence[int]], temperature: float = 1.0) -> list[tuple[float, ...]]:
         """See `Engine.score`: -1 for every token but the first."""
         check_streams(token_ids, max_length=self._max_length)
-        self._num_scored += sum(map(len, token_ids))
+        self._tally.add(num_scored=sum(map(len, token_ids)))
         return [(0.0, *[-1.0] * (len(ids) - 1)) for ids in token_ids]
 
     def load_weights(self, version: int, source: Path | None) -> None:
         """Be `version` from now on; a script has no weights, and `source` is not read."""
         self._version = version
-        self._num_loads += 1
+        self._tally.add(num_weight_loads=1)
         for job in self._jobs:
             note_version(job.versions, job.num_said, version)
 
@@ -170,9 +161,9 @@ class Scripted:
         """See `Engine.pause`."""
         self._is_paused = True
         if mode == "abort":
-            requests = [job.request for job in self._jobs] + self._queue
+            requests = [*(job.request for job in self._jobs), *self._queue]
+            self._tally.abort(request.session for request in requests)
             self._jobs, self._queue = [], []
-            self._aborted += [Reply(session=request.session, result=ABORTED) for request in requests]
 
     def resume(self) -> None:
         """See `Engine.resume`."""
@@ -180,18 +171,10 @@ class Scripted:
 
     def stats(self) -> EngineStats:
         """See `Engine.stats`."""
-        return EngineStats(
-            num_submitted=len(self.requests),
-            num_finished=self._num_finished,
-            num_failed=self._num_failed,
-            num_released=self._num_released,
+        return self._tally.stats(
             num_running=len(self._jobs),
-            num_waiting=len(self._queue) + len(self._aborted),
+            num_waiting=len(self._queue) + len(self._tally.aborted),
             num_sessions=len(self._streams),
-            num_prefilled=self._num_prefilled,
-            num_sampled=self._num_sampled,
-            num_scored=self._num_scored,
-            num_weight_loads=self._num_loads,
         )
 
     def shares(self, model: object) -> bool:
@@ -205,13 +188,13 @@ class Scripted:
 
     def close(self) -> None:
         """Forget every session."""
-        for session in {*self._streams, *self._unanswered}:
+        for session in {*self._streams, *self._tally.unanswered}:
             self.release(session)
 
     def _begin(self, request: Request) -> _Job:
         """Return the job of `request`, with what the script says to it."""
         stream = self._streams.get(request.session, ()) + request.prompt_ids
-        self._num_prefilled += len(request.prompt_ids)
+        self._tally.add(num_prefilled=len(request.prompt_ids))
         sampling = request.sampling
         if sampling.constraint is not None and sampling.constraint.kind == "tokens":
             answer: tuple[int, ...] | Failure = tokens_of(sampling.constraint, None)[: sampling.max_tokens]
@@ -256,7 +239,7 @@ class Scripted:
             return job.answer
         num_new = min(len(job.answer) - job.num_said, self.tokens_per_round or len(job.answer))
         job.num_said += num_new
-        self._num_sampled += num_new
+        self._tally.add(num_sampled=num_new)
         if job.num_said < len(job.answer):
             return None
         self._streams[job.request.session] = job.stream + job.answer

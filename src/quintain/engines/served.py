@@ -40,6 +40,7 @@ from quintain.engines.server_api import BROKEN, Card, ServerApi
 from quintain.engines.server_process import HERE, ServerProcess, free_port
 from quintain.engines.server_wire import ServerTrouble, ServerWire
 from quintain.engines.settings import KINDS, EngineSettings, card_variables
+from quintain.engines.tally import Tally
 from quintain.errors import EngineFault, ModelError, UsageError
 from quintain.models.precision import DTYPES
 from quintain.processes.child import PATIENCE
@@ -138,7 +139,7 @@ class HttpEngine:
         self._streams: dict[str, _Stream] = {}
         self._jobs: dict[str, _Job] = {}
         """unanswered requests by session, in order of submission"""
-        self._own = EngineStats()
+        self._tally = Tally()
         self._num_heard = 0
         """pieces of completions so far"""
         self._away, self._left_at = 0.0, time.monotonic()
@@ -203,7 +204,7 @@ class HttpEngine:
             replica.num_sessions += 1
             stream = self._streams[request.session] = _Stream(replica)
         self._jobs[request.session] = _Job(request, stream)
-        self._count(num_submitted=1)
+        self._tally.submit(request.session)
 
     def advance(self) -> list[Reply]:
         """Send what was submitted, and return the replies that are there, or come within a moment.
@@ -218,7 +219,7 @@ class HttpEngine:
             self._run(self._listen())
             self._settle()
             self._left_at = time.monotonic()
-            self._count(busy_seconds=self._left_at - began)
+            self._tally.add(busy_seconds=self._left_at - began)
         replies = [
             Reply(session=name, result=job.result)
             for name, job in self._jobs.items()
@@ -226,9 +227,7 @@ class HttpEngine:
         ]
         for reply in replies:
             del self._jobs[reply.session]
-        num_failed = sum(isinstance(reply.result, Failure) for reply in replies)
-        self._count(num_failed=num_failed, num_finished=len(replies) - num_failed)
-        return replies
+        return self._tally.answer(replies)
 
     def release(self, session: str) -> None:
         """See `Engine.release`; the server stops sampling for it."""
@@ -238,7 +237,7 @@ class HttpEngine:
         stream.replica.num_sessions -= 1
         job = self._jobs.pop(session, None)
         if job is not None:
-            self._count(num_released=1)
+            self._tally.release(session)
             self._drop([job])
 
     def score(self, token_ids: Sequence[Sequence[int]], temperature: float = 1.0) -> list[tuple[float, ...]]:
@@ -268,7 +267,7 @@ class HttpEngine:
         rows = self._ask(places[0], "score", ask()) if places else []
         if self._is_paused:
             self._halt()
-        self._count(num_scored=sum(map(len, token_ids)), busy_seconds=time.monotonic() - began)
+        self._tally.add(num_scored=sum(map(len, token_ids)), busy_seconds=time.monotonic() - began)
         if not all(math.isfinite(value) for row in rows for value in row):
             raise EngineFault("streams to score: got a log-prob that is not finite; the weights are broken")
         return [tuple(row) for row in rows]
@@ -301,7 +300,7 @@ class HttpEngine:
                         "that it serves, in a folder that it can read"
                     )
             self._weights = version, source
-            self._count(num_weight_loads=1)
+            self._tally.add(num_weight_loads=1)
             for job in self._running():
                 note_version(job.versions, len(job.token_ids), version)
         finally:
@@ -329,8 +328,7 @@ class HttpEngine:
     def stats(self) -> EngineStats:
         """See `Engine.stats`; tokens that were read are those that the servers had not in their caches."""
         num_running = len(self._running())
-        return replace(
-            self._own,
+        return self._tally.stats(
             num_running=num_running,
             num_waiting=len(self._jobs) - num_running,
             num_sessions=len(self._streams),
@@ -429,7 +427,7 @@ class HttpEngine:
             self._note_alive(replica)
             job.token_ids += piece.token_ids
             job.logprobs += piece.logprobs
-            self._count(num_sampled=len(piece.token_ids), num_prefilled=piece.num_read)
+            self._tally.add(num_sampled=len(piece.token_ids), num_prefilled=piece.num_read)
             stop = piece.stop or stop
             # What a server calls its weights is not what an adapter on them is.
             spans = spans if self.settings.adapters else piece.versions or spans
@@ -459,7 +457,7 @@ class HttpEngine:
         ends = [place for place, token in enumerate(said, 1) if token in sampling.stop_ids]
         whole = said[: ends[0]] if ends else said
         logprobs = await self._score_ids(job, [*ids, *whole[:most]], len(ids))
-        self._count(num_sampled=len(logprobs))
+        self._tally.add(num_sampled=len(logprobs))
         return Completion(
             token_ids=whole[:most],
             logprobs=tuple(logprobs),
@@ -474,7 +472,7 @@ class HttpEngine:
         rows = await _together(self._score_ids(job, [*ids, *each], len(ids)) for each in candidates)
         found = draw_candidate(job.request.sampling, candidates, rows, job.request.seed, self.policy_version)
         if isinstance(found, Completion):
-            self._count(num_sampled=len(found.token_ids))
+            self._tally.add(num_sampled=len(found.token_ids))
             return replace(found, policy=self.policy)
         return found
 
@@ -493,14 +491,14 @@ class HttpEngine:
         wire, seconds = self._wire(replica), self.settings.reply_timeout
         if temperature in (0.0, 1.0) or len(ids) == 1:
             found = await self._api.prompt_logprobs(wire, self._model, ids, seconds)
-            self._count(num_prefilled=len(ids))
+            self._tally.add(num_prefilled=len(ids))
         else:
             found = await _together(
                 self._api.next_logprob(wire, self._model, ids[:place], ids[place], temperature, seconds)
                 for place in range(max(first, 1), len(ids))
             )
             found = [0.0] * (len(ids) - len(found)) + found
-            self._count(num_prefilled=len(ids) - first)
+            self._tally.add(num_prefilled=len(ids) - first)
         self._note_alive(replica)
         return found[first:]
 
@@ -743,11 +741,6 @@ class HttpEngine:
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run the loop until `work` is done; tasks of requests go on meanwhile."""
         return self._loop.run_until_complete(work)
-
-    def _count(self, **more: float) -> None:
-        """Add to what is counted."""
-        changed: dict[str, Any] = {name: getattr(self._own, name) + n for name, n in more.items()}
-        self._own = replace(self._own, **changed)
 
     def _check_open(self) -> None:
         """Refuse work after `close`."""

@@ -228,7 +228,9 @@ class OutsideSource:
                 self._stage.retries.append((live.request.group, live.request.index, outcome))
                 self._begin(live.request, live.attempt + 1)
                 continue
-            trajectory = trajectory_of(live.session, live.request, outcome, stop, now - live.started)
+            trajectory = episode_of(
+                live.session.recorder.turns(), live.request, outcome, stop, now - live.started
+            )
             age = self._stage.sampler.staleness(oldest_versions(trajectory))
             ended.append(judged(trajectory, age, self._stage.max_staleness))
         return ended
@@ -282,13 +284,6 @@ def outcome_of(session: Session, result: Score | Failure) -> tuple[Outcome, Stop
         message = "the agent ended without a call of the model; let it ask its base_url with its api_key"
         return Failure(owner="environment", kind="no_calls", message=message), Stop.FAILURE
     return result, session.stop or Stop.TERMINATED
-
-
-def trajectory_of(
-    session: Session, request: EpisodeRequest, outcome: Outcome, stop: Stop, seconds: float
-) -> Trajectory:
-    """Return what was recorded in a session as an episode."""
-    return episode_of(session.recorder.turns(), request, outcome, stop, seconds)
 
 
 def episode_of(

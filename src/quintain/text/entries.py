@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 
 from quintain.text.encoder import Defuser, TextEncoder
 from quintain.text.parse import json_text, write_tool_calls
-from quintain.types import Message, ToolCall, ToolSpec, as_text
+from quintain.types import INLINE_REASONING, Message, ToolCall, ToolSpec, as_text
 
 Entry = dict[str, Any]
 """A message as a template sees it; its texts are already defused."""
@@ -25,8 +25,6 @@ Attempt = Callable[..., str | None]
 ReasoningKey = Literal["reasoning_content", "reasoning", "thinking", "parts", "inline"]
 """Where a template looks for a thought: a key beside the content, a part of it, or nowhere (it stands in the text)."""
 REASONING_KEYS: tuple[ReasoningKey, ...] = ("reasoning_content", "reasoning", "thinking", "parts")
-INLINE = "<think>\n{}\n</think>\n\n"
-"""How a thought stands in the content, for templates that know of none."""
 THOUGHT, ANSWER, RESULT, NAME, VALUE = (
     "quintainthought", "quintainanswer", "quintaintool", "quintainlook", "quintainplace",
 )  # fmt: skip
@@ -120,7 +118,7 @@ def with_reasoning(entry: Entry, thought: str, key: ReasoningKey) -> Entry:
     if not thought:
         return entry
     if key == "inline":
-        return {**entry, "content": INLINE.format(thought) + (entry["content"] or "")}
+        return {**entry, "content": INLINE_REASONING.format(thought) + (entry["content"] or "")}
     if key == "parts":
         said = [{"type": "text", "text": entry["content"]}] if entry["content"] else []
         return {**entry, "content": [{"type": "thinking", "thinking": thought}, *said]}

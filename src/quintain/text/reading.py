@@ -277,17 +277,3 @@ def _table_reader(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 def attach_table(tokenizer: Any, form: AnswerFormat) -> None:
     """Give `tokenizer` the table of `form`: it is saved with it, and servers read answers as training did."""
     tokenizer.response_template = json.loads(json.dumps(form.table))
-
-
-def write_table(folder: Path, form: AnswerFormat) -> None:
-    """Put the table of `form` into the tokenizer's configuration in `folder`, where others look for it.
-
-    Raises:
-        DataError: there is no configuration of a tokenizer.
-    """
-    path = folder / "tokenizer_config.json"
-    if not path.is_file():
-        raise DataError(f"writing the format of answers: got {folder}, which has no tokenizer_config.json")
-    config = json.loads(path.read_text(encoding="utf-8"))
-    text = json.dumps({**config, "response_template": form.table}, ensure_ascii=False, indent=2)
-    path.write_text(text + "\n", encoding="utf-8")

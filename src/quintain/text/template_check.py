@@ -13,11 +13,11 @@ from typing import Literal
 
 from quintain.errors import DataError, ModelError
 from quintain.text.chat import Chat, Conversation
-from quintain.text.entries import INLINE, Entry
+from quintain.text.entries import Entry
 from quintain.text.pieces import common_prefix
 from quintain.text.probe_chats import PROBE_TOOLS, PROBES
 from quintain.text.reading import Answer
-from quintain.types import Message, as_content, as_text
+from quintain.types import INLINE_REASONING, Message, as_content, as_text
 
 Verdict = Literal["exact", "limited", "differs"]
 SHOWN = 40
@@ -136,7 +136,7 @@ def check_answer(chat: Chat, conversation: Conversation, ids: tuple[int, ...], m
         return ""  # text of our own, which the harness reads
     answer = conversation.read(ids)
     if message.reasoning and chat.template.entries.shape.reasoning == "inline" and not answer.reasoning:
-        thought = INLINE.format(message.reasoning)
+        thought = INLINE_REASONING.format(message.reasoning)
         message = replace(message, reasoning="", content=as_content(thought + as_text(message.content)))
     words = as_text(message.content)
     if message.tool_calls and words and not message.reasoning and answer.reasoning:

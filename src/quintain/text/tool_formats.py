@@ -51,8 +51,6 @@ class CallFormat:
     """(calls, what the template puts around them) → text; raises `DataError` for what is not JSON"""
     opening: str
     """What the first call begins with."""
-    paddings: tuple[str, ...] = ("",)
-    """What templates of the family put around calls."""
 
 
 def parse_llama_calls(text: str) -> Action:
@@ -110,11 +108,9 @@ def write_named_calls(calls: Sequence[ToolCall], padding: str = "") -> str:
 
 
 FORMATS: Mapping[str, CallFormat] = {
-    "hermes": CallFormat("hermes", CALL_FORM, parse_tool_calls, write_tool_calls, "<tool_call>", ("\n", "")),
-    "llama": CallFormat("llama", LLAMA_FORM, parse_llama_calls, write_llama_calls, "{", (PYTHON_TAG, "")),
-    "mistral": CallFormat(
-        "mistral", MISTRAL_FORM, parse_mistral_calls, write_mistral_calls, TOOL_CALLS, (" ", "")
-    ),
+    "hermes": CallFormat("hermes", CALL_FORM, parse_tool_calls, write_tool_calls, "<tool_call>"),
+    "llama": CallFormat("llama", LLAMA_FORM, parse_llama_calls, write_llama_calls, "{"),
+    "mistral": CallFormat("mistral", MISTRAL_FORM, parse_mistral_calls, write_mistral_calls, TOOL_CALLS),
     "mistral-named": CallFormat(
         "mistral-named", NAMED_FORM, parse_mistral_calls, write_named_calls, TOOL_CALLS
     ),

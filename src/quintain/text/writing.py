@@ -18,7 +18,6 @@ from quintain.text.encoder import TextEncoder
 from quintain.text.entries import (
     ANSWER,
     CALL_ID,
-    INLINE,
     NAME,
     PROBE_TOOL,
     RESULT,
@@ -31,7 +30,7 @@ from quintain.text.entries import (
 )
 from quintain.text.pieces import common_prefix
 from quintain.text.template import OTHER_USER, Template
-from quintain.types import Message, ToolCall, ToolSpec, as_content, as_text
+from quintain.types import INLINE_REASONING, Message, ToolCall, ToolSpec, as_content, as_text
 
 LONGEST_SCAFFOLD = 200
 """Characters at the end of a prompt in which an empty thought of its own is looked for."""
@@ -163,7 +162,7 @@ class AnswerWriter:
                 text = take_hats(text, self._template.entries.hats)
             return self._split_end(each, text, place, stem, lost)
         if not message.tool_calls:  # it stands as it is: the probe says that the template differs
-            thought = INLINE.format(message.reasoning.strip()) if message.reasoning.strip() else ""
+            thought = INLINE_REASONING.format(message.reasoning.strip()) if message.reasoning.strip() else ""
             body = self._encoder.defuse_answer(thought + as_text(message.content))
             return Written(
                 message=message, body=body, end="", end_id=self.plain_end_id, is_closed=False, lost=("form",)

@@ -7,6 +7,7 @@ Token ids are the truth, text is a view of them; a failure is a `Failure`, never
 from quintain.types.episodes import (
     ALONE,
     ANSWER,
+    INLINE_REASONING,
     NOTHING,
     UNKNOWN_TOOL,
     UNNAMED,
@@ -60,6 +61,7 @@ from quintain.types.learning import (
 __all__ = [
     "ALONE",
     "ANSWER",
+    "INLINE_REASONING",
     "NOTHING",
     "UNKNOWN_TOOL",
     "UNNAMED",

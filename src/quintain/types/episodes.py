@@ -156,6 +156,10 @@ class ToolError:
     cause: ToolCause
 
 
+INLINE_REASONING = "<think>\n{}\n</think>\n\n"
+"""How reasoning is written in front of an answer where nothing else says how, as by templates that know of none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """One message of a chat: ``Message(role="user", content=as_content("hello"))``."""
