@@ -1,5 +1,7 @@
 """The programs in `examples/` keep the contract, and their experts solve them."""
 
+import json
+import runpy
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from quintain.config.files import read_file
 from quintain.environments.baselines import expert, play, random_policy
 from quintain.environments.catalog import find
 from quintain.environments.check import check
+from quintain.environments.task_files import read_tasks
 from quintain.learning.job import Job
 from quintain.methods.find import find_method
 from quintain.rollout.progress import Display
@@ -136,3 +139,15 @@ def test_the_settings_for_pages_in_a_browser_are_those_of_their_methods(name: st
     config: Any = build(find_method(name).config_class, read_file(file), file.name)
     config.check()
     assert config.environment.startswith("mix:miniwob/") and config.model == "mini?tokens=words"
+
+
+def test_the_file_of_tickets_is_what_its_script_writes() -> None:
+    """People, goods and complaints are on both sides; a ticket as a whole is on one."""
+    tickets = list(runpy.run_path(str(EXAMPLES / "make_tickets.py"))["make_tickets"]())
+    text = (EXAMPLES / "tickets.jsonl").read_text(encoding="utf-8")
+    assert [json.loads(line) for line in text.splitlines()] == tickets
+    file = read_tasks(EXAMPLES / "tickets.jsonl")
+    held_out, trained = ([task.prompt for task in file.of(split)] for split in ("eval", "train"))
+    assert (len(held_out), len(trained)) == (121, 479) and set(held_out).isdisjoint(trained)
+    complaints = [{prompt.split(": ")[1] for prompt in prompts} for prompts in (held_out, trained)]
+    assert complaints[0] == complaints[1] and len(complaints[0]) == 24

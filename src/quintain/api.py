@@ -47,7 +47,7 @@ from quintain.learning.job import Job
 from quintain.learning.saved import MODEL, START, admitted, check_files, find_saved, load_policy
 from quintain.learning.sharding.torchrun import driving, launched_ranks
 from quintain.methods.find import find_method
-from quintain.methods.fitting import fit_to_model, has_warm_start
+from quintain.methods.fitting import fit_to_model
 from quintain.methods.loops import train_by
 from quintain.methods.loops.requirements import refuse_environment
 from quintain.methods.method import Contrastive, Method, Offline
@@ -193,7 +193,7 @@ def check_memory(method: Method, job: Job) -> MemoryPlan | None:
     Raises:
         MemoryShortage: it cannot fit.
     """
-    plan = plan_memory(job, method.needs.policies, has_warm_start=has_warm_start(method, job))
+    plan = plan_memory(job, method.needs.policies)
     if plan is not None:
         plan.check()
     return plan

@@ -54,7 +54,7 @@ def pretrained(tmp_path: Path, tokenizer: PreTrainedTokenizerFast) -> Path:
 def test_reinforcement_of_a_large_model_trains_lora_layers() -> None:
     before, after, said = fit("grpo", LARGE)
     assert (after.learning_rate, after.lora_rank, after.lora_alpha) == (1e-5, 16, 32.0)
-    assert (after.imitation_rate, after.max_turn_tokens, after.gradient_checkpointing) == (1e-5, 512, True)
+    assert (after.imitation_rate, after.max_turn_tokens, after.gradient_checkpointing) == (1e-4, 512, True)
     assert after.lr_schedule == before.lr_schedule == "method"
     assert len(said.notes) == 1
     assert said.notes[0].startswith(
@@ -131,10 +131,10 @@ def test_what_is_given_stays_and_ten_times_too_much_is_said() -> None:
         "may forget what it knows: leave it out, or give less (docs/pretrained.md)"
     ]
     assert fit("grpo", SMALL, learning_rate=1.9e-4)[2].notes[1:] == []
-    both = fit("grpo", LARGE, learning_rate=3e-4, lora_rank=8, imitation_rate=1e-4)
+    both = fit("grpo", LARGE, learning_rate=3e-4, lora_rank=8, imitation_rate=1e-3)
     assert both[1].lora_rank == 8 and both[1].lora_alpha == 16.0
     assert [note.split(" is ")[0] for note in both[2].notes[1:]] == [
-        "warning: learning_rate 0.0003", "warning: imitation_rate 0.0001",
+        "warning: learning_rate 0.0003", "warning: imitation_rate 0.001",
     ]  # fmt: skip
 
 
@@ -247,12 +247,18 @@ OUTSIDE = "mine.py:run_agent?grade=grade"
         (
             f"{OUTSIDE}&expert=e",
             {},
-            {"model": "mini?tokens=words", "demonstrations": 256, "learning_rate": 7e-4, "num_epochs": 4},
+            {
+                "model": "mini?tokens=words", "demonstrations": 256, "learning_rate": 7e-4, "num_epochs": 4,
+                "entropy_coef": 0.02,
+            },
         ),
         (OUTSIDE, {}, {"model": "mini?tokens=words", "learning_rate": 7e-4}),
         (
             f"{OUTSIDE}&expert=e",
-            {"model": "micro", "demonstrations": 5, "learning_rate": 1e-3, "num_epochs": 1},
+            {
+                "model": "micro", "demonstrations": 5, "learning_rate": 1e-3, "num_epochs": 1,
+                "entropy_coef": 0.0,
+            },
             {},
         ),
         (OUTSIDE, {"environment": "tasks:@t.csv"}, {"demonstrations": 0}),
@@ -272,9 +278,14 @@ def test_an_agent_outside_has_defaults_that_learn(
 
 
 def test_a_batch_of_an_agent_outside_is_gone_through_again_where_ratios_are_clipped() -> None:
-    """A method without a bound on its ratios takes one update, as it is published."""
+    """A method without a bound on its ratios takes one update, as it is published, and no bonus that it has not."""
     values = {"environment": "guess", "agent": OUTSIDE}
-    for name, epochs in (("grpo", 4), ("reinforce", 1)):
+    for name, epochs, bonus in (("grpo", 4, 0.02), ("reinforce", 1, None)):
         found = find_method(name)
         job: Any = fit_to_model(found, build(found.config_class, values, "test"), values).job
-        assert job.num_epochs == epochs
+        assert (job.num_epochs, getattr(job, "entropy_coef", None)) == (epochs, bonus)
+
+
+def test_a_warm_start_learns_at_the_rate_of_what_it_trains() -> None:
+    assert fit("grpo", SMALL, demonstrations=8)[1].imitation_rate == 1e-4
+    assert fit("grpo", SMALL, demonstrations=8, lora_rank=8)[1].imitation_rate == 5e-4

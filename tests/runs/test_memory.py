@@ -68,16 +68,6 @@ def test_a_card_that_is_half_full(free: Any) -> None:
         Plan(parts=(part(**dict(LORA, precision="fp32")),)).check()
 
 
-def test_a_warm_start_of_all_weights_counts(free: Any) -> None:
-    free(70)
-    own = part(**dict(LORA, precision="fp32"))
-    Plan(parts=(own,)).check()
-    with pytest.raises(
-        MemoryShortage, match=r"needs at least warm start: .*give --demonstrations 0|--precision bf16"
-    ):
-        Plan(parts=(own,), imitates=True).check()
-
-
 def test_other_policies_are_there_as_well(free: Any) -> None:
     free(30)
     policy, critic = (
@@ -139,8 +129,8 @@ def test_policies_of_a_job(pretrained: Path) -> None:
     assert plan_memory(Job(model="tiny"), {}) is None
     job = GroupJob(model=str(pretrained), lora_rank=4, eval_episodes=8, max_context=128)
     specs = {"reference": PolicySpec(), "critic": PolicySpec(head="value", is_trained=True)}
-    plan = plan_memory(job, specs, has_warm_start=True)
-    assert plan is not None and plan.imitates
+    plan = plan_memory(job, specs)
+    assert plan is not None
     main, reference, critic = plan.parts
     assert (main.use.lora_rank, main.use.engine, main.use.streams, main.use.length) == (4, "local", 64, 128)
     assert reference.use.shares and not reference.use.is_trained and reference.use.engine == ""

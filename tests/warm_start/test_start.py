@@ -1,8 +1,10 @@
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any, cast
 
 import pytest
+import torch
 from tests.build import shorten_corpus
 
 from quintain.curriculum.streams import TaskStream
@@ -12,6 +14,7 @@ from quintain.environments.tools import tool
 from quintain.errors import ConfigError, DataError, UsageError
 from quintain.learning.job import Job
 from quintain.learning.learner import Learner
+from quintain.models.adapters import has_adapters
 from quintain.rollout.progress import Display
 from quintain.types import Batch
 from quintain.warm_start import start
@@ -109,6 +112,32 @@ def test_the_warm_up_does_not_imitate_what_cannot_be_read(monkeypatch: pytest.Mo
     assert all(trajectory.turns for trajectory in unreadable)
     with pytest.raises(DataError, match="without a trained token"):
         warm_start(model, unreadable, Job(imitation_epochs=1), display=cast(Display, Silent()))
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_the_warm_start_trains_what_the_policy_trains(tmp_path: Path, is_new: bool) -> None:
+    """Layers of LoRA leave embeddings and norms alone, and change a weight by a matrix of their rank.
+
+    A model made from nothing has no base that they could stand on: all of its weights imitate.
+    """
+    make = find("keydoor?rooms=1")
+    model, tokenizer = make_start("micro", make, seed=0)
+    name = "micro" if is_new else str(tmp_path)
+    job = Job(model=name, imitation_epochs=1, lora_rank=2, lora_alpha=4.0, imitation_rate=1e-2)
+    before = {key: weight.clone() for key, weight in model.state_dict().items()}
+    shown = demonstrate(harness(job, tokenizer, make), make, count=16, seed=0)
+    warm_start(model, shown, job, display=cast(Display, Silent()))
+    after = model.state_dict()
+    assert after.keys() == before.keys() and not has_adapters(model)
+    changes = {key: after[key] - before[key] for key in before if not torch.equal(after[key], before[key])}
+    ranks = {
+        key: int(torch.linalg.matrix_rank(own, rtol=1e-3)) for key, own in changes.items() if own.ndim == 2
+    }
+    if is_new:
+        assert any("embed" in key for key in changes) and max(ranks.values()) > 2
+    else:
+        assert changes and all("_proj" in key for key in changes) and max(ranks.values()) <= 2
+    assert all(parameter.requires_grad for parameter in model.parameters())
 
 
 def test_the_rate_of_the_warm_start_falls_and_every_pass_has_an_order_of_its_own(

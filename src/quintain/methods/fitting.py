@@ -30,11 +30,13 @@ from quintain.warm_start.recommended import PAGE, Kind, Recommended, is_too_high
 from quintain.warm_start.start import FITTING, new_model
 
 OUTSIDE_MODEL, OUTSIDE_DEMONSTRATIONS, OUTSIDE_RATE = "mini?tokens=words", 256, 7e-4
-"""Of a new model for an agent that lives outside, which writes words of its own; with these it learned in every client
-that was tried (docs/your-agent.md)."""
+"""Of a new model for an agent that lives outside, which writes words of its own."""
 OUTSIDE_EPOCHS = 4
 """Times that a batch of its episodes is gone through where the method clips its ratios: an agent's episodes are dear,
 and updates are not."""
+OUTSIDE_ENTROPY = 0.02
+"""Bonus for entropy where a method takes one and has none: without it a new model settled on its first guess of every
+kind of ticket, right or wrong, before it had tried the others (docs/your-agent.md)."""
 AGENT_PAGE = "docs/your-agent.md"
 REWARD_RATE = "reward_rate"
 """Option of a method whose reward models learn at a rate that does not depend on the policy's."""
@@ -84,6 +86,8 @@ def fit_to_agent(found: FoundMethod, job: Job, given: Mapping[str, Any]) -> Fitt
             wanted["learning_rate"] = OUTSIDE_RATE
             if {"num_epochs", "clip_high"} <= {each.name for each in fields(job)}:
                 wanted["num_epochs"] = OUTSIDE_EPOCHS
+            if getattr(job, "entropy_coef", None) == 0:
+                wanted["entropy_coef"] = OUTSIDE_ENTROPY
     inner, path = split_spec(job.environment)
     if path and not inner and not has_expert:
         wanted["demonstrations"] = 0
@@ -109,10 +113,9 @@ def fitted(found: FoundMethod, job: Job, given: Mapping[str, Any], origin: Origi
     advice = advise(origin, kind, has_lora, has_gpu=has_gpu)
     if advice.lora_rank and not takes_lora(found, job, advice.lora_rank):
         advice = advise(origin, kind, has_lora=False, has_gpu=has_gpu)
-    precision = advice.precision if "precision" in free and advice.precision else job.precision
-    by_layers = has_gpu and precision == "bf16" and bool(advice.lora_rank or job.main_policy().lora_rank)
+    by_layers = bool(advice.lora_rank or job.main_policy().lora_rank)
     shown = advise(origin, "imitation", has_lora=by_layers)
-    """of the warm start, which trains all weights, unless these are a base in 16 bits"""
+    """of the warm start, which trains what the policy trains"""
     wanted: dict[str, Any] = {
         "learning_rate": advice.learning_rate,
         "lora_rank": advice.lora_rank or None,

@@ -21,7 +21,7 @@ from quintain.models.precision import Precision
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-PhaseName = Literal["load", "warm start", "sampling", "update", "hand-over"]
+PhaseName = Literal["load", "sampling", "update", "hand-over"]
 Path = Literal["kernels", "autocast", "half"]
 GIB = 1 << 30
 KEPT: dict[tuple[Path, bool], tuple[int, int, int, int]] = {

@@ -73,8 +73,6 @@ class Plan:
     """What a run needs on each device: ``plan_memory(job, specs).lines()``."""
 
     parts: tuple[Part, ...]
-    imitates: bool = False
-    """whether the main policy trains all weights in a warm start, and layers of LoRA after it"""
 
     def phases(self, device: torch.device) -> list[Phase]:
         """Return the phases on `device`, each at its worst: one policy at work, and the others there."""
@@ -82,7 +80,7 @@ class Plan:
         found: dict[str, Phase] = {}
         for part in own:
             others = sum(each.resident for each in own if each is not part)
-            for phase in self._phases(part):
+            for phase in phases(part.shape, part.use):
                 more = {"other policies": others} if others and phase.name != "load" else {}
                 program = {"the program": PROGRAM} if device.type == "cpu" else {}
                 whole = replace(phase, parts={**phase.parts, **more, **program})
@@ -151,13 +149,6 @@ class Plan:
                     "--concurrency, or --max-context"
                 )
 
-    def _phases(self, part: Part) -> list[Phase]:
-        found = phases(part.shape, part.use)
-        if self.imitates and part.name == MAIN:
-            whole = update(part.shape, replace(part.use, lora_rank=0, is_frozen=False, engine=""))
-            found.insert(1, replace(whole, name="warm start"))
-        return found
-
     def _needed(self, part: Part) -> Phase:
         """Return the phase of `part` that needs most, with a short pass and few tokens, beside the other policies."""
         tokens = min(part.use.tokens, SHORT)
@@ -165,7 +156,7 @@ class Plan:
             part.use, tokens=tokens, streams=min(part.use.streams, 1), length=min(part.use.length, SHORT)
         )
         others = sum(each.resident for each in self.parts if each.device == part.device and each is not part)
-        found = max(self._phases(replace(part, use=small)), key=lambda phase: phase.total)
+        found = max(phases(part.shape, small), key=lambda phase: phase.total)
         return replace(found, parts={**found.parts, **({"other policies": others} if others else {})})
 
     def _advice(self, part: Part, free: int) -> str:
@@ -176,10 +167,9 @@ class Plan:
         for words, changes in advices(part):
             use = replace(use, **changes)
             given.append(words)
-            imitates = plan.imitates and words != "--demonstrations 0"
             changed = replace(part, use=use)
             others = [changed if each is part else each for each in self.parts]
-            plan = Plan(parts=tuple(others), imitates=imitates)
+            plan = Plan(parts=tuple(others))
             if plan._needed(changed).total <= free * SPARE:
                 return f"give {' '.join(given)}"
         return "take a smaller model, a device with more memory, or --learner-ranks N over several"
@@ -195,12 +185,10 @@ def advices(part: Part) -> list[tuple[str, dict[str, object]]]:
         found.append(("--lora-rank 16", {"lora_rank": 16, "is_frozen": True}))
     if use.precision == "fp32" and use.device != "cpu":
         found.append(("--precision bf16", {"precision": "bf16"}))
-    if use.is_trained:
-        found.append(("--demonstrations 0", {}))
     return found
 
 
-def plan_memory(job: Job, specs: Mapping[str, PolicySpec], *, has_warm_start: bool = False) -> Plan | None:
+def plan_memory(job: Job, specs: Mapping[str, PolicySpec]) -> Plan | None:
     """Return what a run of `job`, whose method asks for the policies `specs`, needs; None where it is not known.
 
     Nothing is known of a model that is yet to be made, which is small, and of the machines of a cluster.
@@ -221,9 +209,7 @@ def plan_memory(job: Job, specs: Mapping[str, PolicySpec], *, has_warm_start: bo
                 device=device,
             )
         )
-    main = next(part for part in parts if part.name == MAIN)
-    by_layers = main.use.lora_rank > 0 and main.use.width == 4
-    return Plan(parts=tuple(parts), imitates=has_warm_start and by_layers)
+    return Plan(parts=tuple(parts))
 
 
 def use_of(

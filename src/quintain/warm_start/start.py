@@ -66,7 +66,7 @@ FUMBLES = 0.15
 """Share of a form teacher's tool calls that cannot be read."""
 DEMONSTRATIONS_PER_UPDATE = 8
 IMITATION = "imitation"
-"""Layers of LoRA that a warm start trains on a base in 16 bits."""
+"""Layers of LoRA that a warm start trains."""
 RATE_TIMES_WIDTH, GENTLE = 0.256, 0.25
 """Learning rate of imitation by a model one number wide; and the share of it at which a model keeps what its heads
 began with (`quintain.models.tiny.find_same`): at the whole of it, that is gone after 40 updates."""
@@ -386,9 +386,12 @@ def imitation_rate(job: Job, model: PreTrainedModel) -> float:
 
 
 def imitator(model: PreTrainedModel, job: Job) -> Learner:
-    """Return what trains `model` in the warm start of `job`: all weights, or layers of LoRA where it is in 16 bits."""
+    """Return what trains `model` in the warm start of `job`: layers of LoRA where the policy trains these.
+
+    One that is made from nothing has no base for them: all of its weights imitate.
+    """
     settings = job.main_policy()
-    if model.dtype != torch.float32:
+    if settings.lora_rank and new_model(job.model) is None:
         add_lora(model, settings.lora_rank, settings.lora_alpha, settings.lora_targets, name=IMITATION)
     learner = Learner(
         model,
