@@ -27,7 +27,7 @@ from quintain.warm_start.auto_warm_start import (
     teach,
     trained_episodes,
 )
-from quintain.warm_start.start import fumbling, make_start
+from quintain.warm_start.start import fumbling, imitator, make_start
 
 
 class Word(quintain.Environment):
@@ -102,6 +102,17 @@ def test_an_expert_is_followed_until_most_of_the_tasks_are_solved_and_no_further
     assert solved >= auto_warm_start.TAUGHT > max([share for _, share in found["success"][:-1]], default=0.0)
     assert updates == found["updates"] < 60 and found["shown"] == 4 * updates
     assert taught(Taught, tmp_path / "b")[:2] == (found, weights), "it repeats bit for bit"
+
+
+@pytest.mark.slow
+def test_what_layers_of_lora_learn_is_what_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        auto_warm_start, "imitator", lambda model, job: imitator(model, replace(job, model="elsewhere"))
+    )
+    found, _, _ = taught(Taught, tmp_path / "a", lora_rank=16, lora_alpha=32.0)
+    assert found["success"][-1][1] >= 0.5 > found["success"][0][1]
 
 
 def test_without_an_expert_the_best_of_random_play_is_followed(tmp_path: Path) -> None:
