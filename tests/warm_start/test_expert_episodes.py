@@ -216,8 +216,13 @@ def test_recordings_of_other_tasks_are_refused(
     job = Job(environment=NAMED, demonstrations=write(tmp_path / "shown.jsonl", *records))
     with pytest.raises(DataError, match=words):
         recorded_expert(job, find(NAMED))
-    # An environment with an expert of its own goes on asking it.
-    assert recorded_expert(Job(environment=TAUGHT, demonstrations=job.demonstrations), find(TAUGHT)) is None
+    # An environment with an expert of its own goes on asking it, unless they name tasks that it does not have.
+    taught = Job(environment=TAUGHT, demonstrations=job.demonstrations)
+    if "task" not in records[0]:
+        assert recorded_expert(taught, find(TAUGHT)) is None
+    else:
+        with pytest.raises(DataError, match="they name nowhere, cellar"):
+            recorded_expert(taught, find(TAUGHT))
 
 
 def test_recordings_none_of_which_repeats_are_refused(tmp_path: Path) -> None:

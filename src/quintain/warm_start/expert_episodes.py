@@ -288,7 +288,8 @@ class RecordedExpert:
 def recorded_expert(job: Job, make_environment: Factory) -> RecordedExpert | None:
     """Return the expert that `job` has recordings of; None where it has none, or nowhere to carry them out.
 
-    An environment with an expert of its own keeps it where no recording is of one of its tasks.
+    An environment with an expert of its own keeps it where no recording is of one of its tasks: conversations that
+    name none. Such that name the tasks of another environment are a mistake.
 
     Raises:
         DataError: see `RecordedExpert`.
@@ -298,7 +299,10 @@ def recorded_expert(job: Job, make_environment: Factory) -> RecordedExpert | Non
     try:
         return RecordedExpert(job, make_environment)
     except (DataError, UsageError):
-        if has_expert(make_environment):
+        if has_expert(make_environment) and not any(
+            each.record is not None and "task" in each.record.fields
+            for each in read_recordings(Path(job.demonstrations))[0]
+        ):
             return None
         raise
 
