@@ -22,7 +22,6 @@ from quintain.data import samples
 from quintain.learning import gap
 from quintain.learning.canary import Canary
 from quintain.learning.learner import Learner
-from quintain.methods.loops import train_by
 from quintain.methods.rl import grpo
 from quintain.rollout.collect import Rollout
 from quintain.runs import context as module
@@ -110,7 +109,7 @@ def measured(environment: str) -> dict[str, float]:
             imitation_epochs=4,
         )
         with Run.create(Path(place) / "run", recipe="grpo", config={}) as run:
-            train_by(grpo.method(job), job, run)
+            grpo.method(job).train(run, job)
     kept = {name.removeprefix("kept "): s for name, s in SPENT.items() if name.startswith("kept ")}
     shares = {name: 100 * seconds / SPENT["seconds"] for name, seconds in kept.items()}
     always = sum(share for name, share in shares.items() if name.split()[0] in checks)

@@ -75,6 +75,8 @@ MAY_WAIT = {
 WAITS = ("join", "wait", "result", "acquire", "communicate", "recv", "accept")
 LOOSENS = {"allow_pickle", "weights_only", "trust_remote_code", "shell"}
 """Arguments that say whether what is opened may run code."""
+MOST_READ = 20
+"""Files of its rooms that say what a step of GRPO is."""
 HEAVY = ("torch", "transformers", "numpy", "pydantic", "gymnasium", "matplotlib")
 
 Found = Iterator[tuple[int, str]]
@@ -465,11 +467,19 @@ def test_no_method_is_made_of_another_methods_file() -> None:
 
 
 def test_what_grpo_is_can_be_read_in_few_files() -> None:
-    """Loading it loads at most 14 files of the rooms that say how a method learns, packages included."""
+    """With its loop: what loading it loads, and what the loop calls, in the rooms that say how a method learns."""
     rooms = ("methods", "credit", "losses", "rewards", "learning", "warm_start", "runs")
     loaded = listed_by("import quintain.methods.rl.grpo", f"name.split('.')[1:2] in {[[r] for r in rooms]}")
-    assert "quintain.methods.rl.grpo" in loaded
-    assert len(loaded) <= 14, loaded
+    loop = PACKAGE / "methods" / "loops" / "on_policy.py"
+    assert {"quintain.methods.rl.grpo", name_of(loop)} <= set(loaded)
+    files = {name_of(path): path for path in MODULES}
+    called = {name.rpartition(".")[0] for name in imports_of(name_of(loop), loop)}
+    read = {
+        name
+        for name in {*loaded, *called} & files.keys()
+        if name.split(".")[1] in rooms and files[name].name != "__init__.py"
+    }
+    assert len(read) <= MOST_READ, sorted(read)
 
 
 @pytest.mark.slow

@@ -44,7 +44,6 @@ from typing import Any
 
 from quintain.data.samples import token_versions
 from quintain.environments.protocol import Environment
-from quintain.methods.loops import train_by
 from quintain.methods.rl import policy_gradient
 from quintain.store.run import Run
 from quintain.types import Action, Failure, StepResult, Task, Trajectory
@@ -117,7 +116,7 @@ def train_in(folder: Path, **options: Any) -> None:
     )
     config.check()
     with Run.create(folder, recipe="policy_gradient", config=asdict(config)) as run:
-        train_by(policy_gradient.method(config), config, run)
+        policy_gradient.method(config).train(run, config)
 
 
 def prepare(folder: Path, seed: int) -> None:

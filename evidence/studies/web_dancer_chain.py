@@ -23,7 +23,7 @@ import quintain
 from quintain.data.pipeline import Pipeline, PipelineResult, as_example, check_stage
 from quintain.eval.statistics import wilson
 from quintain.methods.imitation import web_dancer
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.runs.context import COLD_START
 from quintain.store.run import Run
 from quintain.types import Trajectory, derive_seed

@@ -82,7 +82,7 @@ def test_both_arms_start_alike_stop_at_the_budget_and_are_not_run_twice(
     def never(*_: Any) -> None:
         raise AssertionError("a finished run is read")
 
-    monkeypatch.setattr("quintain.methods.loops.train_by", never)
+    monkeypatch.setattr("quintain.methods.loops.on_policy.OnPolicy.train", never)
     assert arm_of(tiny(), perform(pair[0], tmp_path)) == first
     with pytest.raises(DataError, match="got no eval/beauty; name a metric"):
         arm_of(tiny(measure="eval/beauty"), folders[0])

@@ -68,7 +68,7 @@ def test_a_run_is_done_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(*_: Any) -> None:
         raise AssertionError("it was trained again")
 
-    monkeypatch.setattr("quintain_evidence.world_trials.train_by", refuse)
+    monkeypatch.setattr("quintain.methods.loops.offline.Offline.train", refuse)
     assert imitate(world, 0, tmp_path, SMALL) == first
     other = {**SMALL, "steps": 3}
     with pytest.raises(DataError, match="other settings"):

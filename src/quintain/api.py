@@ -48,9 +48,8 @@ from quintain.learning.saved import MODEL, START, admitted, check_files, find_sa
 from quintain.learning.sharding.torchrun import driving, launched_ranks
 from quintain.methods.find import find_method
 from quintain.methods.fitting import fit_to_model
-from quintain.methods.loops import train_by
 from quintain.methods.loops.requirements import refuse_environment
-from quintain.methods.method import Contrastive, Method, Offline
+from quintain.methods.method import Method, traits_of
 from quintain.methods.reading import refuse_unread
 from quintain.methods.rl.parts.choices import IDEAS, LOSSES
 from quintain.models.load import LoadedModel, check_folder, find_folder, load_tokenizer
@@ -182,7 +181,7 @@ def train(
             opened.record_files(*files_named({RECIPE: found.spec, **asdict(settings)}))
             if not isinstance(environment, str | None) and is_of_session(settings.environment):
                 keep_source(environment, folder)
-            train_by(chosen, settings, opened)
+            chosen.train(opened, settings)
             conclude(opened)
     return TrainedRun(folder)
 
@@ -232,7 +231,7 @@ def keep_source(environment: type[Environment], folder: Path) -> None:
 def must_act(method: Method) -> bool:
     """Return whether the policy acts in an environment before it can learn by `method`."""
     needs = method.needs.environment
-    return not isinstance(method, Offline | Contrastive) if needs is None else needs
+    return traits_of(method).acts if needs is None else needs
 
 
 def ask_teacher(job: Job, folder: Path, *, replace: bool) -> Job:
@@ -359,7 +358,7 @@ def resume(
                 run.event(EXTENDED, f"to {steps} steps in all", steps=steps)
             if settings.learner_ranks % settings.context_ranks or not settings.learner_ranks:
                 settings = replace(settings, context_ranks=1)
-            train_by(found.make(settings), settings, run)
+            found.make(settings).train(run, settings)
             conclude(run)
     return TrainedRun(folder)
 

@@ -12,7 +12,7 @@ import pytest
 import quintain
 from quintain.cli.main import main
 from quintain.config.ranges import PositiveFloat
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.table import MODULES
 
 

@@ -29,11 +29,11 @@ def trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """The environments that a recipe was asked to train on; it builds each and stops there."""
     seen: list[str] = []
 
-    def train(_method: object, config: Any, _run: object) -> None:
+    def train(_method: object, _run: object, config: Any) -> None:
         seen.append(type(find(config.environment)()).__name__)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("quintain.api.train_by", train)
+    monkeypatch.setattr("quintain.methods.loops.on_policy.OnPolicy.train", train)
     monkeypatch.setattr(launch, "conclude", lambda _run: None)
     return seen
 

@@ -85,7 +85,10 @@ def test_adapters_that_vllm_does_not_serve(program: Path, tmp_path: Path) -> Non
     [
         ("vllm?devices=a", "got devices=a for 1 server in 'vllm?devices=a'; give numbers of cards"),
         ("vllm?devices=0,1,2&replicas=2", "got devices=0,1,2 for 2 servers"),
-        ("vllm?memory=1.5", "memory of the engine 'vllm?memory=1.5': got '1.5'; give a share above 0, up to 1"),
+        (
+            "vllm?memory=1.5",
+            "memory of the engine 'vllm?memory=1.5': got '1.5'; give a share above 0, up to 1",
+        ),
         ("vllm?url=http://a&devices=1", "got devices and a url"),
     ],
 )

@@ -22,7 +22,6 @@ import torch
 import quintain.warm_start.corpus
 from quintain.errors import QuintainError
 from quintain.learning.learner import Forward, Learner
-from quintain.methods.loops import train_by
 from quintain.methods.rl import grpo
 from quintain.runs.collector import Collector
 from quintain.runs.context import TrainingContext
@@ -65,10 +64,10 @@ def train(folder: Path, config: grpo.Config = CONFIG) -> None:
     """Start the run in `folder`, or continue it."""
     if (folder / "run.db").exists():
         with Run.open(folder) as run:
-            train_by(grpo.method(config), config, run)
+            grpo.method(config).train(run, config)
     else:
         with Run.create(folder, recipe="grpo", config=asdict(config)) as run:
-            train_by(grpo.method(config), config, run)
+            grpo.method(config).train(run, config)
 
 
 def watched(owner: Any, name: str, see: Callable[[int, bool], None]) -> None:

@@ -23,7 +23,6 @@ from quintain.learning.saved import (
     tokenizer_folder,
 )
 from quintain.methods.find import find_method
-from quintain.methods.loops import train_by
 from quintain.models.fingerprint import fingerprint
 from quintain.models.heads import FILE, ValueHead
 from quintain.models.load import load
@@ -92,7 +91,7 @@ def test_a_run_that_goes_on_keeps_the_same_best(tmp_path: Path, monkeypatch: pyt
     assert kept(stopped) == [2, 3, 4]
     config = config_of("grpo", **fields)
     with Run.open(stopped) as run:
-        train_by(find_method("grpo").make(config), config, run)
+        find_method("grpo").make(config).train(run, config)
     assert kept(stopped) == kept(whole) == [2, 4, 5]
     assert weights(stopped / "model") == weights(whole / "model")
     found = [load_policy(f"{folder}@best").model for folder in (whole, stopped)]

@@ -14,9 +14,10 @@ from tests.build import shorten_corpus
 import quintain
 from quintain.api import resume
 from quintain.errors import UsageError
-from quintain.methods.find import KINDS, FoundMethod, find_method
+from quintain.methods.find import FoundMethod, find_method
 from quintain.methods.imitation import sft
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Needs
 from quintain.methods.quickstart import method as quickstart
 from quintain.methods.rl import grpo
 from quintain.methods.table import MODULES, TABLE, method_entry_points
@@ -28,7 +29,9 @@ More of it.
 
 from dataclasses import dataclass
 
-from quintain.methods.method import OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.learning.update import Update
+from quintain.methods.method import grouped
 from quintain.credit.outcome import outcome_return
 from quintain.losses.policy import reinforce
 from quintain.learning.job import OnPolicyJob
@@ -88,7 +91,8 @@ def test_every_method_of_the_table_is_found_and_makes_a_value(name: str) -> None
     assert found.summary == (module.__doc__ or "").partition("\n")[0] != ""
     config = found.config_class(**({"reward_model": "rm"} if name in PAID_BY_A_MODEL else {}))
     config.check()
-    assert type(found.make(config)) in KINDS
+    made = found.make(config)
+    assert isinstance(made.needs, Needs) and callable(made.train)
 
 
 def test_modules_have_the_names_of_their_methods_and_pages() -> None:
@@ -125,7 +129,7 @@ def test_a_function_in_a_file_is_found_by_its_name(
     assert described(found) == ("other", "Config", "The other one.")
     assert found.spec == f"{file}:other"
     monkeypatch.chdir("/")
-    assert find_method(found.spec).make is found.make
+    assert find_method(found.spec).function is found.function
     with pytest.raises(UsageError, match=r"mine.py:othre'; did you mean 'other'\?$"):
         find_method(f"{file}:othre")
 
@@ -133,7 +137,7 @@ def test_a_function_in_a_file_is_found_by_its_name(
 def test_of_two_methods_the_one_called_method_is_it_or_one_must_be_named(
     written: Callable[..., Path],
 ) -> None:
-    assert find_method(str(written(ANOTHER))).make.__name__ == "method"
+    assert find_method(str(written(ANOTHER))).function.__name__ == "method"
     file = written(
         ANOTHER.replace("def method", "def one").replace("method(config)", "one(config)"), "two.py"
     )
@@ -143,13 +147,16 @@ def test_of_two_methods_the_one_called_method_is_it_or_one_must_be_named(
         find_method(str(file))
     assert find_method(f"{file}:one").label == "one"
     only = written(MINE.replace("def method", "def only"), "single.py")
-    assert find_method(str(only)).make.__name__ == "only"
+    assert find_method(str(only)).function.__name__ == "only"
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("x = 1\n", r"which defines no method; define one function method\(config\) that returns OnPolicy,"),
+        (
+            "x = 1\n",
+            r"which defines no method; define one function method\(config\) that returns a method: OnPolicy,",
+        ),
         (
             "import nowhere_at_all\n",
             r"import ends with ModuleNotFoundError: .*nowhere_at_all.* \(line 1\); mend",
@@ -160,7 +167,7 @@ def test_of_two_methods_the_one_called_method_is_it_or_one_must_be_named(
         ),
         ("def f(:\n", r"import ends with SyntaxError: .*line 1.*; mend the file"),
         (
-            "from quintain.methods.method import OnPolicy\n\ndef method(config: int) -> OnPolicy: ...\n",
+            "from quintain.methods.loops.on_policy import OnPolicy\n\ndef method(config: int) -> OnPolicy: ...\n",
             r"whose configuration is no dataclass; define a frozen dataclass Config",
         ),
     ],
@@ -182,7 +189,7 @@ def test_modules_and_functions_are_methods_too() -> None:
     assert (found.spec, found.label, found.config_class) == ("quintain.methods.rl.grpo", "grpo", grpo.Config)
     found = find_method(quickstart)
     assert (found.spec, found.label) == ("quintain.methods.quickstart:method", "method")
-    assert find_method(found.spec).make is quickstart
+    assert find_method(found.spec).function is quickstart
     with pytest.raises(UsageError, match=r"'quintain.methods.rl.grpp:method', but there is no module"):
         find_method("quintain.methods.rl.grpp:method")
     with pytest.raises(UsageError, match=r"'quintain.methods.rl.grpo:methd'; did you mean 'method'\?"):

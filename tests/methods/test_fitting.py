@@ -12,7 +12,8 @@ import quintain
 from quintain.config import build
 from quintain.learning.job import Job
 from quintain.methods.find import FoundMethod, find_method
-from quintain.methods.fitting import Fitted, fit_to_model, fitted, free_options, kind_of, num_conversations
+from quintain.methods.fitting import Fitted, fit_to_model, fitted, free_options, num_conversations
+from quintain.methods.method import traits_of
 from quintain.methods.rl import grpo
 from quintain.models.origin import Origin, find_origin
 from quintain.models.save import save
@@ -93,7 +94,7 @@ def test_preferences_of_a_large_model() -> None:
 )
 def test_kinds(method: str, kind: str) -> None:
     found = find_method(method)
-    assert kind_of(found.make(found.config_class())) == kind
+    assert traits_of(found.make(found.config_class())).learns == kind
 
 
 def test_imitation_goes_three_times_through_its_data(tmp_path: Path) -> None:
@@ -156,7 +157,7 @@ class OwnConfig(grpo.Config):
 
 
 def test_defaults_of_a_method_of_ones_own_stay() -> None:
-    found = FoundMethod(spec="own.py", label="own", config_class=OwnConfig, make=grpo.method, summary="")
+    found = FoundMethod(spec="own.py", label="own", config_class=OwnConfig, function=grpo.method, summary="")
     job = OwnConfig(model=QWEN)
     assert fitted(found, job, {"model": QWEN}, SMALL).job.learning_rate == 7e-6
     assert fitted(found, job, {"model": QWEN}, SMALL).job.imitation_rate == 1e-4

@@ -14,29 +14,17 @@ from tests.methods.test_training import interrupting, rows, weights
 from quintain.credit.gae import gae_tokens
 from quintain.credit.outcome import outcome_return
 from quintain.data.pipeline import Pipeline, Stage, check_stage
-from quintain.errors import UsageError
 from quintain.learning.job import MAIN, OnPolicyJob, PolicySpec
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.losses.policy import clip_ratio, reinforce
 from quintain.losses.value import value
-from quintain.methods.loops import train_by
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.loops.queries import Consultation
 from quintain.methods.loops.recall import remember, tell
-from quintain.methods.loops.replay import Buffer
-from quintain.methods.method import (
-    Collector,
-    Consultation,
-    CriticUpdate,
-    Folds,
-    Method,
-    Needs,
-    OnPolicy,
-    Replay,
-    ReplayBuffer,
-    Rounds,
-    Update,
-    differing,
-    grouped,
-)
+from quintain.methods.loops.replay import Buffer, CriticUpdate, Replay, ReplayBuffer
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import Collector, Folds, Method, Needs, differing, grouped
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.terms import Term, apply_all
 from quintain.runs.context import TrainingContext
@@ -158,7 +146,7 @@ METHODS: dict[str, Callable[[], Made]] = {
 
 def train(made: Made, folder: Path, config: OnPolicyJob = CONFIG) -> Path:
     with Run.create(folder, recipe="mine", config=asdict(config)) as run:
-        train_by(made.method, config, run)
+        made.method.train(run, config)
     return folder
 
 
@@ -175,7 +163,7 @@ def test_a_resumed_run_remembers_rewards_and_learns_the_same(
             train(METHODS[name](), tmp_path / "stopped")
     resumed = METHODS[name]()
     with Run.open(tmp_path / "stopped") as run:
-        train_by(resumed.method, CONFIG, run)
+        resumed.method.train(run, CONFIG)
     assert resumed.diary.told == whole.diary.told
     assert rows(tmp_path / "stopped") == rows(tmp_path / "whole")
     assert weights(tmp_path / "stopped" / "model") == weights(tmp_path / "whole" / "model")
@@ -185,7 +173,7 @@ def test_a_resumed_run_remembers_rewards_and_learns_the_same(
 @pytest.fixture
 def learned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, bool]]]:
     """What each round learned from: the number of streams, and whether it began with the starting weights."""
-    from quintain.methods.loops import rounds as module
+    from quintain.learning import updating as module
 
     seen: list[tuple[int, bool]] = []
     learn = module.learn_in_epochs
@@ -331,7 +319,7 @@ def test_a_buffer_is_rebuilt_from_the_journal(tmp_path: Path, monkeypatch: pytes
         with pytest.raises(KeyboardInterrupt):
             train(replay(capacity=8), tmp_path / "stopped")
     with Run.open(tmp_path / "stopped") as run:
-        run_and_watch("stopped", lambda: train_by(replay(capacity=8).method, CONFIG, run))
+        run_and_watch("stopped", lambda: replay(capacity=8).method.train(run, CONFIG))
     assert len(seen["stopped"]) == 3 and seen["stopped"] == seen["whole"][6:9]
 
 
@@ -346,14 +334,6 @@ def test_the_journal_is_read_for_those_who_remember(monkeypatch: pytest.MonkeyPa
         assert not seen
         remember(run, Folds(Diary()))
     assert seen == [1, 2, 3]
-
-
-def test_what_is_no_method_is_refused(tmp_path: Path) -> None:
-    with (
-        Run.create(tmp_path / "run", recipe="mine", config={}) as run,
-        pytest.raises(UsageError, match="method: got a dict; return OnPolicy, Offline, Rounds, Replay or"),
-    ):
-        train_by(cast(Method, {}), CONFIG, run)
 
 
 def test_a_state_is_told_what_the_journal_can_give_back() -> None:
@@ -440,7 +420,7 @@ def test_a_method_that_measures_and_prepares_does_so_in_its_place(tmp_path: Path
         measure=lambda groups, decode: {"mine/text": float(len(decode(groups[0].trajectories[0].turns[0].prompt_ids)))},
     )  # fmt: skip
     with Run.create(tmp_path / "run", recipe="mine", config=asdict(CONFIG)) as run:
-        train_by(method, replace(CONFIG, steps=1), run)
+        method.train(run, replace(CONFIG, steps=1))
         assert run.metrics()[-1]["mine/text"] > 5
         assert len(list(run.trajectories(step=1, phase="train"))) == 4, "what is not kept is recorded as well"
     assert order == ["prepare", "collect 1", "keep", "branch 1", "credit 1 [(0, 0)]"]

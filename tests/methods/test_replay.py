@@ -16,23 +16,15 @@ from quintain.credit.turn_td import TurnValues
 from quintain.data.samples import whole_prompt
 from quintain.errors import ConfigError, DataError, InvariantError, UsageError
 from quintain.learning.job import MAIN, OnPolicyJob, PolicySpec
+from quintain.learning.update import Update
 from quintain.losses.value import value
 from quintain.methods.critic.turn_critics import CRITICS, TARGETS, on_policy_targets, twins, watched
 from quintain.methods.find import find_method
-from quintain.methods.loops import train_by
 from quintain.methods.loops.consultation import Consulted, taken
-from quintain.methods.loops.replay import Buffer
+from quintain.methods.loops.queries import Consultation
+from quintain.methods.loops.replay import Buffer, CriticUpdate, Replay, ReplayBuffer
 from quintain.methods.loops.requirements import begun
-from quintain.methods.method import (
-    Consultation,
-    CriticUpdate,
-    Needs,
-    Replay,
-    ReplayBuffer,
-    Update,
-    grouped,
-    nothing_new,
-)
+from quintain.methods.method import Needs, grouped
 from quintain.methods.table import MODULES
 from quintain.runs.context import TrainingContext
 from quintain.store.run import Run
@@ -78,7 +70,7 @@ def critics(**fields: Any) -> Replay:
 
 def made_by(method: Replay, folder: Path, job: OnPolicyJob = CONFIG) -> Path:
     with Run.create(folder, recipe="mine", config=asdict(job)) as run:
-        train_by(method, job, run)
+        method.train(run, job)
     return folder
 
 
@@ -93,7 +85,7 @@ def test_a_resumed_run_draws_by_priority_and_says_ways_as_before(
         with pytest.raises(KeyboardInterrupt):
             made_by(critics(), tmp_path / "stopped")
     with Run.open(tmp_path / "stopped") as run:
-        train_by(critics(), CONFIG, run)
+        critics().train(run, CONFIG)
     whole, resumed = rows(tmp_path / "whole"), rows(tmp_path / "stopped")
     assert whole == resumed and len(whole) == 4
     first, second, third = whole[1:]
@@ -215,7 +207,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def offline(log: Path) -> Replay:
-    return critics(collect=nothing_new, log=str(log))
+    return critics(collect=lambda _, __: [], log=str(log))
 
 
 @pytest.mark.slow
@@ -231,9 +223,11 @@ def test_the_log_of_another_run_fills_the_buffer_and_stands_in_the_journal(
         interrupting(patch, 2)
         with pytest.raises(KeyboardInterrupt):
             made_by(offline(log), tmp_path / "stopped", job)
-    monkeypatch.setattr("quintain.methods.loops.replay.tokenizer_of", lambda _: pytest.fail("read again"))
+    monkeypatch.setattr(
+        "quintain.warm_start.demonstrations.tokenizer_of", lambda _: pytest.fail("read again")
+    )
     with Run.open(tmp_path / "stopped") as run:
-        train_by(offline(log), job, run)
+        offline(log).train(run, job)
         assert len([event for event in run.events() if event["kind"] == "log"]) == 1
         assert {t.group[:4] for t in run.trajectories(phase="log")} == {"log/"}
         assert run.uses(3)

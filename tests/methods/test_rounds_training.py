@@ -9,10 +9,11 @@ from tests.methods.test_training import Coin, rows, train, weights
 
 from quintain.data.pipeline import Pipeline, as_example, example_samples
 from quintain.data.stages import threshold
+from quintain.learning import updating
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.find import find_method
-from quintain.methods.loops.rounds import Material, funnels, step_batches
-from quintain.methods.method import Improve, OptimizerSteps, Rounds, Update
+from quintain.methods.loops.rounds import Improve, Material, OptimizerSteps, Rounds, funnels, step_batches
 from quintain.store.run import Run
 from quintain.testing.episodes import Lived, recorded
 from quintain.types import Trajectory, flatten_scored
@@ -131,16 +132,15 @@ def test_counted_steps_go_through_the_data_over_and_over() -> None:
 def test_starting_over_is_from_the_model_and_the_base_is_imitated_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from quintain.methods.loops import rounds
 
     seen: list[tuple[int, int]] = []
-    learn = rounds.learn_in_epochs
+    learn = updating.learn_in_epochs
 
     def watched(policies: Any, samples: Any, *rest: Any, **fields: Any) -> Any:
         seen.append((fields["step"], len(samples)))
         return learn(policies, samples, *rest, **fields)
 
-    monkeypatch.setattr(rounds, "learn_in_epochs", watched)
+    monkeypatch.setattr(updating, "learn_in_epochs", watched)
     folder = train("agent_evol", tmp_path / "run", max_turn_tokens=6, **FIELDS["agent_evol"])
     shown = seen[0][1]
     assert seen[0] == (1, shown) and shown > 0

@@ -14,9 +14,10 @@ from quintain.credit.group import group_relative
 from quintain.environments.protocol import Environment
 from quintain.errors import ConfigError
 from quintain.learning.job import GroupJob
+from quintain.learning.update import Update
 from quintain.losses.policy import reinforce
-from quintain.methods.loops import train_by
-from quintain.methods.method import OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import grouped
 from quintain.store.run import Run
 from quintain.types import Action, Group, Score, StepResult, Task
 
@@ -86,7 +87,7 @@ def trained(folder: Path, partner: dict[str, Any]) -> tuple[Run, dict[str, dict[
     """Return a run of one step, and what its last checkpoint has of each policy."""
     job = build(GroupJob, {**SEATS, "policies": {"partner": partner}}, "test")
     with Run.create(folder, recipe="test", config=asdict(job)) as run:
-        train_by(METHOD, job, run)
+        METHOD.train(run, job)
     checkpoints = sorted((folder / "checkpoints").glob("step-*"))
     places = {"policy": checkpoints[-1], "partner": checkpoints[-1] / "partner"}
     weights = {
@@ -131,4 +132,4 @@ def test_a_seat_that_is_not_there_is_refused(tmp_path: Path) -> None:
         Run.create(tmp_path / "run", recipe="test", config=asdict(job)) as run,
         pytest.raises(ConfigError, match=r"seats: got 'C' .* its seats are A, B"),
     ):
-        train_by(METHOD, job, run)
+        METHOD.train(run, job)

@@ -25,7 +25,7 @@ from quintain.environments.protocol import Environment
 from quintain.errors import ConfigError, DataError
 from quintain.learning.policies import Policy
 from quintain.methods.find import find_method
-from quintain.methods.loops import offline, train_by
+from quintain.methods.loops import offline
 from quintain.methods.rl import ppo
 from quintain.runs.collector import Collector
 from quintain.runs.context import TrainingContext
@@ -93,7 +93,7 @@ def config_of(recipe: str, **fields: Any) -> Any:
 def train(recipe: str, folder: Path, **fields: Any) -> Path:
     config = config_of(recipe, **fields)
     with Run.create(folder, recipe=recipe, config=asdict(config)) as run:
-        train_by(find_method(recipe).make(config), config, run)
+        find_method(recipe).make(config).train(run, config)
     return folder
 
 
@@ -116,7 +116,7 @@ def resume(folder: Path) -> None:
     with Run.open(folder) as run:
         found = find_method(run.recipe)
         config = build(found.config_class, run.config, str(folder), is_stored=True)
-        train_by(found.make(config), config, run)
+        found.make(config).train(run, config)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
@@ -203,11 +203,10 @@ def test_a_signal_ends_a_process_between_two_steps(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[2]);"
         "import quintain.warm_start.corpus as c; c.NUM_EPISODES = 4;"
         "from quintain.methods.rl import grpo; from quintain.store.run import Run; from dataclasses import asdict;"
-        "from quintain.methods.loops import train_by;"
         "config = grpo.Config(environment='guess?max_turns=1&high=3', model='micro', demonstrations=2, steps=100000,"
         " imitation_epochs=1, eval_every=100000, eval_episodes=2, tasks=1, group_size=2, max_turn_tokens=8)\n"
         "with Run.create(Path(sys.argv[1]), recipe='grpo', config=asdict(config)) as run:"
-        " train_by(grpo.method(config), config, run)"
+        " grpo.method(config).train(run, config)"
     )
     folder = tmp_path / "run"
     source = str(Path(sys.modules["quintain"].__path__[0]).parent)

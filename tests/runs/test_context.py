@@ -15,7 +15,6 @@ import pytest
 from quintain.environments.protocol import Environment
 from quintain.errors import DataError, InvariantError
 from quintain.learning.thresholds import Thresholds
-from quintain.methods.loops import train_by
 from quintain.methods.rl import grpo
 from quintain.runs.collector import Collector
 from quintain.runs.interrupt import Interruption
@@ -63,7 +62,7 @@ def config() -> grpo.Config:
 
 def train(folder: Path, config: grpo.Config) -> list[dict[str, Any]]:
     with Run.create(folder, recipe="grpo", config=asdict(config)) as run:
-        train_by(grpo.method(config), config, run)
+        grpo.method(config).train(run, config)
         return run.events()
 
 
@@ -126,7 +125,7 @@ def test_a_journal_of_other_weights_is_not_resumed(tmp_path: Path, config: grpo.
         Run.open(folder) as run,
         pytest.raises(InvariantError, match=r"of step 3: got fingerprint .* has abc;"),
     ):
-        train_by(grpo.method(config), config, run)
+        grpo.method(config).train(run, config)
 
 
 class Slow(Lever):
@@ -177,7 +176,7 @@ def test_a_step_that_does_not_end_after_a_signal_is_broken_off_and_the_one_befor
     nemesis.join()
     with Run.open(tmp_path / "run") as run:
         assert run.next_step == 2, "step 2 was broken off"
-        train_by(grpo.method(slow), slow, run)
+        grpo.method(slow).train(run, slow)
         resumed = without_clocks(run), run.weights()
     with Run.open(tmp_path / "whole", writable=False) as run:
         assert resumed == (without_clocks(run), run.weights())

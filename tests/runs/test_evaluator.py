@@ -11,7 +11,6 @@ from quintain.api import check_parts, environment_of
 from quintain.environments.protocol import Environment
 from quintain.environments.tools import tool
 from quintain.errors import ConfigError, UsageError
-from quintain.methods.loops import train_by
 from quintain.methods.rl import gigpo, grpo
 from quintain.runs.evaluator import innermost
 from quintain.store.run import Run
@@ -102,7 +101,7 @@ def config() -> grpo.Config:
 
 def trained(folder: Path, config: grpo.Config) -> list[dict[str, Any]]:
     with Run.create(folder, recipe="grpo", config=asdict(config)) as run:
-        train_by(grpo.method(config), config, run)
+        grpo.method(config).train(run, config)
         return run.metrics()
 
 
@@ -126,7 +125,7 @@ def test_a_resumed_run_is_examined_in_the_same_place(tmp_path: Path, config: grp
     trained(tmp_path / "run", config)
     with Run.open(tmp_path / "run") as run:
         longer = replace(config, steps=3)
-        train_by(grpo.method(longer), longer, run)
+        grpo.method(longer).train(run, longer)
         assert [row["eval/success"] for row in run.metrics()] == [0.0] * 4
 
 
@@ -134,7 +133,7 @@ def test_the_examination_needs_no_state_keys(tmp_path: Path, config: grpo.Config
     shared = {field.name for field in fields(gigpo.Config)}
     keyed = gigpo.Config(**{key: value for key, value in asdict(config).items() if key in shared})
     with Run.create(tmp_path / "run", recipe="gigpo", config=asdict(keyed)) as run:
-        train_by(gigpo.method(keyed), keyed, run)
+        gigpo.method(keyed).train(run, keyed)
         assert [row["eval/success"] for row in run.metrics()] == [0.0, 0.0, 0.0]
 
 

@@ -19,7 +19,6 @@ from quintain.data.samples import token_versions
 from quintain.environments.protocol import Environment
 from quintain.errors import ConfigError
 from quintain.learning.learner import Learner
-from quintain.methods.loops import train_by
 from quintain.methods.rl import policy_gradient
 from quintain.rollout.request import EpisodeRequest
 from quintain.rollout.staleness import oldest_versions
@@ -77,10 +76,10 @@ def train(folder: Path, config: policy_gradient.Config) -> None:
     method = policy_gradient.method(config)
     if (folder / "run.db").exists():
         with Run.open(folder) as run:
-            train_by(method, config, run)
+            method.train(run, config)
     else:
         with Run.create(folder, recipe="policy_gradient", config=asdict(config)) as run:
-            train_by(method, config, run)
+            method.train(run, config)
 
 
 def by_step(run: Run) -> dict[int, list[Trajectory]]:

@@ -7,7 +7,6 @@ import torch
 from tests.build import shorten_corpus
 
 from quintain.environments.protocol import Environment
-from quintain.methods.loops import train_by
 from quintain.methods.rl import grpo
 from quintain.store.run import Run
 from quintain.types import Action, StepResult, Task
@@ -43,7 +42,7 @@ def train(folder: Path, **fields: Any) -> tuple[list[dict[str, Any]], list[dict[
         **fields,
     )
     with Run.create(folder, recipe="grpo", config=asdict(config)) as run:
-        train_by(grpo.method(config), config, run)
+        grpo.method(config).train(run, config)
         events = [event for event in run.events() if event["kind"] == "untrained"]
         played = [turn.action.text for t in run.trajectories(phase="untrained") for turn in t.turns]
         return run.metrics(), events, played
@@ -74,7 +73,7 @@ def test_the_model_is_measured_on_the_tasks_of_every_later_evaluation(tmp_path: 
         group_size=2,
     )
     with Run.create(tmp_path / "run", recipe="grpo", config=asdict(config)) as run:
-        train_by(grpo.method(config), config, run)
+        grpo.method(config).train(run, config)
         asked = [
             [t.task.id for t in run.trajectories(phase=phase) if t.task.split == "eval"]
             for phase in ("untrained", "eval")

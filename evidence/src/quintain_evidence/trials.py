@@ -26,7 +26,7 @@ from quintain.errors import DataError
 from quintain.learning.job import Job
 from quintain.learning.thresholds import thresholds
 from quintain.methods.find import find_method
-from quintain.methods.method import Contrastive, Method, Offline, OnPolicy
+from quintain.methods.method import Method, traits_of
 from quintain.processes.freed import return_freed_memory
 from quintain.rollout.progress import Display
 from quintain.runs.monitors.alarms import Row, hacked
@@ -207,7 +207,6 @@ def warm(chosen: Trial, root: Path) -> Path:
 def perform(chosen: Trial, root: Path) -> Path:
     """Return the folder under `root` of the finished run of `chosen`: run, continued, or as it was."""
     from quintain.learning.saved import START, find_model
-    from quintain.methods.loops import train_by
 
     folder, start = root / chosen.name, root / chosen.name / START
     if not (folder / "config.json").exists():
@@ -223,7 +222,7 @@ def perform(chosen: Trial, root: Path) -> Path:
     with opening as run:
         if not (makes_own_start(method, chosen.config) or (start / "config.json").exists()):
             shutil.copytree(warm(chosen, root), start, dirs_exist_ok=True)
-        train_by(method, config, run)
+        method.train(run, config)
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     return_freed_memory()
     return folder
@@ -231,11 +230,7 @@ def perform(chosen: Trial, root: Path) -> Path:
 
 def makes_own_start(method: Method, job: Job) -> bool:
     """Return whether the start is part of `method`: it chooses what is imitated before, or `job` shows nothing."""
-    if isinstance(method, Offline) and method.is_first:
-        return True
-    if isinstance(method, OnPolicy) and method.cold_start is not None:
-        return True
-    return isinstance(method, Contrastive) or job.demonstrations == 0
+    return traits_of(method).has_own_start or job.demonstrations == 0
 
 
 def is_done(chosen: Trial, root: Path) -> bool:

@@ -26,7 +26,6 @@ from quintain.errors import DataError
 from quintain.eval.evaluate import evaluate
 from quintain.learning.saved import MODEL
 from quintain.methods.imitation import sft
-from quintain.methods.loops import train_by
 from quintain.models.load import load
 from quintain.rollout.collect import Rollout
 from quintain.store.files import replace_file
@@ -186,7 +185,7 @@ def imitate(world: World, seed: int, root: Path, overrides: Mapping[str, Any] = 
     else:
         opening = Run.create(folder, recipe="sft", config=asdict(config))
     with opening as run:
-        train_by(sft.method(config), config, run)
+        sft.method(config).train(run, config)
     found = compared(config, folder)
     replace_file(folder / RESULT, json.dumps(asdict(found)).encode())
     return found

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from quintain.data.comparisons import Labeller
-from quintain.methods.loops.comparing import draw_segments
+from quintain.methods.rlhf.comparing import draw_segments
 from quintain.types import flatten_scored
 from quintain_evidence.experiments.rlhf import human_preferences
 

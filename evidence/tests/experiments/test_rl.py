@@ -5,7 +5,7 @@ import pytest
 
 from quintain.credit.group import group_relative
 from quintain.credit.turn_group import turn_group_relative
-from quintain.methods.method import Estimates
+from quintain.methods.loops.on_policy import Estimates
 from quintain.methods.rl.loop import Config, method
 from quintain.types import flatten_scored
 from quintain_evidence.experiments.rl import (

@@ -7,7 +7,7 @@ import torch
 pytest.importorskip("bm25s")
 
 from quintain.data.samples import samples_from
-from quintain.methods.method import Estimates, OnPolicy
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
 from quintain.methods.toolrl import search_r1 as method
 from quintain.rewards.retrieval import first_stage, has_searched, is_well_formed
 from quintain.types import Task

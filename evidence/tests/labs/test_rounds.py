@@ -6,8 +6,10 @@ import torch
 
 from quintain.data.pipeline import Pipeline
 from quintain.data.stages import keep_solved
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.method import OptimizerSteps, Rounds, Update, grouped
+from quintain.methods.loops.rounds import OptimizerSteps, Rounds
+from quintain.methods.method import grouped
 from quintain.types import flatten_scored
 from quintain_evidence.labs.rounds import TableCollector, cloned, train_rounds
 from quintain_evidence.labs.tables import fitted_table, new_table, s3

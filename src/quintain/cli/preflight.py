@@ -81,8 +81,7 @@ def check_method(argv: Sequence[str]) -> int:
 def data_of(method: object) -> "Callable[[Collector], PipelineResult] | None":
     """Return what makes the data that `method` learns from demonstrations; None where it learns from other things."""
     from quintain.data.pipeline import Pipeline, PipelineResult
-    from quintain.methods.loops.offline import examples_of
-    from quintain.methods.method import Offline
+    from quintain.methods.loops.offline import Offline, examples_of
     from quintain.types import Example
 
     if not isinstance(method, Offline) or method.needs.reference:

@@ -35,7 +35,7 @@ from quintain.credit_lab.gradient import (
 from quintain.credit_lab.permute import permute_credit
 from quintain.errors import DataError, UsageError, suggestion
 from quintain.learning.update import Update
-from quintain.methods.method import Estimates
+from quintain.methods.loops.on_policy import Estimates
 from quintain.methods.rl.parts.choices import IDEAS, LOSSES, Idea, Options
 from quintain.types import Credit, Group, flatten_scored, is_constant
 

@@ -26,7 +26,7 @@ from quintain.learning.job import MAIN, Job
 from quintain.learning.policies import load_main
 from quintain.learning.saved import START
 from quintain.methods.find import find_method
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.models.load import load
 from quintain.rollout.collect import Rollout
 from quintain.rollout.progress import Display

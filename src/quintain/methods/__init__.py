@@ -13,33 +13,22 @@ if TYPE_CHECKING:
     from quintain.learning.job import OnPolicyJob as OnPolicyConfig
     from quintain.learning.job import PolicySpec
     from quintain.learning.update import Update
-    from quintain.methods.method import (
-        Consultation,
-        Contrastive,
-        CriticUpdate,
-        Estimates,
-        Folds,
-        Lesson,
-        Needs,
-        Offline,
-        OnPolicy,
-        Replay,
-        ReplayBuffer,
-        Rounds,
-        WatchedCritic,
-        differing,
-        grouped,
-    )
+    from quintain.methods.loops.offline import Offline
+    from quintain.methods.loops.on_policy import Estimates, OnPolicy
+    from quintain.methods.loops.queries import Consultation
+    from quintain.methods.loops.replay import CriticUpdate, Lesson, Replay, ReplayBuffer, WatchedCritic
+    from quintain.methods.loops.rounds import Rounds
+    from quintain.methods.method import Folds, Method, Needs, differing, grouped
 
 __all__ = [
     "Config",
     "Consultation",
-    "Contrastive",
     "CriticUpdate",
     "Estimates",
     "Folds",
     "GroupConfig",
     "Lesson",
+    "Method",
     "Needs",
     "Offline",
     "OnPolicy",
@@ -56,10 +45,20 @@ __all__ = [
 
 _HOMES = {
     "Config": "quintain.learning.job:Job",
+    "Consultation": "quintain.methods.loops.queries:Consultation",
+    "CriticUpdate": "quintain.methods.loops.replay:CriticUpdate",
+    "Estimates": "quintain.methods.loops.on_policy:Estimates",
     "GroupConfig": "quintain.learning.job:GroupJob",
+    "Lesson": "quintain.methods.loops.replay:Lesson",
+    "Offline": "quintain.methods.loops.offline:Offline",
+    "OnPolicy": "quintain.methods.loops.on_policy:OnPolicy",
     "OnPolicyConfig": "quintain.learning.job:OnPolicyJob",
     "PolicySpec": "quintain.learning.job:PolicySpec",
+    "Replay": "quintain.methods.loops.replay:Replay",
+    "ReplayBuffer": "quintain.methods.loops.replay:ReplayBuffer",
+    "Rounds": "quintain.methods.loops.rounds:Rounds",
     "Update": "quintain.learning.update:Update",
+    "WatchedCritic": "quintain.methods.loops.replay:WatchedCritic",
 }
 """Names whose home is not `quintain.methods.method`, or that have another name there."""
 

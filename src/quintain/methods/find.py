@@ -17,14 +17,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from quintain.errors import QuintainError, UsageError, suggestion
-from quintain.methods.method import Contrastive, Method, Offline, OnPolicy, Replay, Rounds
+from quintain.methods.method import Method
 from quintain.methods.table import MODULES, method_entry_points
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-KINDS = (OnPolicy, Offline, Rounds, Replay, Contrastive)
-"""What a method may be."""
+RETURNS = "a method: OnPolicy, Offline, Rounds, Replay, or a class with needs and train(run, config)"
+"""What a function of a method returns, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +36,21 @@ class FoundMethod:
     label: str
     """short name, for runs"""
     config_class: type[Any]
-    make: Callable[[Any], Method]
-    """configuration → the method's values"""
+    function: Callable[[Any], Method]
+    """configuration → the method"""
     summary: str
     """first line of its docstring"""
+
+    def make(self, config: Any) -> Method:
+        """Return the method as `config` describes it.
+
+        Raises:
+            UsageError: the function returns something else.
+        """
+        made = self.function(config)
+        if not (hasattr(made, "needs") and hasattr(made, "train")):
+            raise UsageError(f"method: got a {type(made).__name__} from {self.spec!r}; return {RETURNS}")
+        return made
 
 
 def find_method(spec: str | ModuleType | Callable[..., Method]) -> FoundMethod:
@@ -149,8 +160,20 @@ def _methods_in(module: ModuleType) -> dict[str, Callable[..., Method]]:
         for name, member in vars(module).items()
         if inspect.isfunction(member)
         and member.__module__ == module.__name__
-        and _hints(member).get("return") in (*KINDS, Method)
+        and _is_method(_hints(member).get("return"))
     }
+
+
+def _is_method(kind: object) -> bool:
+    """Whether `kind` is what a function says that it returns where it returns a method."""
+    if kind is Method:
+        return True
+    named = {
+        name
+        for each in getattr(kind, "__mro__", ())
+        for name in (*vars(each), *vars(each).get("__annotations__", ()))
+    }
+    return isinstance(kind, type) and named >= {"needs", "train"}
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
@@ -170,8 +193,7 @@ def _of_module(module: ModuleType, spec: str, label: str) -> FoundMethod:
     else:
         what = f"{len(found)} methods ({', '.join(found)})" if found else "no method"
         raise UsageError(
-            f"method: got {spec!r}, which defines {what}; define one function method(config) that returns OnPolicy, "
-            "Offline, Rounds, Replay or Contrastive"
+            f"method: got {spec!r}, which defines {what}; define one function method(config) that returns {RETURNS}"
             + (f", or name one: {spec}:{next(iter(found))}" if found else "")
         )
     return _of_function(make, spec, label, vars(module).get("Config"), module.__doc__)
@@ -192,4 +214,4 @@ def _of_function(
             "method(config: Config)"
         )
     summary = (document or make.__doc__ or "").strip().partition("\n")[0]
-    return FoundMethod(spec=spec, label=label, config_class=kind, make=make, summary=summary)
+    return FoundMethod(spec=spec, label=label, config_class=kind, function=make, summary=summary)

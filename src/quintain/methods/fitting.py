@@ -21,7 +21,7 @@ from quintain.errors import ConfigError
 from quintain.learning.job import ImitationJob, Job, PolicySettings
 from quintain.learning.saved import tokenizer_folder
 from quintain.methods.find import FoundMethod
-from quintain.methods.method import Contrastive, Method, Offline, OnPolicy, Replay, Rounds
+from quintain.methods.method import Method, traits_of
 from quintain.models.device import find_device
 from quintain.models.origin import Origin, find_origin
 from quintain.store.creation import JOURNAL
@@ -41,8 +41,6 @@ AGENT_PAGE = "docs/your-agent.md"
 REWARD_RATE = "reward_rate"
 """Option of a method whose reward models learn at a rate that does not depend on the policy's."""
 LORA_OPTIONS = ("lora", "lora_rank", "lora_alpha")
-KINDS: dict[str, Kind] = {"imitation": "imitation", "reward_model": "critic"}
-"""The last part of the module of a loss → what an offline training by it learns from; others compare two sides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +60,7 @@ def fit_to_model(found: FoundMethod, job: Job, given: Mapping[str, Any]) -> Fitt
     """
     suited = fit_to_agent(found, job, given)
     job = suited.job
-    if new_model(job.model) is not None or isinstance(found.make(job), Contrastive):
+    if new_model(job.model) is not None or traits_of(found.make(job)).learns is None:
         return suited
     found_more = fitted(found, job, given, find_origin(str(tokenizer_folder(job.model))))
     return replace(found_more, notes=[*suited.notes, *found_more.notes])
@@ -82,7 +80,7 @@ def fit_to_agent(found: FoundMethod, job: Job, given: Mapping[str, Any]) -> Fitt
         wanted["model"] = OUTSIDE_MODEL
         if has_expert:
             wanted["demonstrations"] = OUTSIDE_DEMONSTRATIONS
-        if isinstance(found.make(job), OnPolicy):
+        if traits_of(found.make(job)).is_on_policy:
             wanted["learning_rate"] = OUTSIDE_RATE
             if {"num_epochs", "clip_high"} <= {each.name for each in fields(job)}:
                 wanted["num_epochs"] = OUTSIDE_EPOCHS
@@ -107,7 +105,8 @@ def fitted(found: FoundMethod, job: Job, given: Mapping[str, Any], origin: Origi
         return Fitted(job=job)
     free = free_options(found.config_class, given)
     method = found.make(job)
-    kind = kind_of(method)
+    kind = traits_of(method).learns
+    assert kind is not None, "there is a policy to be trained"
     has_lora = None if free.issuperset(LORA_OPTIONS) else job.main_policy().lora_rank > 0
     has_gpu = find_device(job.device).type == "cuda"
     advice = advise(origin, kind, has_lora, has_gpu=has_gpu)
@@ -127,7 +126,7 @@ def fitted(found: FoundMethod, job: Job, given: Mapping[str, Any], origin: Origi
         "precision": advice.precision,
         REWARD_RATE: advise(origin, "critic", has_lora=False).learning_rate,
     }
-    if isinstance(method, Offline):
+    if not traits_of(method).acts:
         wanted |= offline_settings(job, free, kind, advice.passes)
         steps = wanted.get("steps") or job.steps
         if "lr_schedule" in free and advice.schedule is not None:
@@ -187,19 +186,9 @@ def is_pretrained_name(model: object) -> bool:
     return isinstance(model, str) and bool(model) and new_model(model) is None
 
 
-def kind_of(method: Method) -> Kind:
-    """Return what `method` learns from; of imitation the loss is that alone, and what is not known compares sides."""
-    if isinstance(method, OnPolicy | Replay):
-        return "reinforcement"
-    assert isinstance(method, Offline | Rounds), "there is no policy to be trained otherwise"
-    return KINDS.get(method.update.loss.__module__.rpartition(".")[2], "preference")
-
-
 def has_warm_start(method: Method, job: Job) -> bool:
     """Whether demonstrations are imitated before the first step."""
-    return job.demonstrations != 0 and not (
-        isinstance(method, Offline | Rounds) and not method.has_warm_start
-    )
+    return job.demonstrations != 0 and traits_of(method).has_warm_start
 
 
 def takes_lora(found: FoundMethod, job: Job, rank: int) -> bool:
@@ -248,32 +237,17 @@ def policies_of(method: Method, job: Job, origin: Origin, kind: Kind) -> dict[st
     for name, spec in method.needs.policies.items():
         settings = job.policies.get(name, job.main_policy(is_copy=True))
         is_trained = spec.is_trained if settings.is_trained is None else settings.is_trained
-        if not is_trained or settings.learning_rate is not None or is_compared(method, name):
+        if not is_trained or settings.learning_rate is not None or name in traits_of(method).own_rates:
             continue
         has_lora = settings.lora_rank > 0
         if spec.size and not settings.model:
             rate: float | None = type(job)().learning_rate
-        elif spec.head == "value" and factor_of(method, name) == 1.0:
+        elif spec.head == "value" and traits_of(method).rates.get(name, 1.0) == 1.0:
             rate = advise(origin, "critic", has_lora).learning_rate
         else:
             rate = advise(origin, kind, has_lora).learning_rate
         changed[name] = replace(settings, learning_rate=rate)
     return {"policies": {**job.policies, **changed}} if changed else {}
-
-
-def is_compared(method: Method, name: str) -> bool:
-    """Whether the policy `name` is a reward model that learns from comparisons, at a rate of its own."""
-    return isinstance(method, OnPolicy) and method.compared is not None and name in method.compared.members
-
-
-def factor_of(method: Method, name: str) -> float:
-    """Return the factor on the learning rate that `method` trains the policy `name` with."""
-    factors = [1.0]
-    if isinstance(method, Replay):
-        factors += [each.rate for each in method.updates if each.policy == name]
-    elif isinstance(method, Rounds):
-        factors += [each.rate for each in method.improves if each.policy == name]
-    return max(factors)
 
 
 def too_high(job: Job, free: set[str], wanted: Mapping[str, Any], origin: Origin) -> Iterator[str]:

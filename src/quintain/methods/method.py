@@ -1,39 +1,34 @@
-"""What a method is: the values that its file fills in, and the loop that they stand in.
+"""What a method is: anything that says what it needs, and trains a run.
 
-A method's file has a frozen dataclass `Config` and a function ``method(config)`` that returns one of five values:
+A method's file has a frozen dataclass `Config` and a function ``method(config)`` that returns a `Method`. Most return a
+value of one of four loops, whose fields they fill in (`quintain.methods.loops`):
 
 - `OnPolicy`: collect → reward → keep → credit → update, with the policy as it is at every step;
 - `Offline`: a data set of samples or preference pairs → update;
 - `Rounds`: collect → build data → train on it offline, again;
-- `Replay`: collect → buffer → updates of the critics → updates of the policy;
-- `Contrastive`: pairs of query and document → updates of an embedder, without any policy.
+- `Replay`: collect → buffer → updates of the critics → updates of the policy.
 
-The loops stand in `quintain.methods.loops`. A field that a method leaves out does nothing. Whatever a method remembers
-from step to step is a fold over recorded episodes and metrics (`State`), so that a resumed run knows what the first
-one knew. Nothing here imports torch: the flags of a method are read from its `Config` without it.
+One that fits none of them is a class of its own, with `needs` and ``train(run, config)``. A field that a method leaves
+out does nothing. Whatever a method remembers from step to step is a fold over recorded episodes and metrics (`State`),
+so that a resumed run knows what the first one knew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from quintain.credit.layout import outcome_of
-from quintain.data.comparisons import Labeller
 from quintain.data.seats import comparable_groups
-from quintain.errors import UsageError
-from quintain.learning.job import MAIN, ColdStart, PolicySpec
+from quintain.learning.job import MAIN, PolicySpec
 from quintain.learning.update import Update
 from quintain.types import (
     NOTHING,
     Action,
-    Comparison,
-    Credit,
-    Example,
     Group,
+    Loss,
     Pair,
-    Sample,
     Task,
     Trajectory,
     is_constant,
@@ -41,16 +36,14 @@ from quintain.types import (
 
 if TYPE_CHECKING:
     from quintain.agents.protocol import Agent
-    from quintain.credit.layout import Critic, TokenArrays
-    from quintain.credit.turn_td import TurnValues
-    from quintain.data.pipeline import PipelineResult
+    from quintain.credit.layout import TokenArrays
     from quintain.environments.noisy import NoisyExpert
-    from quintain.environments.protocol import Corpus, Environment
-    from quintain.learning.policies import Policies
+    from quintain.environments.protocol import Environment
     from quintain.rollout.proposals import Proposer
     from quintain.rollout.replay import Walk
     from quintain.rollout.samplers import Conversant
     from quintain.rollout.views import Prefix
+    from quintain.store.run import Run
 
 
 class Collector(Protocol):
@@ -244,7 +237,7 @@ class Needs:
     snapshots: bool = False
     """an environment that can be brought back to an earlier state"""
     environment: bool | None = None
-    """an environment to act in; None: as the kind of method has it, all but `Offline` and `Contrastive`"""
+    """an environment to act in; None: as `Traits.acts` has it"""
     expert: bool = False
     """an environment that knows a good next action, or recorded episodes of an expert (demonstrations=FILE)"""
     expert_anywhere: bool = False
@@ -273,38 +266,76 @@ class Needs:
         }
 
 
-Branches = Mapping[tuple[int, int], Group]
-"""(number of the scored trajectory, number of its turn) → episodes that were continued from before that turn"""
+Learns = Literal["reinforcement", "imitation", "preference", "critic"]
+"""What a method learns from: outcomes, what somebody did, which of two is better, or what a critic is to say."""
+KINDS: Mapping[str, Learns] = {"imitation": "imitation", "reward_model": "critic"}
+"""The last part of the module of a loss → what a training by it learns from; others compare two sides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimates:
-    """What is known of the kept episodes of a step when credit is assigned, in the order of `scored` trajectories."""
+class Traits:
+    """What is asked of a method beside its needs, by what fits a configuration to it: ``Traits(acts=False)``.
 
-    values: Critic | None = None
-    """of the critic, before it is trained on them; None without ``Needs(critic=True)``"""
-    reference: TokenArrays | None = None
-    """log-probs of the sampled tokens under the reference; None without ``Needs(reference_logprobs=True)``"""
-    scores: Sequence[float] | None = None
-    """of the reward model; None without ``Needs(reward_model=…)``"""
-    branches: Branches = NOTHING  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
-    """what `OnPolicy.branch` returned"""
+    A method without a property `traits` has the defaults.
+    """
+
+    acts: bool = True
+    """whether the policy acts before it can learn, where ``needs.environment`` says nothing"""
+    learns: Learns | None = "reinforcement"
+    """what from; None: there is no policy to be trained"""
+    is_on_policy: bool = False
+    """whether each step learns from the episodes that it has sampled"""
+    has_warm_start: bool = True
+    """whether demonstrations are imitated before the first step"""
+    has_own_start: bool = False
+    """whether what it begins with is part of it, and nothing that comparisons give to every method"""
+    unread: Collection[str] = ()
+    """options of every method that it does not read"""
+    rates: Mapping[str, float] = NOTHING
+    """policy → factor on its learning rate"""
+    own_rates: Collection[str] = ()
+    """policies whose learning rate does not depend on the model's"""
+
+
+class Method(Protocol):
+    """A way to train: what it needs, and the training itself. What it needs is refused before, where it is missing."""
 
     @property
-    def critic(self) -> Critic:
-        """The values of the critic; an error names the field that asks for one."""
-        if self.values is None:
-            raise UsageError("values of a critic: got none; say needs=Needs(critic=True) in the method")
-        return self.values
+    def needs(self) -> Needs:
+        """What it asks of the run."""
+        ...
 
-    @property
-    def judged(self) -> Sequence[float]:
-        """The scores of the reward model; an error names the field that asks for one."""
-        if self.scores is None:
-            raise UsageError(
-                "scores of a reward model: got none; say needs=Needs(reward_model=…) in the method"
-            )
-        return self.scores
+    def train(self, run: Run, config: Any) -> None:
+        """Train as `config` says, continuing where `run` was left; every step is recorded there when it ends."""
+        ...
+
+
+def traits_of(method: Method) -> Traits:
+    """Return what `method` says of itself beside its needs."""
+    return getattr(method, "traits", Traits())
+
+
+def learns_by(loss: Loss) -> Learns:
+    """Return what training on data by `loss` learns from."""
+    return KINDS.get(loss.__module__.rpartition(".")[2], "preference")
+
+
+def unread_counts(updates: Iterable[Update]) -> set[str]:
+    """Return which of ``num_epochs`` and ``num_minibatches`` none of `updates` leaves to the configuration."""
+    made = list(updates)
+    return {
+        name
+        for name in ("num_epochs", "num_minibatches")
+        if all(getattr(update, name) is not None for update in made)
+    }
+
+
+def rates_of(parts: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Return the largest factor on the learning rate of each policy among `parts`, at least 1."""
+    found: dict[str, float] = {}
+    for policy, rate in parts:
+        found[policy] = max(found.get(policy, 1.0), rate)
+    return found
 
 
 class State(Protocol):
@@ -341,24 +372,11 @@ class Folds:
                 part.observe(metrics)
 
 
-class Influence(Protocol):
-    """What training on data alone would change: each time one update is made, measured and undone."""
-
-    def __call__(self, blocks: Sequence[Sequence[Pair]], tasks: Sequence[Task]) -> list[float]:
-        """Return for each of `blocks` by how much one update on it raises the share of `tasks` that is solved."""
-        ...
-
-
-Choose = Callable[[Influence, Collector, int, Sequence[Pair]], Sequence[Pair]]
-"""(influence, collector, round, pairs) → those that are trained on"""
-Collect = Callable[[Collector, int], list[Group]]
+Collect = Callable[["Collector", int], list[Group]]
 """(collector, step) → the episodes of the step"""
 Change = Callable[[Sequence[Group]], Sequence[Group]]
 """groups → groups with other rewards, or fewer groups"""
-Branch = Callable[[Collector, int, Sequence[Group]], Branches]
-"""(collector, step, kept groups) → episodes that continue theirs"""
-Assign = Callable[[Sequence[Group], Estimates], Credit]
-"""(kept groups, estimates) → how much each sampled token mattered"""
+
 Measure = Callable[[Sequence[Group], Callable[[Sequence[int]], str]], Mapping[str, float]]
 """(sampled groups, decode) → metrics of the method's own"""
 
@@ -368,435 +386,9 @@ def same_groups(groups: Sequence[Group]) -> Sequence[Group]:
     return groups
 
 
-def no_preparation(_: Collector) -> None:
-    """Do nothing before the first step."""
-
-
-def no_branches(_: Collector, __: int, ___: Sequence[Group]) -> Branches:
-    """Continue no episode."""
-    return {}
-
-
 def no_metrics(_: Sequence[Group], __: Callable[[Sequence[int]], str]) -> Mapping[str, float]:
     """Measure nothing of the method's own."""
     return NOTHING
-
-
-PLAIN = Labeller()
-"""A labeller who never errs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """A reward that people teach while the policy learns: ``Compared(members=("reward_1", "reward_2"), …)``.
-
-    Segments of episodes are compared, an ensemble of reward models is fitted to the answers, and turns are paid what it
-    says (Deep RL from Human Preferences, arXiv 1706.03741).
-    """
-
-    members: tuple[str, ...]
-    """policies with a value head that are trained, see `Needs.others`"""
-    queries: Callable[[int], int]
-    """step → comparisons that are asked for before it; 1 or more at step 1"""
-    update: Update
-    """how members learn from the answers, in epochs of minibatches of `batch_size`"""
-    labels: str = "synthetic"
-    """who answers: ``synthetic``, ``ask`` (people, in the run's folder), or the file in which people do"""
-    labeller: Labeller = PLAIN
-    """answers by the environment's turn rewards, where nobody is asked"""
-    patience: float = 24.0
-    """hours that a step waits for people"""
-    segment: int = 4
-    """turns of a side"""
-    sees_history: bool = False
-    """whether a turn is scored after all that came before it; else by what was observed and done in it alone"""
-    candidates: int = 8
-    """pairs that are drawn for every one that is asked for, which are those that the members differ on most; 1: none is
-    chosen"""
-    memory: int = 512
-    """newest episodes out of which segments are drawn"""
-    batch_size: int = 16
-    """comparisons of a minibatch"""
-    rate: float = 1.0
-    """factor on the learning rate"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnPolicy:
-    """Sample with the policy as it is, learn from it, again: ``OnPolicy(collect=…, credit=…, update=Update(…))``."""
-
-    collect: Collect
-    credit: Assign
-    update: Update
-    reward: Change = same_groups
-    keep: Change = same_groups
-    branch: Branch = no_branches
-    needs: Needs = Needs()
-    cold_start: ColdStart | None = None
-    """what is imitated before the first step; None: the job's demonstrations as they come"""
-    prepare: Callable[[Collector], None] = no_preparation
-    """is called once before the first step, also by a resumed run"""
-    rehearsal: Rehearsal | None = None
-    """what the whole policy imitates every few steps, after their update"""
-    mixing: Mixing | None = None
-    """what it imitates in every update, in the same gradient"""
-    critic: Update | None = None
-    """how the policy ``needs.critic_policy`` learns from the returns of a step, after the main one"""
-    compared: Compared | None = None
-    """what turns are paid in the place of the environment's rewards, before `reward`"""
-    state: State = field(default_factory=Folds)
-    measure: Measure = no_metrics
-
-
-Data = Sequence[Example] | Sequence[Pair] | Sequence[Comparison]
-"""what an offline data set holds"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offline:
-    """Learn from a data set that is there before the first step: ``Offline(data=…, update=Update(…))``."""
-
-    data: Callable[[Collector], PipelineResult | Sequence[Trajectory] | Sequence[Pair] | Sequence[Comparison]]
-    """the data set: what a pipeline made, whole episodes, preferences or comparisons; called once, also by a resumed
-    run"""
-    update: Update
-    """its epochs and minibatches are not read: a step is one batch of `batch_size`, in an order of each epoch's own"""
-    batch_size: int = 32
-    """trajectories, or pairs, of a step"""
-    odds: Callable[[Sequence[Example]], Sequence[float]] | None = None
-    """how likely each example is to be the next sample of a step, which is then drawn anew and may repeat; None: all of
-    them in turn"""
-    draws_anew: bool = False
-    """draw every step's batch from all the data, instead of going through it in epochs"""
-    lr_schedule: Callable[[int], float] = lambda _: 1.0
-    """factor on the learning rate at a step, from 1"""
-    needs: Needs = Needs()
-    metrics: Callable[[Data], Mapping[str, float]] = lambda _: NOTHING
-    has_warm_start: bool = True
-    """whether the demonstrations are imitated before training, where the configuration says so"""
-    is_first: bool = False
-    """whether it begins with the model as it is in comparisons, too, where others begin with a policy that imitated"""
-    held_out: float = 0.0
-    """share of the data that is not learned from; its loss is measured at every evaluation"""
-    examine: Callable[[Policies, Data], Mapping[str, float]] = lambda _, __: NOTHING
-    """(policies, what is held out) → what every evaluation measures of them besides"""
-    plays: bool = True
-    """whether evaluations play held-out tasks; what is trained to score and not to act does not"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Improve:
-    """One training on the episodes of a round: ``Improve(build=Pipeline(threshold(0.5)), rate=0.5)``."""
-
-    build: Callable[[Sequence[Group]], PipelineResult | Sequence[Pair]]
-    """episodes of the round → what is imitated (a `Pipeline`), or pairs of which one side is preferred"""
-    rate: float = 1.0
-    """factor on the learning rate"""
-    update: Update | None = None
-    """how it learns; None: as the rounds do"""
-    policy: str = MAIN
-    """who learns; another one than the main policy is among ``needs.others`` and learns in epochs"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizerSteps:
-    """How long a round trains where it is not by epochs: ``OptimizerSteps(count=lambda round: 40, batch_size=8)``."""
-
-    count: Callable[[int], int]
-    """number of the round, from 1 → optimizer steps"""
-    batch_size: int
-    """episodes of a step"""
-    falls: bool = False
-    """whether the rate falls over the steps of a round, from its whole at the first to the last part at the last"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mixing:
-    """A likelihood in the gradient of every update of RL: ``Mixing(base=…, weight=1.0, batch_size=16)``.
-
-    The objective is that of the update plus `weight` · E[log π] over the trained tokens of `base`, averaged over these
-    alone, whatever the update's are averaged over (PPO-ptx: InstructGPT, arXiv 2203.02155, eq. 2).
-    """
-
-    base: Callable[[Collector], Sequence[Trajectory]]
-    """conversations; called once, also by a resumed run"""
-    weight: float
-    batch_size: int
-    """conversations beside each minibatch"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsal:
-    """Imitation by the whole policy between steps of RL: ``Rehearsal(every=8, build=Pipeline(solved()), …)`` (iRe-VLA).
-
-    Half of every batch, or more, is of the base, so that what was known before is not forgotten.
-    """
-
-    every: int
-    """steps from one to the next"""
-    build: Callable[[Sequence[Group]], PipelineResult]
-    """episodes of a step → what is imitated of them, in every rehearsal from then on"""
-    base: Callable[[Collector], Sequence[Trajectory]]
-    """episodes that every batch has; called once, also by a resumed run"""
-    update: Update
-    steps: OptimizerSteps
-    """optimizer steps of a rehearsal, by its number from 1"""
-    rate: float = 1.0
-    """factor on the learning rate"""
-    known: int = 0
-    """tasks of the base that are played before and after each rehearsal, to see what was forgotten; 0: none"""
-
-
-def no_demonstrations(_: Collector) -> Sequence[Trajectory]:
-    """Imitate nothing beside what the rounds make."""
-    return ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rounds:
-    """Collect with the policy, build a data set of it, train on that, again: ``Rounds(collect=…, build=…, update=…)``.
-
-    A step of the run is a round.
-    """
-
-    collect: Collect
-    build: Callable[[Sequence[Group]], PipelineResult | Sequence[Pair]]
-    """episodes of the round → what is imitated (a `Pipeline`), or pairs of which one side is preferred"""
-    update: Update
-    choose: Choose | None = None
-    """picks of the pairs that were built those that are trained on, by what they would change; None: all of them"""
-    steps: OptimizerSteps | None = None
-    """optimizer steps of each training; None: epochs and minibatches of `update`, or of the configuration"""
-    later: Sequence[Improve] = ()
-    """trainings that follow that of `build` on the same episodes, each from where the one before it ended (ReST)"""
-    base: Callable[[Collector], Sequence[Trajectory]] = no_demonstrations
-    """episodes that every training imitates beside what was built (AgentEvol); called once, also by a resumed run"""
-    merges_base: bool = True
-    """whether `base` is imitated in every training; else only before the first round, without a warm start"""
-    memory: int | None = 1
-    """rounds whose data is trained on, the newest ones, this one included; None: all of them"""
-    starts_over: bool = False
-    """whether each round trains from the starting weights (STaR, AgentEvol)"""
-    has_warm_start: bool = True
-    """whether the demonstrations are imitated before the run starts; else its starting weights are those of the model,
-    and `base` is imitated once before the first round"""
-    needs: Needs = Needs()
-    reward: Change = same_groups
-    state: State = field(default_factory=Folds)
-    measure: Measure = no_metrics
-
-    @property
-    def improves(self) -> tuple[Improve, ...]:
-        """The trainings of a round, in order."""
-        return (Improve(build=self.build), *self.later)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """What could be said in a turn of a recorded episode: ``Way(episode=t, weight=0.5)``."""
-
-    episode: Trajectory
-    """the turns before, and this one as its last; it was not carried out"""
-    weight: float
-    """how much it counts among the ways of its turn, which add up to 1"""
-
-
-Ways = Sequence[Sequence[Sequence[Way]]]
-"""[episode][turn] → ways"""
-
-
-class Consultation(Protocol):
-    """What a method on the replay loop asks the policies about recorded episodes; only what is asked is computed."""
-
-    @property
-    def step(self) -> int:
-        """The step of the run."""
-        ...
-
-    @property
-    def max_length(self) -> int:
-        """Tokens of the longest stream that the policies can read."""
-        ...
-
-    def token_values(self, episodes: Sequence[Trajectory], *, by: str) -> Critic:
-        """Return the values of the sampled tokens by the policy `by`, which has a value head."""
-        ...
-
-    def turn_values(self, episodes: Sequence[Trajectory], *, by: str) -> TurnValues:
-        """Return V before and Q after each turn by the policy `by`, which has a value head."""
-        ...
-
-    def last_values(self, episodes: Sequence[Trajectory], *, by: str) -> list[float]:
-        """Return Q after the last turn of each of `episodes` by the policy `by`, as `turn_values` has it."""
-        ...
-
-    def logprobs(self, episodes: Sequence[Trajectory], *, by: str = MAIN) -> TokenArrays:
-        """Return the log-probs of the sampled tokens by the policy `by`: [episode][turn] → [tokens]."""
-        ...
-
-    def entropies(self, episodes: Sequence[Trajectory], *, by: str = MAIN) -> TokenArrays:
-        """Return the entropy of the policy `by` where each token was sampled: [episode][turn] → [tokens]."""
-        ...
-
-    def ways(self, episodes: Sequence[Trajectory], *, size: int = 1, by: str = MAIN) -> Ways:
-        """Return `size` ways, each of weight 1/size, that the policy `by` as it is says in each turn of `episodes`.
-
-        Nothing is carried out: the environment takes no step. In a step of the run they are the same whenever they are
-        asked for, until that policy has learned; those of a policy that rests are the same in the whole run.
-        """
-        ...
-
-    def legal_ways(self, episodes: Sequence[Trajectory]) -> Ways:
-        """Return every legal action as a way in each turn of `episodes`, its weight its probability among them.
-
-        The environment lists its legal actions (``Needs(legal_actions=True)``) and the agent writes them.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayBuffer:
-    """Episodes that are learned from more than once: ``ReplayBuffer(capacity=512, batch_size=32)``.
-
-    Which of them an update draws depends on the run's seed, the step and the update alone, and on the weights where
-    there are priorities: a resumed run draws the same.
-    """
-
-    capacity: int = 1024
-    """episodes; the oldest leave first"""
-    batch_size: int = 32
-    """episodes of one update, all different"""
-    fresh_share: float = 0.0
-    """share of a batch that comes from the newest step"""
-    min_size: int = 1
-    """episodes before the first update"""
-    priority: Callable[[Sequence[Trajectory], Consultation], Sequence[float]] | None = None
-    """(all episodes, consultation) → how likely each is drawn, in proportion; 0: not at all. It is asked once in every
-    step, before its updates; None: all alike"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lesson:
-    """What one update learns, in token streams: ``Lesson(samples=turn_value_samples(…), metrics={…})``."""
-
-    samples: Sequence[Sample]
-    metrics: Mapping[str, float] = NOTHING
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CriticUpdate:
-    """One kind of update on episodes from the buffer: ``CriticUpdate(policy="critic", num_updates=4, …)``."""
-
-    policy: str
-    """the policy that learns"""
-    target: Callable[[Sequence[Group], Consultation], Credit | Lesson]
-    """(episodes of the batch, consultation) → advantages and returns, or the streams that hold them"""
-    update: Update
-    num_updates: int | Callable[[int], int] = 1
-    """updates of a step, or of the step of that number; 0: none, as where the critics learn first"""
-    batch_size: int | None = None
-    """episodes of one update; None: as the buffer says"""
-    rate: float = 1.0
-    """factor on the learning rate"""
-    anew: int = 0
-    """step before whose updates the value head starts anew, on what it reads of the buffer standardized; 0: never"""
-
-    body: str = ""
-    """critic, before this one in `Replay.updates`, whose features it takes over as its head starts anew"""
-
-    def count(self, step: int) -> int:
-        """Return the updates of `step`."""
-        return self.num_updates if isinstance(self.num_updates, int) else self.num_updates(step)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchedCritic:
-    """The critic whose quality every step is measured, on its new episodes before it learns of them.
-
-    Where a step collects none, on a batch of the buffer.
-    """
-
-    values: Callable[[Sequence[Trajectory], Consultation], TurnValues]
-    """(episodes, consultation) → what it says of their turns"""
-    target: Callable[[Sequence[Trajectory], Consultation], TurnValues] | None = None
-    """what its target network says; None: itself"""
-    discount: float = 1.0
-    """γ per turn"""
-    has_q: bool = True
-    """whether it says anything of a turn once it is taken"""
-    is_read: Callable[[Trajectory], bool] = lambda _: True
-    """whether it says anything of an episode: a critic of one seat reads those of that seat alone"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
-    """Learn from a buffer of earlier episodes: critics first, then the policy.
-
-    Each step collects, then makes the updates of `updates` in order; policies that follow another (target networks)
-    move after every update of it. The buffer is what the journal says was collected: a resumed run rebuilds it.
-    """
-
-    collect: Collect
-    buffer: ReplayBuffer
-    updates: Sequence[CriticUpdate]
-    critic: WatchedCritic | None = None
-    phase: int = 1
-    """steps after which a reference that is renewed (`Needs.renews_reference`) becomes the policy as it is"""
-    log: str = ""
-    """a run whose training episodes fill the buffer before the first step; they are copied into the journal"""
-    needs: Needs = Needs()
-    reward: Change = same_groups
-    state: State = field(default_factory=Folds)
-    measure: Measure = no_metrics
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contrastive:
-    """Train an embedder that finds the document of a query: ``Contrastive(corpus=…, batch_size=64, hard=3)`` (DARE).
-
-    There is no policy: a step is one batch of pairs, and an evaluation ranks all documents for held-out ones' queries.
-    """
-
-    corpus: Callable[[Environment], Corpus]
-    """the environment of the run → what is found in it"""
-    batch_size: int = 64
-    """pairs of a step"""
-    hard: int = 3
-    """of each document that is drawn, those most like it that stand in the batch with it"""
-    temperature: float = 0.05
-    """τ of InfoNCE"""
-    size: int = 64
-    """numbers of an embedding"""
-    queries: int = 4
-    """of each held-out document in an evaluation"""
-    ranks: str = "trained"
-    """what tools are chosen by where evaluations play: trained, untrained or bm25"""
-    needs: Needs = Needs()
-
-
-Method = OnPolicy | Offline | Rounds | Replay | Contrastive
-
-
-def hold(method: OnPolicy, *, kl_coef: float, entropy_coef: float) -> OnPolicy:
-    """Return `method` with the KL (k3) to its start and the entropy in the loss; with both 0 it stays as it is.
-
-    Both also learn from groups without a difference, which the method leaves out otherwise.
-    """
-    if not kl_coef and not entropy_coef:
-        return method
-    from quintain.losses.compose import combine
-    from quintain.losses.entropy import entropy_bonus
-    from quintain.losses.kl import kl_penalty
-
-    terms = [(kl_penalty("k3"), kl_coef)] if kl_coef else []
-    terms += [(entropy_bonus(), entropy_coef)] if entropy_coef else []
-    update = replace(
-        method.update,
-        loss=combine((method.update.loss, 1.0), *terms),
-        keeps_zeros=True,
-        has_reference=kl_coef > 0,
-    )
-    return replace(method, update=update, needs=replace(method.needs, reference=kl_coef > 0))
 
 
 def grouped(
@@ -819,11 +411,6 @@ def grouped(
         agent=agent,
         later_turns=max_turns,
     )
-
-
-def nothing_new(_: Collector, __: int) -> list[Group]:
-    """Collect no episode: a method that learns from a log alone."""
-    return []
 
 
 def differing(tasks: int, size: int, *, attempts: int) -> Collect:

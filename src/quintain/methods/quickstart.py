@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass
 
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.rl import grpo
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from quintain.config.ranges import PositiveInt
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.rl import grpo
 from quintain.rewards.dealt import dealt_out
 

@@ -125,6 +125,7 @@ class TrainingContext:
         placing: Placing,
         recorded: RecordedExpert | None = None,
         imitated: Sequence[Trajectory] = (),
+        plays: bool = True,
     ) -> None:
         self._imitated = imitated
         self.job, self.run, self.display, self.interruption = job, run, display, interruption
@@ -208,10 +209,8 @@ class TrainingContext:
         self.trackers: Trackers | None = None
         self._said: dict[tuple[str, str], int] = {}
         """the step at which each alarm was last said on the terminal"""
-        self.beside: list[Callable[[], Mapping[str, float]]] = []
-        """what evaluations measure besides, such as the loss of data that is held out"""
-        self.plays = job.environment != NO_ENVIRONMENT
-        """whether evaluations play held-out tasks"""
+        self._besides: list[Callable[[], Mapping[str, float]]] = []
+        self._plays = plays and job.environment != NO_ENVIRONMENT
         self.started = self._step_started = time.monotonic()
         self._used, self._gap = Usage(), dict[str, float]()
         self._seconds_before = float(last.get("time/seconds", 0.0))
@@ -356,13 +355,32 @@ class TrainingContext:
         """Whether `step` is evaluated and saved."""
         return step % self.job.eval_every == 0 or step == self.job.steps or self.is_spent
 
+    def finish_step(self, step: int, row: dict[str, float], uses: Sequence[Use] | None = None) -> None:
+        """Serve the new weights, evaluate and save where `step` is due, judge, record and show it; `row` takes that in.
+
+        `uses` names the episodes that it learned from; None: those that were collected for it.
+        """
+        is_due = self.is_due(step)
+        row |= self.serve_weights()
+        row |= self.clock()
+        row |= self.evaluate(step) if is_due else {}
+        row |= self.judge(step, row)
+        self.record(step, row, uses)
+        if is_due:
+            self.save(step)
+        self.show(step, row)
+
+    def measure_besides(self, measure: Callable[[], Mapping[str, float]]) -> None:
+        """Let evaluations say what `measure` returns as well, such as the loss of data that is held out."""
+        self._besides.append(measure)
+
     def evaluate(self, step: int) -> dict[str, float]:
         """Return what held-out tasks say of the policy, of a mixture also by environment; see `evaluation_metrics`.
 
         They are the same tasks and seeds at every step.
         """
-        beside = {name: value for measure in self.beside for name, value in measure().items()}
-        if not self.plays:
+        beside = {name: value for measure in self._besides for name, value in measure().items()}
+        if not self._plays:
             return beside
         self.display.phase("evaluation", len(self.held_out))
         groups = self.evaluator.groups(
@@ -657,10 +675,12 @@ def opened(
     policies: Mapping[str, PolicySpec] = NOTHING,
     limits: Limits | None = None,
     asks_expert: bool = False,
+    plays: bool = True,
 ) -> Generator[TrainingContext]:
     """Yield the parts of a run of `job`; a run that was begun continues after its newest checkpoint.
 
-    Where it `asks_expert`, recorded episodes that `job` names take the place of one.
+    Where it `asks_expert`, recorded episodes that `job` names take the place of one. Evaluations play held-out tasks,
+    unless told that the policy does not act (`plays`).
     """
     job.check()
     plan_policies(job, policies)
@@ -681,7 +701,7 @@ def opened(
         context = TrainingContext(
             job, run, display, interruption,
             has_critic=has_critic, policies=policies, limits=limits, placing=placing, recorded=recorded,
-            imitated=imitated,
+            imitated=imitated, plays=plays,
         )  # fmt: skip
         context.started = started
         tracked = Tracked(folder=run.folder, config=run.config, next_step=run.next_step)

@@ -13,8 +13,7 @@ from quintain.learning import policies as module
 from quintain.learning.job import MAIN
 from quintain.methods.critic.archer import Config, method
 from quintain.methods.critic.turn_critics import CRITICS, TARGETS
-from quintain.methods.loops import train_by
-from quintain.methods.method import Replay
+from quintain.methods.loops.replay import Replay
 from quintain.store.run import Run
 
 COIN = f"{Path(__file__).parents[1] / 'test_training.py'}:Coin"
@@ -37,7 +36,7 @@ def config(**fields: Any) -> Config:
 
 def train(folder: Path, made: Config) -> Path:
     with Run.create(folder, recipe="archer", config=asdict(made)) as run:
-        train_by(method(made), made, run)
+        method(made).train(run, made)
     return folder
 
 

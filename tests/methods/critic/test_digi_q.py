@@ -17,8 +17,9 @@ from quintain.learning.learner import Forward
 from quintain.learning.policies import Policies, Policy
 from quintain.methods.critic.digi_q import BEHAVIOR, Config, changed, method, upto
 from quintain.methods.critic.turn_critics import CRITICS
-from quintain.methods.loops import replay, train_by
-from quintain.methods.method import CriticUpdate, Way
+from quintain.methods.loops import replay
+from quintain.methods.loops.queries import Way
+from quintain.methods.loops.replay import CriticUpdate
 from quintain.store.run import Run
 from quintain.types import Batch, Group, Text, Turn
 
@@ -58,7 +59,7 @@ def test_features_rest_while_heads_learn_and_the_policy_learns_last(
     monkeypatch.setattr(replay, "make_updates", watched)
     made = config()
     with Run.create(tmp_path / "run", recipe="digi_q", config=asdict(made)) as run:
-        train_by(method(made), made, run)
+        method(made).train(run, made)
 
     def is_same(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
         return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
@@ -106,7 +107,7 @@ def test_heads_start_anew_on_what_is_standardized(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(replay, "make_updates", watched)
     made = config(critic_rate=30.0, critic_updates=8, target_rate=0.001)
     with Run.create(tmp_path / "run", recipe="digi_q", config=asdict(made)) as run:
-        train_by(method(made), made, run)
+        method(made).train(run, made)
     for name in CRITICS:
         assert said[name].abs().max() < 0.1, "a new head knows nothing"
         seen = torch.cat(read[name])
@@ -135,7 +136,7 @@ def test_a_body_that_rests_is_read_once_and_nothing_else_changes(
 
     def trained(name: str) -> Path:
         with Run.create(tmp_path / name, recipe="digi_q", config=asdict(made)) as run:
-            train_by(method(made), made, run)
+            method(made).train(run, made)
         return tmp_path / name
 
     num_read = list[int]()

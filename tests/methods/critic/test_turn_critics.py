@@ -9,7 +9,8 @@ from tests.data.test_turn_values import TWO
 
 from quintain.credit.turn_td import TurnValues
 from quintain.methods.critic.turn_critics import TARGETS, logged_targets, on_policy_targets
-from quintain.methods.method import Consultation, Lesson, Way, Ways
+from quintain.methods.loops.queries import Consultation, Way, Ways
+from quintain.methods.loops.replay import Lesson
 from quintain.types import Group, Trajectory
 
 PLAYED = replace(

@@ -12,7 +12,6 @@ from tests.build import shorten_corpus
 
 from quintain.environments.noisy import NoisyExpert
 from quintain.methods.find import find_method
-from quintain.methods.loops import train_by
 from quintain.store.run import Run
 from quintain.types import Action, Completion, Score, Stop, Task, Trajectory, Turn
 
@@ -96,7 +95,7 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list
         config = found.config_class(**{**{k: v for k, v in SMALL.items() if k in known}, **fields})
         config.check()
         with Run.create(tmp_path / name, recipe=name, config=asdict(config)) as run:
-            train_by(found.make(config), config, run)
+            found.make(config).train(run, config)
             return list(run.metrics())
 
     return train

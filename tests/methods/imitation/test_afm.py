@@ -14,7 +14,7 @@ from quintain.data.pipeline import as_example, example_samples
 from quintain.environments.protocol import Environment, begin
 from quintain.methods.imitation import afm
 from quintain.methods.imitation.afm import Team, expert_check
-from quintain.methods.method import Estimates
+from quintain.methods.loops.on_policy import Estimates
 from quintain.store.run import Run
 from quintain.text.roles import (
     ACT,

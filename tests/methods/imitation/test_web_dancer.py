@@ -14,7 +14,8 @@ from quintain.data.samples import samples_from
 from quintain.environments.protocol import tool_action
 from quintain.errors import DataError
 from quintain.methods.imitation import web_dancer
-from quintain.methods.method import Estimates, differing
+from quintain.methods.loops.on_policy import Estimates
+from quintain.methods.method import differing
 from quintain.rewards.terms import apply
 from quintain.store.run import Run
 from quintain.types import Action, Group, Score, Task, Text, Trajectory

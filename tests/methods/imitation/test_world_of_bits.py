@@ -7,7 +7,7 @@ import pytest
 
 from quintain.credit.gae import Critic
 from quintain.methods.imitation.world_of_bits import Config, above_value, decayed, method, worth
-from quintain.methods.method import Estimates
+from quintain.methods.loops.on_policy import Estimates
 from quintain.testing.episodes import Lived, recorded
 from quintain.types import Group, Score, Stop, flatten_scored
 

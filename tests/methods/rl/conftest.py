@@ -15,7 +15,6 @@ from tests.build import shorten_corpus
 from quintain.config import build
 from quintain.learning.saved import START
 from quintain.methods.find import find_method
-from quintain.methods.loops import train_by
 from quintain.methods.method import Method
 from quintain.runs.context import TrainingContext
 from quintain.store.run import Run
@@ -49,9 +48,9 @@ class Runner:
     def train(self, method: str, **fields: Any) -> Path:
         """Train and return the folder of the run, also of one that was interrupted."""
         found, config = find_method(method), self.config(method, **fields)
-        return self.train_by(found.make(config), config, method)
+        return self.train_method(found.make(config), config, method)
 
-    def train_by(self, method: Method, config: Any, name: str) -> Path:
+    def train_method(self, method: Method, config: Any, name: str) -> Path:
         """Train by a method of one's own and return the folder of the run, also of one that was interrupted."""
         self.count += 1
         folder = self.folder / f"{name}-{self.count}"
@@ -59,7 +58,7 @@ class Runner:
             if self._start is not None:
                 shutil.copytree(self._start, folder / START)
             try:
-                train_by(method, config, run)
+                method.train(run, config)
             except KeyboardInterrupt:
                 return folder
         self._start = folder / START
@@ -69,7 +68,7 @@ class Runner:
         with Run.open(folder) as run:
             found = find_method(run.recipe)
             config = build(found.config_class, run.config, str(folder), is_stored=True)
-            train_by(found.make(config), config, run)
+            found.make(config).train(run, config)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:

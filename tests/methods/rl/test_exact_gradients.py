@@ -15,7 +15,7 @@ from quintain.agents.catalog import score_length
 from quintain.credit.layout import Critic
 from quintain.errors import UsageError
 from quintain.methods.find import find_method
-from quintain.methods.method import Estimates
+from quintain.methods.loops.on_policy import Estimates
 from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn
 
 ACTIONS: dict[str, tuple[int, ...]] = {

@@ -13,8 +13,9 @@ from quintain.credit.discounted import discounted_return
 from quintain.credit.outcome import outcome_return
 from quintain.errors import ConfigError
 from quintain.methods.find import find_method
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.loops.statistics import measure_task_kinds
-from quintain.methods.method import Collector, OnPolicy, grouped
+from quintain.methods.method import Collector, grouped
 from quintain.methods.rl import act_more, scaling_inter, twosome
 from quintain.methods.rl.loop import bounds
 from quintain.methods.rl.parts.continuations import continue_turns, state_values

@@ -9,7 +9,7 @@ import torch
 
 from quintain.errors import ConfigError
 from quintain.methods.find import find_method
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.types import Batch, BatchExtra, Outputs
 
 HELD = ("grpo", "dapo", "gspo", "cispo", "dr_grpo")

@@ -10,9 +10,11 @@ from tests.methods.rl.test_family import episode, group
 
 from quintain.credit.group import group_relative
 from quintain.errors import FailureRateError
+from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.loops.statistics import measure_rewards
-from quintain.methods.method import OnPolicy, Update, grouped
+from quintain.methods.method import grouped
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.terms import Term, apply_all
 from quintain.types import Failure, Trajectory
@@ -56,7 +58,7 @@ def test_a_reward_that_is_no_number_never_trains_and_too_many_stop_the_run(runne
             credit=lambda groups, _: group_relative(groups),
             update=Update(loss=clip_ratio()),
         )
-        return runner.train_by(method, runner.config("grpo", steps=1), name)
+        return runner.train_method(method, runner.config("grpo", steps=1), name)
 
     last = rows(told(0.05, "one"))[-1]
     assert (last["credit/trajectories"], last["reward/failed"], last["reward/odd"]) == (19, 0.05, 1.0)

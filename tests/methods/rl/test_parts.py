@@ -15,10 +15,11 @@ from quintain.credit.outcome import outcome_return
 from quintain.data.pack import PassSize, micro_batches
 from quintain.data.samples import samples_from
 from quintain.errors import ConfigError, UsageError
+from quintain.learning.update import Update
 from quintain.learning.updating import prepare
 from quintain.losses.value import value
-from quintain.methods.loops.on_policy import estimate
-from quintain.methods.method import Assign, Branches, Estimates, Folds, Needs, Update, grouped
+from quintain.methods.loops.on_policy import Assign, Branches, Estimates, estimate
+from quintain.methods.method import Folds, Needs, grouped
 from quintain.methods.rl import policy_gradient
 from quintain.methods.rl.parts.choices import IDEAS, LOSSES, NORMALISERS, by_environment, by_seat, normalise
 from quintain.methods.rl.parts.kl import EPISODE, KLController

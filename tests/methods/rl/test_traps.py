@@ -23,9 +23,11 @@ from quintain.errors import UsageError
 from quintain.learning.job import GroupJob
 from quintain.learning.learner import Learner, StepReport
 from quintain.learning.policies import Policies
+from quintain.learning.update import Update
 from quintain.learning.updating import learn
 from quintain.losses.policy import clip_ratio, reinforce
-from quintain.methods.method import Collector, Estimates, OnPolicy, Update
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
+from quintain.methods.method import Collector
 from quintain.methods.rl.parts.contexts import Contexts, Keep
 from quintain.methods.rl.parts.kl import price_kl
 from quintain.rollout.collect import Rollout
@@ -263,7 +265,7 @@ def test_a_method_of_ones_own_without_the_value_head_it_reads_is_refused_before_
 
     method = OnPolicy(collect=collect, credit=credit, update=Update(loss=clip_ratio()))
     with pytest.raises(UsageError, match=r"values of a critic: got none; say needs=Needs\(critic=True\)"):
-        runner.train_by(method, runner.config("grpo"), "headless")
+        runner.train_method(method, runner.config("grpo"), "headless")
 
 
 def test_credit_that_reads_a_reference_without_asking_for_it_is_refused_before_it_plays(runner: Any) -> None:
@@ -276,4 +278,4 @@ def test_credit_that_reads_a_reference_without_asking_for_it_is_refused_before_i
 
     method = OnPolicy(collect=collect, credit=credit, update=Update(loss=clip_ratio()))
     with pytest.raises(UsageError, match=r"reference: got none; say needs=Needs\(reference_logprobs=True\)"):
-        runner.train_by(method, runner.config("grpo"), "unreferenced")
+        runner.train_method(method, runner.config("grpo"), "unreferenced")

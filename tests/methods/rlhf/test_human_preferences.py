@@ -17,7 +17,7 @@ from quintain.api import resume
 from quintain.data.labels import Choice, read_labels
 from quintain.errors import ConfigError, DataError
 from quintain.learning.labelling import FILE, Session
-from quintain.methods.loops.comparing import TERM, Segment, apart, correlation, draw_segments, paid_by_turn
+from quintain.methods.rlhf.comparing import TERM, Segment, apart, correlation, draw_segments, paid_by_turn
 from quintain.methods.rlhf.human_preferences import Config, decaying, method
 from quintain.store.run import Run
 from quintain.types import Group, Score, Trajectory, as_text

@@ -16,8 +16,7 @@ from tests.methods.rlhf.conftest import ENVIRONMENT
 import quintain
 from quintain.credit.layout import Critic
 from quintain.errors import ConfigError, DataError, ModelError, UsageError
-from quintain.methods.loops.on_policy import corpus_of
-from quintain.methods.method import Estimates, OnPolicy
+from quintain.methods.loops.on_policy import Estimates, OnPolicy, corpus_of
 from quintain.methods.rl.parts.kl import EPISODE
 from quintain.methods.rlhf import instruct_gpt, learning_to_summarize
 from quintain.models.heads import ValueHead

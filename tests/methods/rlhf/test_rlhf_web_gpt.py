@@ -11,7 +11,7 @@ from tests.methods.imitation.conftest import made
 from quintain.credit.layout import Critic
 from quintain.engines.judge import Judge
 from quintain.errors import ConfigError, FailureRateError
-from quintain.methods.method import Estimates
+from quintain.methods.loops.on_policy import Estimates
 from quintain.methods.rlhf import web_gpt
 from quintain.methods.rlhf.web_gpt import picks
 from quintain.types import Failure, Group

@@ -12,7 +12,6 @@ from tests.build import shorten_corpus
 
 from quintain.errors import ConfigError
 from quintain.methods.find import find_method
-from quintain.methods.loops import train_by
 from quintain.methods.loops.recall import remember
 from quintain.methods.method import Folds
 from quintain.methods.selftraining import exif
@@ -85,7 +84,7 @@ def test_proposal_first_imitates_what_solved_the_task_that_was_given(
     )  # fmt: skip
     config.check()
     with Run.create(tmp_path / "run", recipe="exif", config=asdict(config)) as run:
-        train_by(exif.method(config), config, run)
+        exif.method(config).train(run, config)
         row = list(run.metrics())[-1]
         played = list(run.trajectories(step=1, phase="train"))
     kept = [t for t in played if t.is_success and len(t.turns) <= 9]
@@ -126,7 +125,7 @@ def test_rounds_learn_what_was_reached_and_send_alice_to_what_was_not(
     config.check()
     method, again = exif.method(config), exif.method(config)
     with Run.create(tmp_path / "run", recipe="exif", config=asdict(config)) as run:
-        train_by(method, config, run)
+        method.train(run, config)
         rows = list(run.metrics())[1:]
         second = list(run.trajectories(step=2, phase="train"))
         remember(run, again.state)

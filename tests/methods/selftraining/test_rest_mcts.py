@@ -11,7 +11,6 @@ from tests.build import make_episode, make_turn, shorten_corpus
 
 from quintain.data.pipeline import PipelineResult
 from quintain.methods.find import find_method
-from quintain.methods.loops import train_by
 from quintain.methods.loops.recall import remember
 from quintain.methods.method import Folds
 from quintain.methods.selftraining import rest_mcts
@@ -64,7 +63,7 @@ def test_each_task_of_a_round_has_a_tree_that_grows(
     config.check()
     method, again = rest_mcts.method(config), rest_mcts.method(config)
     with Run.create(tmp_path / "run", recipe="rest_mcts", config=asdict(config)) as run:
-        train_by(method, config, run)
+        method.train(run, config)
         rows = list(run.metrics())[1:]
         lengths = [len(t.turns) for t in run.trajectories(step=1, phase="train")]
         remember(run, again.state)

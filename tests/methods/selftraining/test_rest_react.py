@@ -12,7 +12,6 @@ from tests.build import shorten_corpus
 from quintain.data.pipeline import Pipeline, PipelineResult, as_example
 from quintain.errors import ConfigError, UsageError
 from quintain.methods.find import find_method
-from quintain.methods.loops import train_by
 from quintain.methods.selftraining import rest_react
 from quintain.store.run import Run
 from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn
@@ -91,7 +90,7 @@ def test_every_step_of_every_episode_is_sampled_again(
     )  # fmt: skip
     config.check()
     with Run.create(tmp_path / "run", recipe="rest_react", config=asdict(config)) as run:
-        train_by(found.make(config), config, run)
+        found.make(config).train(run, config)
         rows = list(run.metrics())
     for row in rows[1:]:
         rested.append([row["data/in"], row["data/ranked_first"]])

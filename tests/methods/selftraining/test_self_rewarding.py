@@ -13,7 +13,6 @@ from tests.build import shorten_corpus
 from quintain.errors import ConfigError
 from quintain.learning.thresholds import Thresholds
 from quintain.methods.find import find_method
-from quintain.methods.loops import train_by
 from quintain.methods.selftraining import self_rewarding
 from quintain.methods.selftraining.self_rewarding import agreement, measured, preferred, read_score, score_of
 from quintain.runs.monitors.alarms import alarms
@@ -145,7 +144,7 @@ def test_each_round_learns_from_its_own_judgements_and_begins_at_equality(
     )  # fmt: skip
     config.check()
     with Run.create(tmp_path / "run", recipe="self_rewarding", config=asdict(config)) as run:
-        train_by(found.make(config), config, run)
+        found.make(config).train(run, config)
         rows = list(run.metrics())[1:]
     assert len(rows) == 2
     for row in rows:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from quintain.errors import ConfigError, UsageError
-from quintain.methods.method import Estimates
+from quintain.methods.loops.on_policy import Estimates
 from quintain.methods.toolrl import agent_rft
 from quintain.methods.toolrl.agent_rft import Flight, conduct, item_of, variance
 from quintain.rewards.terms import apply

@@ -11,7 +11,6 @@ import torch
 from tests.build import shorten_corpus
 
 from quintain.environments.protocol import Environment, tool_action
-from quintain.methods.loops import train_by
 from quintain.methods.toolrl import asearcher
 from quintain.rollout.staleness import judged
 from quintain.store.run import Run
@@ -52,7 +51,7 @@ def trained(
     settings: dict[str, Any] = {**SMALL, **fields}
     config = asearcher.Config(**settings)
     with Run.create(tmp_path / name, recipe="asearcher", config=asdict(config)) as run:
-        train_by(asearcher.method(config), config, run)
+        asearcher.method(config).train(run, config)
         played = [(r.step, r.trajectory) for r in run.read_rows(phase="train")]
         return run.metrics(), played, run.weights()
 

@@ -14,9 +14,8 @@ from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Environment
 from quintain.errors import ConfigError, DataError
 from quintain.methods.find import find_method
-from quintain.methods.loops import train_by
-from quintain.methods.loops.contrastive import Contrast, inside, train_contrastively
 from quintain.methods.toolrl import dare
+from quintain.methods.toolrl.contrast import Contrast, inside, train_contrastively
 from quintain.methods.toolrl.dare import Pairs
 from quintain.models.embedder import Embedder
 from quintain.retrieval.passages import Passage
@@ -77,7 +76,7 @@ def test_a_run_keeps_its_embedder_and_is_resumed_bit_for_bit(
     config = configured()
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     with Run.create(whole, recipe="dare", config=asdict(config)) as run:
-        train_by(dare.method(config), config, run)
+        dare.method(config).train(run, config)
         rows = run.metrics()
         assert "play 'shelf?tools=40&retriever=" in summary(run) and "embedder/" in summary(run)
     assert {"eval/ndcg@10", "eval/bm25/mrr", "eval/untrained/recall@1", "eval/success"} <= rows[0].keys()
@@ -85,10 +84,10 @@ def test_a_run_keeps_its_embedder_and_is_resumed_bit_for_bit(
     short = configured(steps=3)
     with Run.create(broken, recipe="dare", config=asdict(short)) as run, pytest.raises(OSError, match="gone"):
         monkeypatch.setattr(run, "checkpoint", _failing(run.checkpoint, at=3))
-        train_by(dare.method(short), short, run)
+        dare.method(short).train(run, short)
     with Run.open(broken) as run:
         assert run.next_step == 3
-        train_by(dare.method(short), short, run)
+        dare.method(short).train(run, short)
     texts = ["estimates centers: rows 40", "tests trends"]
     assert np.array_equal(Embedder.load(whole).embed(texts), Embedder.load(broken).embed(texts))
 
@@ -144,7 +143,7 @@ def test_what_nothing_is_found_in_is_refused() -> None:
 
 
 def test_a_ranker_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    import quintain.methods.loops.contrastive as loop
+    import quintain.methods.toolrl.contrast as loop
     from quintain.errors import MissingExtra
 
     def missing(*_: Any) -> Any:
@@ -157,7 +156,7 @@ def test_a_ranker_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch, 
         Run.create(tmp_path / "run", recipe="dare", config=asdict(config)) as run,
         pytest.raises(ConfigError, match=said),
     ):
-        train_by(dare.method(config), config, run)
+        dare.method(config).train(run, config)
 
 
 def test_it_is_found_by_its_name() -> None:

@@ -10,7 +10,6 @@ import torch
 from tests.build import shorten_corpus
 
 from quintain.environments.protocol import advance, begin
-from quintain.methods.loops import train_by
 from quintain.methods.toolrl import deep_research
 from quintain.store.run import Run
 from quintain.types import Action, Completion, Group, Score, Stop, Trajectory, Turn
@@ -100,6 +99,6 @@ def test_a_short_run_on_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     }  # fmt: skip
     config = deep_research.Config(**settings)
     with Run.create(tmp_path / "run", recipe="deep_research", config=asdict(config)) as run:
-        train_by(deep_research.method(config), config, run)
+        deep_research.method(config).train(run, config)
         rows = run.metrics()
     assert {"boundary/needless", "boundary/missed", "productivity/looks", "reward/looking"} <= rows[-1].keys()

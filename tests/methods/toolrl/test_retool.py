@@ -13,7 +13,7 @@ from quintain.credit.layout import Critic
 from quintain.data.pipeline import as_example
 from quintain.environments.protocol import Environment, advance, begin
 from quintain.errors import ConfigError, EnvironmentFault, UsageError
-from quintain.methods.method import Estimates
+from quintain.methods.loops.on_policy import Estimates
 from quintain.methods.toolrl import retool
 from quintain.methods.toolrl.retool import Author, Rewriter, call_of, rewrite, uses_results
 from quintain.testing.episodes import episode_of

@@ -16,7 +16,7 @@ from quintain.credit.layout import Critic, credit_of
 from quintain.credit.whiten import whiten
 from quintain.credit_lab.gradient import GradientLab
 from quintain.data.samples import samples_from
-from quintain.methods.method import Estimates, OnPolicy
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
 from quintain.methods.table import TABLE
 from quintain.methods.toolrl import r1_searcher, research, search_r1
 from quintain.models.tiny import build_tiny

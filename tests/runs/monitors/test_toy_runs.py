@@ -28,7 +28,6 @@ from quintain.environments.protocol import Factory
 from quintain.errors import FailureRateError
 from quintain.learning.job import Job
 from quintain.learning.thresholds import Thresholds
-from quintain.methods.loops import train_by
 from quintain.methods.rl import grpo
 from quintain.runs.collector import Collector
 from quintain.runs.context import TrainingContext
@@ -150,9 +149,9 @@ def alarms_of(scene: Scene, folder: Path, monkeypatch: pytest.MonkeyPatch) -> li
     with Run.create(folder, recipe="grpo", config=asdict(config)) as run:
         if scene.is_fatal:
             with pytest.raises(FailureRateError):
-                train_by(grpo.method(config), config, run)
+                grpo.method(config).train(run, config)
         else:
-            train_by(grpo.method(config), config, run)
+            grpo.method(config).train(run, config)
         return [(e["data"]["step"], e["data"]["name"]) for e in run.events() if e["kind"] == "alarm"]
 
 

@@ -17,8 +17,8 @@ from torch import Tensor
 from quintain.data.pipeline import PipelineResult, as_example
 from quintain.learning.update import Update
 from quintain.learning.updating import minibatches
-from quintain.methods.loops.rounds import Built, Data, Material, samples_of, step_batches
-from quintain.methods.method import Collector, Rounds
+from quintain.methods.loops.rounds import Built, Data, Material, Rounds, samples_of, step_batches
+from quintain.methods.method import Collector
 from quintain.types import Group, Sample, Task, Trajectory, derive_seed
 from quintain_evidence.labs.tabular import TablePolicy, packed
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from quintain.agents.scored import padded
 from quintain.credit.layout import Critic
 from quintain.errors import UsageError
-from quintain.methods.method import Estimates, OnPolicy
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
 from quintain.types import (
     Action,
     Batch,

@@ -26,7 +26,7 @@ from quintain.data.samples import samples_from
 from quintain.errors import UsageError
 from quintain.learning.update import Update
 from quintain.learning.updating import minibatches
-from quintain.methods.method import Estimates, OnPolicy
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
 from quintain.types import (
     NOTHING,
     Action,

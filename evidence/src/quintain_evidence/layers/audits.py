@@ -7,7 +7,7 @@ from quintain.curriculum.streams import TaskStream
 from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
 from quintain.methods.find import find_method
-from quintain.methods.method import Change, OnPolicy, Replay, Rounds, same_groups
+from quintain.methods.method import Change, same_groups
 from quintain.rollout.collect import Limits, Rollout
 from quintain.types import Group, Trajectory, derive_seed
 from quintain.warm_start.start import harness, make_start, teacher
@@ -37,7 +37,7 @@ def reward_of(entry: Entry, arm: str) -> Change:
     """Return how an arm changes what recorded episodes were paid."""
     found = entry.trial(arm, 0, None)
     method = find_method(found.recipe).make(found.config)
-    return method.reward if isinstance(method, (OnPolicy, Rounds, Replay)) else same_groups
+    return getattr(method, "reward", same_groups)
 
 
 def recorded(entry: Entry) -> list[Group]:

@@ -11,7 +11,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from quintain.methods.find import find_method
-from quintain.methods.method import MAIN, Method, Offline, OnPolicy, Replay, Rounds, no_demonstrations
+from quintain.methods.loops.offline import Offline
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.loops.replay import Replay
+from quintain.methods.loops.rounds import Rounds, no_demonstrations
+from quintain.methods.method import MAIN, Method
 from quintain_evidence.layers.league import (
     BASELINE,
     METHOD,

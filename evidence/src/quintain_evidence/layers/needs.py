@@ -3,7 +3,9 @@
 from dataclasses import fields
 
 from quintain.methods.find import find_method
-from quintain.methods.method import Contrastive, Offline, Replay
+from quintain.methods.loops.offline import Offline
+from quintain.methods.loops.replay import Replay
+from quintain.methods.toolrl.contrast import Contrastive
 
 WORDS = (
     ("expert", "an expert, or its recorded episodes"),

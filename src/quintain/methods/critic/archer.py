@@ -28,6 +28,7 @@ from quintain.credit.turn_td import state_targets, way_advantages
 from quintain.data.turn_values import last_turn_samples
 from quintain.errors import ConfigError
 from quintain.learning.job import MAIN, OnPolicyJob
+from quintain.learning.update import Update
 from quintain.losses.policy import reinforce
 from quintain.losses.value import value
 from quintain.methods.critic.turn_critics import (
@@ -41,17 +42,9 @@ from quintain.methods.critic.turn_critics import (
     watched,
     weights_of,
 )
-from quintain.methods.method import (
-    Consultation,
-    CriticUpdate,
-    Lesson,
-    Needs,
-    Replay,
-    ReplayBuffer,
-    Update,
-    Ways,
-    grouped,
-)
+from quintain.methods.loops.queries import Consultation, Ways
+from quintain.methods.loops.replay import CriticUpdate, Lesson, Replay, ReplayBuffer
+from quintain.methods.method import Needs, grouped
 from quintain.types import Credit, Group, Trajectory, flatten_scored
 
 MOST_WEIGHT = 100.0

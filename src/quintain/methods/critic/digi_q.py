@@ -25,6 +25,7 @@ from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFlo
 from quintain.credit.turn_td import best_ways
 from quintain.data.turn_values import last_turn_samples, turn_value_samples
 from quintain.learning.job import MAIN, OnPolicyJob, PolicySpec
+from quintain.learning.update import Update
 from quintain.losses.policy import reinforce
 from quintain.losses.value import cross_entropy, value
 from quintain.methods.critic.turn_critics import (
@@ -36,18 +37,9 @@ from quintain.methods.critic.turn_critics import (
     twins,
     watched,
 )
-from quintain.methods.method import (
-    Collector,
-    Consultation,
-    CriticUpdate,
-    Lesson,
-    Needs,
-    Replay,
-    ReplayBuffer,
-    Update,
-    Way,
-    Ways,
-)
+from quintain.methods.loops.queries import Consultation, Way, Ways
+from quintain.methods.loops.replay import CriticUpdate, Lesson, Replay, ReplayBuffer
+from quintain.methods.method import Collector, Needs
 from quintain.types import Group, Trajectory, flatten_scored
 
 BEHAVIOR = "behavior"

@@ -33,17 +33,12 @@ from quintain.credit.selection import top_share
 from quintain.credit.success import attach_values, digirl_advantages, doubly_robust
 from quintain.errors import ConfigError
 from quintain.learning.job import MAIN, OnPolicyJob
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitate_weighted
 from quintain.methods.critic.success_critics import CRITIC, chances_by, classifier, watched
-from quintain.methods.method import (
-    Collector,
-    Consultation,
-    CriticUpdate,
-    Needs,
-    Replay,
-    ReplayBuffer,
-    Update,
-)
+from quintain.methods.loops.queries import Consultation
+from quintain.methods.loops.replay import CriticUpdate, Replay, ReplayBuffer
+from quintain.methods.method import Collector, Needs
 from quintain.types import Credit, Group, Trajectory, flatten_scored
 
 TASK_CRITIC, STEP_CRITIC = "task_critic", "step_critic"

@@ -34,15 +34,9 @@ from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.own_q import own_q
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import (
-    Collector,
-    Consultation,
-    CriticUpdate,
-    Needs,
-    Replay,
-    ReplayBuffer,
-    WatchedCritic,
-)
+from quintain.methods.loops.queries import Consultation
+from quintain.methods.loops.replay import CriticUpdate, Replay, ReplayBuffer, WatchedCritic
+from quintain.methods.method import Collector, Needs
 from quintain.types import Credit, Group, Trajectory, flatten_scored
 
 TARGET = "target"

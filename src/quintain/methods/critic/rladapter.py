@@ -30,8 +30,10 @@ from quintain.config.ranges import PositiveInt
 from quintain.data.pipeline import Pipeline, check_stage, weigh_stage
 from quintain.errors import ConfigError
 from quintain.learning.job import MAIN, OnPolicyJob
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.method import Needs, Rounds, Update, grouped
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import Needs, grouped
 from quintain.types import ALONE, Group, Trajectory, flatten_scored
 
 

@@ -13,8 +13,10 @@ from quintain.credit.success import chances, labels
 from quintain.credit.turn_td import TurnValues
 from quintain.data.turn_values import turn_value_samples
 from quintain.learning.job import PolicySpec
+from quintain.learning.update import Update
 from quintain.losses.value import cross_entropy
-from quintain.methods.method import Consultation, CriticUpdate, Lesson, Update, WatchedCritic
+from quintain.methods.loops.queries import Consultation
+from quintain.methods.loops.replay import CriticUpdate, Lesson, WatchedCritic
 from quintain.types import Group, Trajectory, flatten_scored
 
 CRITIC = PolicySpec(head="value", is_trained=True)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from quintain.credit.turn_td import TurnValues, by_way, combine_critics, least, q_targets, state_targets
 from quintain.data.turn_values import turn_value_samples
 from quintain.learning.job import PolicySpec
-from quintain.methods.method import Consultation, Lesson, WatchedCritic, Way, Ways
+from quintain.methods.loops.queries import Consultation, Way, Ways
+from quintain.methods.loops.replay import Lesson, WatchedCritic
 from quintain.types import Group, Trajectory, flatten_scored
 
 CRITICS, TARGETS = ("critic_1", "critic_2"), ("target_1", "target_2")

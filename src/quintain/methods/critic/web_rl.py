@@ -34,19 +34,12 @@ from quintain.curriculum.gates import open_first
 from quintain.data.samples import samples_from
 from quintain.errors import ConfigError
 from quintain.learning.job import MAIN, OnPolicyJob
+from quintain.learning.update import Update
 from quintain.losses.regression import kl_regression
 from quintain.methods.critic.success_critics import CRITIC, chances_by, classifier, watched
-from quintain.methods.method import (
-    Collector,
-    Consultation,
-    CriticUpdate,
-    Folds,
-    Lesson,
-    Needs,
-    Replay,
-    ReplayBuffer,
-    Update,
-)
+from quintain.methods.loops.queries import Consultation
+from quintain.methods.loops.replay import CriticUpdate, Lesson, Replay, ReplayBuffer
+from quintain.methods.method import Collector, Folds, Needs
 from quintain.types import Group, Sample, Trajectory, as_text, derive_seed, flatten_scored
 
 VALUES = "critic"

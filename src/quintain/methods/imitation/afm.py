@@ -25,10 +25,12 @@ from quintain.data.pipeline import Pipeline, check_stage, remade
 from quintain.environments.noisy import NoisyExpert, noisy
 from quintain.environments.protocol import Environment, Expert
 from quintain.learning.job import ClipHigherJob, ColdStart
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitate_weighted
 from quintain.losses.policy import clip_ratio
 from quintain.methods.imitation.supervised import chosen_of
-from quintain.methods.method import Needs, OnPolicy, Update, differing
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Needs, differing
 from quintain.rewards.conduct import success
 from quintain.rewards.terms import apply_all
 from quintain.text.parse import UnreadableError

@@ -30,7 +30,8 @@ from quintain.environments.noisy import noisy
 from quintain.errors import DataError
 from quintain.learning.job import ImitationJob
 from quintain.methods.imitation.supervised import chosen_of, supervised
-from quintain.methods.method import Collector, Offline
+from quintain.methods.loops.offline import Offline
+from quintain.methods.method import Collector
 from quintain.methods.rl.parts.contexts import ExpertLabels, agreement, ask_expert
 from quintain.types import ANSWER, Trajectory, Turn, as_text
 

@@ -27,7 +27,8 @@ from quintain.data.pipeline import Pipeline, PipelineResult, check_stage
 from quintain.errors import DataError
 from quintain.learning.job import ImitationJob
 from quintain.methods.imitation.supervised import chosen_of, numbers_of, supervised
-from quintain.methods.method import Collector, Offline
+from quintain.methods.loops.offline import Offline
+from quintain.methods.method import Collector
 from quintain.methods.rl.parts.contexts import ExpertLabels, ask_expert
 from quintain.types import Example, Trajectory, Turn
 

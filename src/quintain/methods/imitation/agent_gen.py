@@ -26,7 +26,8 @@ from quintain.environments.protocol import begin
 from quintain.errors import ConfigError
 from quintain.learning.job import ImitationJob
 from quintain.methods.imitation.supervised import chosen_of, supervised
-from quintain.methods.method import Collector, Offline
+from quintain.methods.loops.offline import Offline
+from quintain.methods.method import Collector
 from quintain.types import Example, Trajectory, as_text
 
 WIDTH = 4

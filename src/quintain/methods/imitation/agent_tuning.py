@@ -22,7 +22,8 @@ from quintain.data.pipeline import Pipeline, PipelineResult, Stage, check_stage
 from quintain.errors import ConfigError, DataError
 from quintain.learning.job import ImitationJob
 from quintain.methods.imitation.supervised import chosen_of, numbers_of, supervised
-from quintain.methods.method import Collector, Offline
+from quintain.methods.loops.offline import Offline
+from quintain.methods.method import Collector
 from quintain.types import Example, Score, Trajectory
 
 AGENT, GENERAL = "agent", "general"

@@ -24,7 +24,8 @@ from quintain.environments.nothing import NO_ENVIRONMENT, NONE
 from quintain.errors import ConfigError, UsageError
 from quintain.learning.job import ImitationJob
 from quintain.methods.imitation.supervised import chosen_of, supervised
-from quintain.methods.method import Collector, Needs, Offline
+from quintain.methods.loops.offline import Offline
+from quintain.methods.method import Collector, Needs
 from quintain.methods.rl.parts.contexts import ExpertLabels, ask_progress
 from quintain.rollout.verdicts import Verdicts
 from quintain.types import Action, Example, Trajectory

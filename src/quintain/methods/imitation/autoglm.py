@@ -34,12 +34,16 @@ from quintain.environments.noisy import noisy
 from quintain.environments.protocol import Factory
 from quintain.errors import ConfigError, DataError
 from quintain.learning.job import ColdStart, GroupJob
+from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.imitation import imitation
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clip_ratio
 from quintain.methods.imitation.supervised import chosen_of
-from quintain.methods.method import Collector, Folds, Needs, OnPolicy, OptimizerSteps, Rehearsal, Update
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.loops.rehearsal import Rehearsal
+from quintain.methods.loops.rounds import OptimizerSteps
+from quintain.methods.method import Collector, Folds, Needs
 from quintain.rollout.openings import first_observation
 from quintain.types import Group, Task, Trajectory, as_text, flatten_scored
 

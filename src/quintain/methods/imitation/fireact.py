@@ -22,7 +22,8 @@ from quintain.environments.noisy import Methodical, NoisyExpert, noisy, single_m
 from quintain.errors import ConfigError, DataError, suggestion
 from quintain.learning.job import ImitationJob
 from quintain.methods.imitation.supervised import chosen_of, supervised
-from quintain.methods.method import Collector, Needs, Offline
+from quintain.methods.loops.offline import Offline
+from quintain.methods.method import Collector, Needs
 from quintain.types import Trajectory
 
 EXPERT = "expert"

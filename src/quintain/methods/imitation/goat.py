@@ -31,7 +31,8 @@ from quintain.environments.splitting import is_eval
 from quintain.errors import ConfigError, DataError
 from quintain.learning.job import ImitationJob
 from quintain.methods.imitation.supervised import chosen_of, supervised
-from quintain.methods.method import Collector, Needs, Offline
+from quintain.methods.loops.offline import Offline
+from quintain.methods.method import Collector, Needs
 from quintain.retrieval.dense import Dense, Embedder
 from quintain.types import Action, Task, ToolSpec, as_text
 

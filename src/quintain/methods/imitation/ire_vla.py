@@ -23,20 +23,15 @@ from quintain.data.pipeline import Pipeline
 from quintain.data.stages import keep_solved
 from quintain.errors import ConfigError
 from quintain.learning.job import EpisodesJob
+from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.imitation import imitation
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
-from quintain.methods.method import (
-    Collector,
-    Estimates,
-    Needs,
-    OnPolicy,
-    OptimizerSteps,
-    Rehearsal,
-    Update,
-    grouped,
-)
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
+from quintain.methods.loops.rehearsal import Rehearsal
+from quintain.methods.loops.rounds import OptimizerSteps
+from quintain.methods.method import Collector, Needs, grouped
 from quintain.types import Credit, Group, Trajectory
 
 

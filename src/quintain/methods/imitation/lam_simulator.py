@@ -22,9 +22,11 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pipeline import Pipeline
 from quintain.data.stages import keep_solved, num_turns, valid_turns
 from quintain.learning.job import GroupJob
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.losses.preference import dpo
-from quintain.methods.method import Improve, Needs, Rounds, Update, grouped
+from quintain.methods.loops.rounds import Improve, Rounds
+from quintain.methods.method import Needs, grouped
 from quintain.types import Group, Pair, Trajectory, Turn, flatten_scored
 
 

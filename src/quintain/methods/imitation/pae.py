@@ -28,8 +28,10 @@ from quintain.data.stages import shortest, threshold
 from quintain.engines.judge import Judge
 from quintain.errors import ConfigError, UsageError
 from quintain.learning.job import OnPolicyJob
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.method import Needs, Rounds, Update, grouped
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import Needs, grouped
 from quintain.methods.proposals import check_proposer, collect_proposals, proposer_at
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.failures import check_failures

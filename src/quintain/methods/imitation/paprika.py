@@ -18,8 +18,10 @@ from dataclasses import dataclass, replace
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.curriculum.levels import Chooser, Optimist, levels_in, take
 from quintain.learning.job import GroupJob
+from quintain.learning.update import Update
 from quintain.losses.preference import rpo
-from quintain.methods.method import Collector, Folds, Needs, Rounds, Update
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import Collector, Folds, Needs
 from quintain.rewards.efficiency import num_turns
 from quintain.types import Group, Pair, Score, Trajectory, derive_seed
 

@@ -11,7 +11,7 @@ tokens of a step; the learning rate falls linearly to 0.
 from dataclasses import dataclass
 
 from quintain.methods.imitation.supervised import DemonstrationsJob, imitate_demonstrations
-from quintain.methods.method import Offline
+from quintain.methods.loops.offline import Offline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

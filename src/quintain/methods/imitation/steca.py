@@ -36,8 +36,10 @@ from quintain.environments.noisy import noisy
 from quintain.environments.protocol import Environment
 from quintain.errors import DataError
 from quintain.learning.job import ExploringJob
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.method import Collector, Needs, OptimizerSteps, Rounds, Update
+from quintain.methods.loops.rounds import OptimizerSteps, Rounds
+from quintain.methods.method import Collector, Needs
 from quintain.rollout.splices import executable
 from quintain.types import Example, Group, Trajectory
 

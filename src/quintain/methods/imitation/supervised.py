@@ -12,8 +12,10 @@ from quintain.data.pipeline import Pipeline, PipelineResult, Stage, as_example, 
 from quintain.data.stages import keep_solved
 from quintain.errors import ConfigError
 from quintain.learning.job import ImitationJob, Job
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.method import Collector, Needs, Offline, Update
+from quintain.methods.loops.offline import Offline
+from quintain.methods.method import Collector, Needs
 from quintain.types import NOTHING, Pair, Trajectory
 
 Data = Callable[[Collector], PipelineResult | list[Trajectory] | list[Pair]]

@@ -21,9 +21,11 @@ from quintain.data import stages
 from quintain.data.pipeline import Pipeline, check_stage
 from quintain.environments.noisy import noisy
 from quintain.learning.job import ClipHigherJob, ColdStart
+from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.imitation.supervised import chosen_of
-from quintain.methods.method import Needs, OnPolicy, Update, differing, differs
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Needs, differing, differs
 from quintain.rewards.conduct import success
 from quintain.rewards.terms import Term, apply_all
 from quintain.types import Group, Trajectory, as_text

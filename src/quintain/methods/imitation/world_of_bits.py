@@ -15,11 +15,13 @@ from dataclasses import dataclass, replace
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.gae import gae_turns
 from quintain.learning.job import EpisodesJob
+from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import reinforce
 from quintain.losses.value import value
-from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
+from quintain.methods.method import Needs, grouped
 from quintain.rewards.efficiency import num_turns
 from quintain.rewards.terms import Term, apply_all
 from quintain.types import Credit, Group, Trajectory

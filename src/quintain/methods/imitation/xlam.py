@@ -20,7 +20,8 @@ from quintain.data.pipeline import Stage
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.errors import ConfigError
 from quintain.methods.imitation.supervised import DemonstrationsJob, imitate_demonstrations
-from quintain.methods.method import Collector, Offline
+from quintain.methods.loops.offline import Offline
+from quintain.methods.method import Collector
 from quintain.warm_start.demonstrations import tell_records, teller
 
 

@@ -24,7 +24,7 @@ from quintain.environments.boundary import ask, check_instructions, check_tools
 from quintain.environments.protocol import Environment, Legal
 from quintain.errors import EngineFault, UsageError
 from quintain.learning.job import MAIN
-from quintain.methods.method import Way
+from quintain.methods.loops.queries import Way
 from quintain.models.families import longest_stream
 from quintain.rollout.samplers import sample_all
 from quintain.runs.context import TrainingContext

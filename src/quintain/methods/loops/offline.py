@@ -1,9 +1,11 @@
 """The offline loop: a data set of episodes or preference pairs that is there before the first step → updates."""
 
+from __future__ import annotations
+
 import hashlib
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,33 +16,87 @@ from quintain.data.pipeline import PipelineResult, as_example, example_samples, 
 from quintain.data.samples import pair_samples
 from quintain.errors import DataError
 from quintain.learning.job import Job
-from quintain.learning.optimizers import scale_at
-from quintain.learning.policies import Policies
-from quintain.learning.signals import Imitated
 from quintain.learning.update import Update
-from quintain.learning.updating import epoch_batch, estimated_kl, learn_from, prepare
-from quintain.methods.loops.requirements import begun
-from quintain.methods.method import Data, Offline
-from quintain.models.families import longest_stream
-from quintain.store.run import Run
-from quintain.types import Comparison, Example, Pair, Sample, Trajectory
+from quintain.methods.method import Needs, Traits, learns_by, unread_counts
+from quintain.types import NOTHING, Comparison, Example, Pair, Sample, Trajectory
+
+if TYPE_CHECKING:
+    from quintain.learning.policies import Policies
+    from quintain.methods.method import Collector
+    from quintain.store.run import Run
+
+Data = Sequence[Example] | Sequence[Pair] | Sequence[Comparison]
+"""what an offline data set holds"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offline:
+    """Learn from a data set that is there before the first step: ``Offline(data=…, update=Update(…))``."""
+
+    data: Callable[[Collector], PipelineResult | Sequence[Trajectory] | Sequence[Pair] | Sequence[Comparison]]
+    """the data set: what a pipeline made, whole episodes, preferences or comparisons; called once, also by a resumed
+    run"""
+    update: Update
+    """its epochs and minibatches are not read: a step is one batch of `batch_size`, in an order of each epoch's own"""
+    batch_size: int = 32
+    """trajectories, or pairs, of a step"""
+    odds: Callable[[Sequence[Example]], Sequence[float]] | None = None
+    """how likely each example is to be the next sample of a step, which is then drawn anew and may repeat; None: all of
+    them in turn"""
+    draws_anew: bool = False
+    """draw every step's batch from all the data, instead of going through it in epochs"""
+    lr_schedule: Callable[[int], float] = lambda _: 1.0
+    """factor on the learning rate at a step, from 1"""
+    needs: Needs = Needs()
+    metrics: Callable[[Data], Mapping[str, float]] = lambda _: NOTHING
+    has_warm_start: bool = True
+    """whether the demonstrations are imitated before training, where the configuration says so"""
+    is_first: bool = False
+    """whether it begins with the model as it is in comparisons, too, where others begin with a policy that imitated"""
+    held_out: float = 0.0
+    """share of the data that is not learned from; its loss is measured at every evaluation"""
+    examine: Callable[[Policies, Data], Mapping[str, float]] = lambda _, __: NOTHING
+    """(policies, what is held out) → what every evaluation measures of them besides"""
+    plays: bool = True
+    """whether evaluations play held-out tasks; what is trained to score and not to act does not"""
+
+    @property
+    def traits(self) -> Traits:
+        """What it is, beside what it needs."""
+        return Traits(
+            acts=False,
+            learns=learns_by(self.update.loss),
+            has_warm_start=self.has_warm_start,
+            unread=unread_counts(()) | {"leaves", "whole_groups"},
+            has_own_start=self.is_first,
+        )
+
+    def train(self, run: Run, config: Job) -> None:
+        """Train until ``config.steps``, continuing where `run` was left."""
+        train_offline(self, config, run)
 
 
 def train_offline(method: Offline, job: Job, run: Run) -> None:
     """Train by `method` until ``job.steps``, continuing where `run` was left."""
-    with begun(method.needs, job, run, has_warm_start=method.has_warm_start) as context:
+    from quintain.learning.optimizers import scale_at
+    from quintain.learning.signals import Imitated
+    from quintain.learning.updating import learn_from
+    from quintain.methods.loops.requirements import begun
+    from quintain.models.families import longest_stream
+
+    with begun(method.needs, job, run, has_warm_start=method.has_warm_start, plays=method.plays) as context:
         made = method.data(context.collector)
         funnel = made.funnel.metrics if isinstance(made, PipelineResult) else {}
         funnel = made.metrics if isinstance(made, Pairs | Comparisons) else funnel
         data, held_out = split(examples_of(made), method.held_out)
-        longest, context.plays = longest_stream(context.model), context.plays and method.plays
+        longest = longest_stream(context.model)
         samples = make_samples(data, longest)
         odds = odds_of(method, data)
         of_data = {**funnel, **method.metrics(data)}
         if held_out:
             beside = [sample for streams in make_samples(held_out, longest) for sample in streams]
-            context.beside.append(lambda: held_out_loss(context.policies, beside, method.update))
-        context.beside.append(lambda: method.examine(context.policies, held_out))
+            context.measure_besides(lambda: held_out_loss(context.policies, beside, method.update))
+        context.measure_besides(lambda: method.examine(context.policies, held_out))
         imitated = Imitated(run, is_on=job.records_signals)
         for step in context.steps():
             chosen = choose(
@@ -60,14 +116,7 @@ def train_offline(method: Offline, job: Job, run: Run) -> None:
                 ),
             )
             row = context.measure((), report, of_data)
-            row |= context.serve_weights()
-            row |= context.clock()
-            row |= context.evaluate(step) if context.is_due(step) else {}
-            row |= context.judge(step, row)
-            context.record(step, row, imitated.uses())
-            if context.is_due(step):
-                context.save(step)
-            context.show(step, row)
+            context.finish_step(step, row, imitated.uses())
 
 
 def examples_of(made: PipelineResult | Sequence[Trajectory] | Sequence[Pair] | Sequence[Comparison]) -> Data:
@@ -122,6 +171,8 @@ def beginning(each: Example | Pair | Comparison) -> str:
 
 def held_out_loss(policies: Policies, samples: Sequence[Sample], update: Update) -> dict[str, float]:
     """Return ``eval/loss`` of `samples` that are not learned from, and what the loss says beside it, as ``eval/…``."""
+    from quintain.learning.updating import estimated_kl, prepare
+
     policy = policies.main
     policy.activate()
     prepared = prepare(policies, policy, samples, update)
@@ -186,6 +237,8 @@ def choose(
     odds: NDArray[np.float64] | None = None,
 ) -> list[int]:
     """Return the places of the data that `step` learns from; drawn by `odds` where they are given."""
+    from quintain.learning.updating import epoch_batch
+
     if odds is not None:
         return np.random.default_rng(drawn_by).choice(total, method.batch_size, p=odds).tolist()
     if method.draws_anew:

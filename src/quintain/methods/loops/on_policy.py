@@ -3,35 +3,151 @@
 What is a method's own is in its file, as the fields of `OnPolicy`. Nothing here asks which method it is.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from quintain.credit.layout import Critic
 from quintain.data.filters import whole
 from quintain.data.pairs import all_ids
-from quintain.data.samples import imitation_samples
 from quintain.data.seats import split_seats
-from quintain.errors import DataError
+from quintain.errors import DataError, UsageError
 from quintain.eval.reward_model import refuse_constant
-from quintain.learning.job import Job, OnPolicyJob
-from quintain.learning.policies import Policies, scored
-from quintain.learning.signals import SignalRecorder
-from quintain.learning.updating import Corpus, learn, learn_all
-from quintain.methods.loops.comparing import ComparedReward
-from quintain.methods.loops.recall import remember, tell
-from quintain.methods.loops.rehearsal import Rehearsed
-from quintain.methods.loops.requirements import (
-    begun,
-    refuse_credit_without_critic,
-    refuse_without_turn_rewards,
-)
-from quintain.methods.loops.statistics import measure_rewards, measure_task_kinds
-from quintain.methods.method import Branches, Collector, Estimates, Folds, Needs, OnPolicy
-from quintain.runs.context import TrainingContext
-from quintain.store.run import Run
-from quintain.types import Credit, Group
+from quintain.learning.job import ColdStart, Job, OnPolicyJob
+from quintain.learning.update import Update
+from quintain.methods.method import Change, Collect, Folds, Measure, Needs, State, Traits, no_metrics, same_groups, unread_counts
+from quintain.types import NOTHING, Credit, Group, Trajectory, flatten_scored
+
+if TYPE_CHECKING:
+    from quintain.credit.layout import TokenArrays
+    from quintain.learning.policies import Policies
+    from quintain.learning.updating import Corpus
+    from quintain.methods.loops.rehearsal import Rehearsal
+    from quintain.methods.method import Collector
+    from quintain.methods.rlhf.comparing import Compared
+    from quintain.runs.context import TrainingContext
+    from quintain.store.run import Run
+
+Branches = Mapping[tuple[int, int], Group]
+"""(number of the scored trajectory, number of its turn) → episodes that were continued from before that turn"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimates:
+    """What is known of the kept episodes of a step when credit is assigned, in the order of `scored` trajectories."""
+
+    values: Critic | None = None
+    """of the critic, before it is trained on them; None without ``Needs(critic=True)``"""
+    reference: TokenArrays | None = None
+    """log-probs of the sampled tokens under the reference; None without ``Needs(reference_logprobs=True)``"""
+    scores: Sequence[float] | None = None
+    """of the reward model; None without ``Needs(reward_model=…)``"""
+    branches: Branches = NOTHING  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
+    """what `OnPolicy.branch` returned"""
+
+    @property
+    def critic(self) -> Critic:
+        """The values of the critic; an error names the field that asks for one."""
+        if self.values is None:
+            raise UsageError("values of a critic: got none; say needs=Needs(critic=True) in the method")
+        return self.values
+
+    @property
+    def judged(self) -> Sequence[float]:
+        """The scores of the reward model; an error names the field that asks for one."""
+        if self.scores is None:
+            raise UsageError(
+                "scores of a reward model: got none; say needs=Needs(reward_model=…) in the method"
+            )
+        return self.scores
+
+
+Branch = Callable[["Collector", int, Sequence[Group]], Branches]
+"""(collector, step, kept groups) → episodes that continue theirs"""
+
+
+Assign = Callable[[Sequence[Group], Estimates], Credit]
+"""(kept groups, estimates) → how much each sampled token mattered"""
+
+
+def no_preparation(_: Collector) -> None:
+    """Do nothing before the first step."""
+
+
+def no_branches(_: Collector, __: int, ___: Sequence[Group]) -> Branches:
+    """Continue no episode."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mixing:
+    """A likelihood in the gradient of every update of RL: ``Mixing(base=…, weight=1.0, batch_size=16)``.
+
+    The objective is that of the update plus `weight` · E[log π] over the trained tokens of `base`, averaged over these
+    alone, whatever the update's are averaged over (PPO-ptx: InstructGPT, arXiv 2203.02155, eq. 2).
+    """
+
+    base: Callable[[Collector], Sequence[Trajectory]]
+    """conversations; called once, also by a resumed run"""
+    weight: float
+    batch_size: int
+    """conversations beside each minibatch"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnPolicy:
+    """Sample with the policy as it is, learn from it, again: ``OnPolicy(collect=…, credit=…, update=Update(…))``."""
+
+    collect: Collect
+    credit: Assign
+    update: Update
+    reward: Change = same_groups
+    keep: Change = same_groups
+    branch: Branch = no_branches
+    needs: Needs = Needs()
+    cold_start: ColdStart | None = None
+    """what is imitated before the first step; None: the job's demonstrations as they come"""
+    prepare: Callable[[Collector], None] = no_preparation
+    """is called once before the first step, also by a resumed run"""
+    rehearsal: Rehearsal | None = None
+    """what the whole policy imitates every few steps, after their update"""
+    mixing: Mixing | None = None
+    """what it imitates in every update, in the same gradient"""
+    critic: Update | None = None
+    """how the policy ``needs.critic_policy`` learns from the returns of a step, after the main one"""
+    compared: Compared | None = None
+    """what turns are paid in the place of the environment's rewards, before `reward`"""
+    state: State = field(default_factory=Folds)
+    measure: Measure = no_metrics
+
+    @property
+    def traits(self) -> Traits:
+        """What it is, beside what it needs."""
+        updates = [self.update, *([self.critic] if self.critic is not None else [])]
+        return Traits(
+            is_on_policy=True,
+            unread=unread_counts(updates),
+            own_rates=() if self.compared is None else self.compared.members,
+            has_own_start=self.cold_start is not None,
+        )
+
+    def train(self, run: Run, config: Job) -> None:
+        """Train until ``config.steps``, continuing where `run` was left."""
+        train_on_policy(self, config, run)
 
 
 def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
     """Train by `method` until ``job.steps``, continuing where `run` was left."""
+    from quintain.learning.signals import SignalRecorder
+    from quintain.learning.updating import learn_all
+    from quintain.methods.loops.recall import remember, tell
+    from quintain.methods.loops.rehearsal import Rehearsed
+    from quintain.methods.loops.requirements import begun, refuse_without_turn_rewards
+    from quintain.methods.loops.statistics import measure_rewards, measure_task_kinds
+    from quintain.methods.rlhf.comparing import ComparedReward
+
     needs = method.needs
     with begun(needs, job, run, cold_start=method.cold_start) as context:
         refuse_without_turn_rewards(context, needs, method.reward)
@@ -78,16 +194,9 @@ def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
                     **method.measure(groups, context.collector.decode),
                 },
             )
-            row |= context.serve_weights()
-            row |= context.clock()
-            row |= context.evaluate(step) if context.is_due(step) else {}
-            row |= context.judge(step, row)
             uses = signals.uses(credit, context.collector.recorded) if signals else None
-            context.record(step, row, rehearsed.uses(uses) if rehearsed is not None else uses)
+            context.finish_step(step, row, rehearsed.uses(uses) if rehearsed is not None else uses)
             tell(state, step, row)
-            if context.is_due(step):
-                context.save(step)
-            context.show(step, row)
 
 
 def estimate(policies: Policies, groups: Sequence[Group], needs: Needs, branches: Branches) -> Estimates:
@@ -96,7 +205,7 @@ def estimate(policies: Policies, groups: Sequence[Group], needs: Needs, branches
     Raises:
         ModelError: the reward model gives different episodes one and the same score.
     """
-    trajectories = scored(groups)
+    trajectories = flatten_scored(groups)
     scores = None
     if needs.reward_model is not None:
         scores = policies["reward_model"].episode_scores(trajectories)
@@ -123,6 +232,9 @@ def corpus_of(method: OnPolicy, collector: Collector) -> Corpus | None:
         raise DataError(
             "corpus that updates are mixed with: got nothing; name a file or run, or give the environment an expert"
         )
+    from quintain.data.samples import imitation_samples
+    from quintain.learning.updating import Corpus
+
     return Corpus(imitation_samples(base), method.mixing.batch_size, method.mixing.weight)
 
 
@@ -130,6 +242,8 @@ def learn_critic(method: OnPolicy, context: TrainingContext, credit: Credit, ste
     """Let the critic that is a policy of its own learn from the returns of a step; return what that did."""
     if method.critic is None:
         return {}
+    from quintain.learning.updating import learn
+
     name = method.needs.critic_policy
     report = learn(
         context.policies, credit, method.critic, context.job,
@@ -138,3 +252,42 @@ def learn_critic(method: OnPolicy, context: TrainingContext, credit: Credit, ste
     if report is None:
         return {}
     return {f"{name}/{key}": number for key, number in {**report.metrics, "loss": report.loss}.items()}
+
+
+def refuse_credit_without_critic(method: OnPolicy) -> None:
+    """Raise a `UsageError` when the credit of `method` reads a critic that it did not say it needs.
+
+    Credit is assigned to no episodes at all, which costs nothing and which any credit must bear: a step whose
+    episodes all failed is the same.
+    """
+    needs = method.needs
+    method.credit(
+        (),
+        Estimates(
+            values=Critic(values=[], final=[]) if needs.critic else None,
+            reference=[] if needs.reference_logprobs else None,
+            scores=[] if needs.reward_model is not None else None,
+        ),
+    )
+
+
+def hold(method: OnPolicy, *, kl_coef: float, entropy_coef: float) -> OnPolicy:
+    """Return `method` with the KL (k3) to its start and the entropy in the loss; with both 0 it stays as it is.
+
+    Both also learn from groups without a difference, which the method leaves out otherwise.
+    """
+    if not kl_coef and not entropy_coef:
+        return method
+    from quintain.losses.compose import combine
+    from quintain.losses.entropy import entropy_bonus
+    from quintain.losses.kl import kl_penalty
+
+    terms = [(kl_penalty("k3"), kl_coef)] if kl_coef else []
+    terms += [(entropy_bonus(), entropy_coef)] if entropy_coef else []
+    update = replace(
+        method.update,
+        loss=combine((method.update.loss, 1.0), *terms),
+        keeps_zeros=True,
+        has_reference=kl_coef > 0,
+    )
+    return replace(method, update=update, needs=replace(method.needs, reference=kl_coef > 0))

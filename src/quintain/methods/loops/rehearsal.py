@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from quintain.data.pipeline import as_example, example_samples
 from quintain.data.seats import split_seats
 from quintain.errors import DataError
-from quintain.learning.signals import Imitated
-from quintain.learning.updating import epoch_batch, learn_from
-from quintain.methods.loops.retention import Retention
-from quintain.methods.method import Rehearsal
-from quintain.runs.context import TrainingContext
-from quintain.types import Example, Group, Use
+from quintain.learning.update import Update
+from quintain.methods.loops.rounds import OptimizerSteps
+from quintain.types import Example, Group, Trajectory, Use
 from quintain.types.plain import mean_of
+
+if TYPE_CHECKING:
+    from quintain.data.pipeline import PipelineResult
+    from quintain.methods.method import Collector
+    from quintain.runs.context import TrainingContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsal:
+    """Imitation by the whole policy between steps of RL: ``Rehearsal(every=8, build=Pipeline(solved()), …)`` (iRe-VLA).
+
+    Half of every batch, or more, is of the base, so that what was known before is not forgotten.
+    """
+
+    every: int
+    """steps from one to the next"""
+    build: Callable[[Sequence[Group]], PipelineResult]
+    """episodes of a step → what is imitated of them, in every rehearsal from then on"""
+    base: Callable[[Collector], Sequence[Trajectory]]
+    """episodes that every batch has; called once, also by a resumed run"""
+    update: Update
+    steps: OptimizerSteps
+    """optimizer steps of a rehearsal, by its number from 1"""
+    rate: float = 1.0
+    """factor on the learning rate"""
+    known: int = 0
+    """tasks of the base that are played before and after each rehearsal, to see what was forgotten; 0: none"""
 
 
 class Rehearsed:
@@ -24,6 +50,9 @@ class Rehearsed:
     """
 
     def __init__(self, plan: Rehearsal, context: TrainingContext) -> None:
+        from quintain.learning.signals import Imitated
+        from quintain.methods.loops.retention import Retention
+
         self.plan, self.context = plan, context
         self.base = [as_example(trajectory) for trajectory in plan.base(context.collector)]
         if not self.base:
@@ -44,6 +73,8 @@ class Rehearsed:
 
     def learn(self, step: int) -> dict[str, float]:
         """Rehearse after `step`, where it is due; return what came of it."""
+        from quintain.learning.updating import learn_from
+
         number, rest = divmod(step, self.plan.every)
         if rest:
             return {}
@@ -79,6 +110,8 @@ def rehearsal_batch(
 
     Both are gone through in epochs. With nothing found it is of the base alone.
     """
+    from quintain.learning.updating import epoch_batch
+
     num_base = size - size // 2 if found else size
     ours = epoch_batch(len(base), min(num_base, len(base)), number, (seed, "base"))
     if not found or size < 2:

@@ -5,9 +5,12 @@ had. Which episodes an update draws depends on the run's seed, the step, the upd
 weights alone. The journal names the episodes that a step learned from, with its own and with earlier ones.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,18 +19,128 @@ from quintain.credit.turn_td import critic_metrics
 from quintain.data.seats import split_seats
 from quintain.errors import DataError, InvariantError
 from quintain.learning.job import MAIN, Job
-from quintain.learning.learner import StepReport
-from quintain.learning.policies import Policies, scored
-from quintain.learning.updating import learn, learn_in_epochs
-from quintain.methods.loops.consultation import Consulted
-from quintain.methods.loops.recall import recall, tell
-from quintain.methods.loops.requirements import begun, refuse_without_turn_rewards
-from quintain.methods.method import CriticUpdate, Lesson, Replay, ReplayBuffer, WatchedCritic
+from quintain.learning.update import Update
+from quintain.methods.loops.queries import Consultation
+from quintain.methods.method import Change, Collect, Folds, Measure, Needs, State, Traits, no_metrics, rates_of, same_groups, unread_counts
 from quintain.rollout.staleness import newest_versions
-from quintain.runs.context import TrainingContext
-from quintain.store.run import Run
-from quintain.types import Group, Trajectory, Use, derive_seed
-from quintain.warm_start.demonstrations import same_tokens, tokenizer_of
+from quintain.types import NOTHING, Credit, Group, Sample, Trajectory, Use, derive_seed, flatten_scored
+
+if TYPE_CHECKING:
+    from quintain.credit.turn_td import TurnValues
+    from quintain.learning.learner import StepReport
+    from quintain.learning.policies import Policies
+    from quintain.runs.context import TrainingContext
+    from quintain.store.run import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayBuffer:
+    """Episodes that are learned from more than once: ``ReplayBuffer(capacity=512, batch_size=32)``.
+
+    Which of them an update draws depends on the run's seed, the step and the update alone, and on the weights where
+    there are priorities: a resumed run draws the same.
+    """
+
+    capacity: int = 1024
+    """episodes; the oldest leave first"""
+    batch_size: int = 32
+    """episodes of one update, all different"""
+    fresh_share: float = 0.0
+    """share of a batch that comes from the newest step"""
+    min_size: int = 1
+    """episodes before the first update"""
+    priority: Callable[[Sequence[Trajectory], Consultation], Sequence[float]] | None = None
+    """(all episodes, consultation) → how likely each is drawn, in proportion; 0: not at all. It is asked once in every
+    step, before its updates; None: all alike"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """What one update learns, in token streams: ``Lesson(samples=turn_value_samples(…), metrics={…})``."""
+
+    samples: Sequence[Sample]
+    metrics: Mapping[str, float] = NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CriticUpdate:
+    """One kind of update on episodes from the buffer: ``CriticUpdate(policy="critic", num_updates=4, …)``."""
+
+    policy: str
+    """the policy that learns"""
+    target: Callable[[Sequence[Group], Consultation], Credit | Lesson]
+    """(episodes of the batch, consultation) → advantages and returns, or the streams that hold them"""
+    update: Update
+    num_updates: int | Callable[[int], int] = 1
+    """updates of a step, or of the step of that number; 0: none, as where the critics learn first"""
+    batch_size: int | None = None
+    """episodes of one update; None: as the buffer says"""
+    rate: float = 1.0
+    """factor on the learning rate"""
+    anew: int = 0
+    """step before whose updates the value head starts anew, on what it reads of the buffer standardized; 0: never"""
+
+    body: str = ""
+    """critic, before this one in `Replay.updates`, whose features it takes over as its head starts anew"""
+
+    def count(self, step: int) -> int:
+        """Return the updates of `step`."""
+        return self.num_updates if isinstance(self.num_updates, int) else self.num_updates(step)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedCritic:
+    """The critic whose quality every step is measured, on its new episodes before it learns of them.
+
+    Where a step collects none, on a batch of the buffer.
+    """
+
+    values: Callable[[Sequence[Trajectory], Consultation], TurnValues]
+    """(episodes, consultation) → what it says of their turns"""
+    target: Callable[[Sequence[Trajectory], Consultation], TurnValues] | None = None
+    """what its target network says; None: itself"""
+    discount: float = 1.0
+    """γ per turn"""
+    has_q: bool = True
+    """whether it says anything of a turn once it is taken"""
+    is_read: Callable[[Trajectory], bool] = lambda _: True
+    """whether it says anything of an episode: a critic of one seat reads those of that seat alone"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """Learn from a buffer of earlier episodes: critics first, then the policy.
+
+    Each step collects, then makes the updates of `updates` in order; policies that follow another (target networks)
+    move after every update of it. The buffer is what the journal says was collected: a resumed run rebuilds it.
+    """
+
+    collect: Collect
+    buffer: ReplayBuffer
+    updates: Sequence[CriticUpdate]
+    critic: WatchedCritic | None = None
+    phase: int = 1
+    """steps after which a reference that is renewed (`Needs.renews_reference`) becomes the policy as it is"""
+    log: str = ""
+    """a run whose training episodes fill the buffer before the first step; they are copied into the journal"""
+    needs: Needs = Needs()
+    reward: Change = same_groups
+    state: State = field(default_factory=Folds)
+    measure: Measure = no_metrics
+
+    @property
+    def traits(self) -> Traits:
+        """What it is, beside what it needs."""
+        return Traits(
+            unread=unread_counts([each.update for each in self.updates])
+            | {"records_signals", "whole_groups"},
+            rates=rates_of((each.policy, each.rate) for each in self.updates),
+        )
+
+    def train(self, run: Run, config: Job) -> None:
+        """Train until ``config.steps``, continuing where `run` was left."""
+        train_by_replay(self, config, run)
+
 
 LOG = "log"
 """Phase of the journal under which the episodes of another run stand."""
@@ -53,7 +166,7 @@ class Buffer:
 
     def add(self, step: int, groups: Sequence[Group]) -> None:
         """Take in the scored episodes of `step`, all alike; the oldest leave above the capacity."""
-        self._episodes += [(step, trajectory) for trajectory in scored(groups)]
+        self._episodes += [(step, trajectory) for trajectory in flatten_scored(groups)]
         del self._episodes[: max(0, len(self._episodes) - self.settings.capacity)]
         self._odds = None
 
@@ -120,6 +233,10 @@ class Buffer:
 
 def train_by_replay(method: Replay, job: Job, run: Run) -> None:
     """Train by `method` until ``job.steps``, continuing where `run` was left."""
+    from quintain.methods.loops.consultation import Consulted
+    from quintain.methods.loops.recall import recall, tell
+    from quintain.methods.loops.requirements import begun, refuse_without_turn_rewards
+
     with begun(method.needs, job, run) as context:
         refuse_without_turn_rewards(context, method.needs, method.reward)
         buffer = Buffer(method.buffer)
@@ -146,7 +263,7 @@ def train_by_replay(method: Replay, job: Job, run: Run) -> None:
             seen = fresh
             if not fresh and is_ready and method.critic is not None:
                 seen = buffer.only(method.critic.is_read).draw(context.seed("watched", step))
-            watched = watch(method.critic, scored(seen), consulted)
+            watched = watch(method.critic, flatten_scored(seen), consulted)
             used: dict[str, None] = {}
             reports = [
                 make_updates(
@@ -175,15 +292,8 @@ def train_by_replay(method: Replay, job: Job, run: Run) -> None:
                     **method.measure(groups, context.collector.decode),
                 },
             )
-            row |= context.serve_weights()
-            row |= context.clock()
-            row |= context.evaluate(step) if context.is_due(step) else {}
-            row |= context.judge(step, row)
-            context.record(step, row, [Use(episode=name) for name in used])
+            context.finish_step(step, row, [Use(episode=name) for name in used])
             tell(method.state, step, row)
-            if context.is_due(step):
-                context.save(step)
-            context.show(step, row)
 
 
 def logged(source: Path, context: TrainingContext) -> list[Group]:
@@ -192,6 +302,9 @@ def logged(source: Path, context: TrainingContext) -> list[Group]:
     Raises:
         DataError: they are of another tokenizer, environment or harness, or there are none.
     """
+    from quintain.store.run import Run
+    from quintain.warm_start.demonstrations import same_tokens, tokenizer_of
+
     run, job = context.run, context.job
     if run.next_step == 0:
         with Run.open(source, writable=False) as other:
@@ -215,13 +328,13 @@ def logged(source: Path, context: TrainingContext) -> list[Group]:
         )
         run.event(LOG, f"{len(names)} episodes of the run {source}", count=len(names))
     found = [Group(task=t.task, trajectories=(t,)) for t in run.trajectories(step=0, phase=LOG)]
-    if not scored(found):
+    if not flatten_scored(found):
         raise DataError(f"log of the run {source}: got no episode that may be learned from; take another run")
     return split_seats(found)
 
 
 def watch(
-    critic: WatchedCritic | None, episodes: Sequence[Trajectory], consulted: Consulted
+    critic: WatchedCritic | None, episodes: Sequence[Trajectory], consulted: Consultation
 ) -> dict[str, float]:
     """Return how good `critic` is on those of `episodes` that it reads; see `critic_metrics`."""
     if critic is None:
@@ -263,7 +376,7 @@ def make_updates(
     buffer: Buffer,
     update: CriticUpdate,
     job: Job,
-    consulted: Consulted,
+    consulted: Consultation,
     seed: int,
     used: dict[str, None],
 ) -> tuple[str, StepReport | None, Mapping[str, float]]:
@@ -271,12 +384,14 @@ def make_updates(
 
     The names of the episodes that were drawn are added to `used`.
     """
+    from quintain.learning.updating import learn, learn_in_epochs
+
     report: StepReport | None = None
     metrics: dict[str, float] = {}
     step = consulted.step
     for number in range(update.count(step)):
         episodes = buffer.draw(derive_seed(seed, number), update.batch_size)
-        used |= dict.fromkeys(t.id for t in scored(episodes) if t.id)
+        used |= dict.fromkeys(t.id for t in flatten_scored(episodes) if t.id)
         found = update.target(episodes, consulted)
         order = derive_seed(seed, number, "order")
         if isinstance(found, Lesson):

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from quintain.credit.layout import Critic
 from quintain.environments.boundary import call_within, spec_of
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Expert, Legal, Privileged, Proposes, Snapshot, StateKey
 from quintain.errors import ConfigError
 from quintain.learning.job import MAIN, ColdStart, Job
-from quintain.methods.method import Estimates, Needs, OnPolicy
+from quintain.methods.method import Needs
 from quintain.rollout.collect import Limits
 from quintain.runs.context import TrainingContext, opened
 from quintain.store.run import Run
@@ -28,6 +27,7 @@ def begun(
     *,
     has_warm_start: bool = True,
     cold_start: ColdStart | None = None,
+    plays: bool = True,
 ) -> AbstractContextManager[TrainingContext]:
     """Return the parts of a run of `job` with what `needs` asks for, to be entered; see `opened`.
 
@@ -45,6 +45,7 @@ def begun(
         policies=needs.policies,
         limits=limits,
         asks_expert=can_be_recorded(needs),
+        plays=plays,
     )
 
 
@@ -115,20 +116,3 @@ def refuse_without_turn_rewards(
             f"environment {context.job.environment}: got {len(episodes)} episodes without a reward before their last "
             "turn, which this credit is made of; reward turns in its step(), add a reward term, or use grpo"
         )
-
-
-def refuse_credit_without_critic(method: OnPolicy) -> None:
-    """Raise a `UsageError` when the credit of `method` reads a critic that it did not say it needs.
-
-    Credit is assigned to no episodes at all, which costs nothing and which any credit must bear: a step whose
-    episodes all failed is the same.
-    """
-    needs = method.needs
-    method.credit(
-        (),
-        Estimates(
-            values=Critic(values=[], final=[]) if needs.critic else None,
-            reference=[] if needs.reference_logprobs else None,
-            scores=[] if needs.reward_model is not None else None,
-        ),
-    )

@@ -4,28 +4,126 @@ A step of the run is a round. A round that starts over trains from the starting 
 a method trains on it again, is built again from the journal by a resumed run.
 """
 
+from __future__ import annotations
+
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 from quintain.data.pairs import Pairs
 from quintain.data.pipeline import PipelineResult, as_example, example_samples
 from quintain.data.samples import pair_samples
 from quintain.data.seats import split_seats
 from quintain.learning.job import MAIN, Job
-from quintain.learning.learner import StepReport
-from quintain.learning.optimizers import scale_at
-from quintain.learning.signals import Imitated
-from quintain.learning.updating import epoch_batch, learn_from, learn_in_epochs, mean_report
-from quintain.methods.loops.recall import recall, remember, tell
-from quintain.methods.loops.requirements import begun
-from quintain.methods.loops.statistics import measure_task_kinds
-from quintain.methods.loops.trials import Trials
-from quintain.methods.method import Choose, Improve, OptimizerSteps, Rounds
-from quintain.runs.context import TrainingContext
-from quintain.runs.empty_rounds import repeated
-from quintain.store.run import Run
-from quintain.types import Example, Group, Pair, Sample, Trajectory
+from quintain.learning.update import Update
+from quintain.methods.method import Change, Collect, Folds, Measure, Needs, State, Traits, learns_by, no_metrics, rates_of, same_groups, unread_counts
+from quintain.types import Example, Group, Pair, Sample, Task, Trajectory
+
+if TYPE_CHECKING:
+    from quintain.learning.learner import StepReport
+    from quintain.learning.signals import Imitated
+    from quintain.methods.method import Collector
+    from quintain.runs.context import TrainingContext
+    from quintain.store.run import Run
+
+
+class Influence(Protocol):
+    """What training on data alone would change: each time one update is made, measured and undone."""
+
+    def __call__(self, blocks: Sequence[Sequence[Pair]], tasks: Sequence[Task]) -> list[float]:
+        """Return for each of `blocks` by how much one update on it raises the share of `tasks` that is solved."""
+        ...
+
+
+Choose = Callable[[Influence, "Collector", int, Sequence[Pair]], Sequence[Pair]]
+"""(influence, collector, round, pairs) → those that are trained on"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Improve:
+    """One training on the episodes of a round: ``Improve(build=Pipeline(threshold(0.5)), rate=0.5)``."""
+
+    build: Callable[[Sequence[Group]], PipelineResult | Sequence[Pair]]
+    """episodes of the round → what is imitated (a `Pipeline`), or pairs of which one side is preferred"""
+    rate: float = 1.0
+    """factor on the learning rate"""
+    update: Update | None = None
+    """how it learns; None: as the rounds do"""
+    policy: str = MAIN
+    """who learns; another one than the main policy is among ``needs.others`` and learns in epochs"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerSteps:
+    """How long a round trains where it is not by epochs: ``OptimizerSteps(count=lambda round: 40, batch_size=8)``."""
+
+    count: Callable[[int], int]
+    """number of the round, from 1 → optimizer steps"""
+    batch_size: int
+    """episodes of a step"""
+    falls: bool = False
+    """whether the rate falls over the steps of a round, from its whole at the first to the last part at the last"""
+
+
+def no_demonstrations(_: Collector) -> Sequence[Trajectory]:
+    """Imitate nothing beside what the rounds make."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    """Collect with the policy, build a data set of it, train on that, again: ``Rounds(collect=…, build=…, update=…)``.
+
+    A step of the run is a round.
+    """
+
+    collect: Collect
+    build: Callable[[Sequence[Group]], PipelineResult | Sequence[Pair]]
+    """episodes of the round → what is imitated (a `Pipeline`), or pairs of which one side is preferred"""
+    update: Update
+    choose: Choose | None = None
+    """picks of the pairs that were built those that are trained on, by what they would change; None: all of them"""
+    steps: OptimizerSteps | None = None
+    """optimizer steps of each training; None: epochs and minibatches of `update`, or of the configuration"""
+    later: Sequence[Improve] = ()
+    """trainings that follow that of `build` on the same episodes, each from where the one before it ended (ReST)"""
+    base: Callable[[Collector], Sequence[Trajectory]] = no_demonstrations
+    """episodes that every training imitates beside what was built (AgentEvol); called once, also by a resumed run"""
+    merges_base: bool = True
+    """whether `base` is imitated in every training; else only before the first round, without a warm start"""
+    memory: int | None = 1
+    """rounds whose data is trained on, the newest ones, this one included; None: all of them"""
+    starts_over: bool = False
+    """whether each round trains from the starting weights (STaR, AgentEvol)"""
+    has_warm_start: bool = True
+    """whether the demonstrations are imitated before the run starts; else its starting weights are those of the model,
+    and `base` is imitated once before the first round"""
+    needs: Needs = Needs()
+    reward: Change = same_groups
+    state: State = field(default_factory=Folds)
+    measure: Measure = no_metrics
+
+    @property
+    def improves(self) -> tuple[Improve, ...]:
+        """The trainings of a round, in order."""
+        return (Improve(build=self.build), *self.later)
+
+    @property
+    def traits(self) -> Traits:
+        """What it is, beside what it needs."""
+        updates = [] if self.steps is not None else [each.update or self.update for each in self.improves]
+        return Traits(
+            learns=learns_by(self.update.loss),
+            has_warm_start=self.has_warm_start,
+            unread=unread_counts(updates) | {"leaves", "whole_groups"},
+            rates=rates_of((each.policy, each.rate) for each in self.improves),
+        )
+
+    def train(self, run: Run, config: Job) -> None:
+        """Train for ``config.steps`` rounds, continuing where `run` was left."""
+        train_in_rounds(self, config, run)
+
 
 Built = PipelineResult | Sequence[Pair]
 Data = Sequence[Example | Pair]
@@ -68,6 +166,12 @@ def samples_of(data: Data) -> list[Sample]:
 
 def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
     """Train by `method` for ``job.steps`` rounds, continuing where `run` was left."""
+    from quintain.learning.signals import Imitated
+    from quintain.methods.loops.recall import recall, remember, tell
+    from quintain.methods.loops.requirements import begun
+    from quintain.methods.loops.statistics import measure_task_kinds
+    from quintain.runs.empty_rounds import repeated
+
     with begun(method.needs, job, run, has_warm_start=method.has_warm_start) as context:
         material = Material(method, method.base(context.collector))
         if method.memory == 1:
@@ -113,15 +217,8 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
                     **method.measure(groups, context.collector.decode),
                 },
             )
-            row |= context.serve_weights()
-            row |= context.clock()
-            row |= context.evaluate(step) if context.is_due(step) else {}
-            row |= context.judge(step, row)
-            context.record(step, row, imitated.uses() if reports else [])
+            context.finish_step(step, row, imitated.uses() if reports else [])
             tell(method.state, step, row)
-            if context.is_due(step):
-                context.save(step)
-            context.show(step, row)
             rows.append(row)
             if note := repeated(rows):
                 context.display.say(f"note: {note}")
@@ -131,6 +228,8 @@ def chosen_of(
     context: TrainingContext, method: Rounds, choose: Choose, step: int, parts: Sequence[tuple[Built, Data]]
 ) -> list[tuple[Built, Data]]:
     """Return `parts` with those pairs of the first training that `choose` picks."""
+    from quintain.methods.loops.trials import Trials
+
     (made, data), *rest = parts
     pairs = [each for each in data if isinstance(each, Pair)]
     if not pairs:
@@ -171,6 +270,9 @@ def _learn(
 
     What other policies than the main one learn from is not recorded: they may have been shown something else.
     """
+    from quintain.learning.optimizers import scale_at
+    from quintain.learning.updating import learn_from, learn_in_epochs, mean_report
+
     observe = None if imitated is None or improve.policy != MAIN else imitated.watch(data)
     update, rate = improve.update or method.update, improve.rate
     samples, seed = samples_of(data), context.seed("round", step, *([number] if number else []))
@@ -201,6 +303,8 @@ def step_batches(
     samples: Sequence[Sample], steps: OptimizerSteps, round_number: int, seed: int
 ) -> Iterator[list[Sample]]:
     """Yield the streams of each optimizer step of a round: its data over and over, each time in another order."""
+    from quintain.learning.updating import epoch_batch
+
     streams: dict[int, list[Sample]] = {}
     for sample in samples:
         streams.setdefault(sample.trajectory if sample.pair < 0 else sample.pair, []).append(sample)

@@ -27,8 +27,10 @@ from quintain.data.pairs import siblings
 from quintain.engines.judge import Judge
 from quintain.errors import ConfigError, UsageError
 from quintain.learning.job import RoundsJob
+from quintain.learning.update import Update
 from quintain.losses.preference import reference_from_logprobs
-from quintain.methods.method import Folds, Needs, Rounds, Update
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import Folds, Needs
 from quintain.methods.preference.searching import Critic, Search
 from quintain.methods.preference.updating import dpo_or_rpo
 from quintain.rollout.verdicts import Verdicts

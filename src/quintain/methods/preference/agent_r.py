@@ -32,8 +32,10 @@ from quintain.data.stages import outcome
 from quintain.environments.catalog import find
 from quintain.errors import DataError, EnvironmentFault
 from quintain.learning.job import OnPolicyJob
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.method import Collector, Needs, Rounds, Update
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import Collector, Needs
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.splices import states_in, way_back
 from quintain.search.episodes import Episodes, trees_of

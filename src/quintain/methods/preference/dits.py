@@ -27,7 +27,8 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt,
 from quintain.data.pairs import siblings
 from quintain.errors import ConfigError
 from quintain.learning.job import RoundsJob
-from quintain.methods.method import Collector, Influence, Needs, Rounds
+from quintain.methods.loops.rounds import Influence, Rounds
+from quintain.methods.method import Collector, Needs
 from quintain.methods.preference.searching import Search
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.methods.rl.parts.measures import Decode

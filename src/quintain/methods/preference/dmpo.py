@@ -15,9 +15,11 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt,
 from quintain.data.pairs import Pairs
 from quintain.errors import DataError
 from quintain.learning.job import Job
+from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.preference import dmpo, nll_of_chosen
-from quintain.methods.method import Collector, Needs, Offline, Update
+from quintain.methods.loops.offline import Offline
+from quintain.methods.method import Collector, Needs
 from quintain.methods.preference.exploring import Experts, contrasted
 
 

@@ -19,8 +19,10 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt,
 from quintain.data.pairs import Pairs, best_and_worst, check_pairs
 from quintain.errors import ConfigError, DataError
 from quintain.learning.job import Job
+from quintain.learning.update import Update
 from quintain.losses.preference import dpo, hinge, ipo, kto, nll_of_chosen, orpo, simpo, with_likelihood
-from quintain.methods.method import Collector, Needs, Offline, Update
+from quintain.methods.loops.offline import Offline
+from quintain.methods.method import Collector, Needs
 from quintain.types import Example, Loss, Trajectory
 
 WITHOUT_REFERENCE = ("simpo", "orpo")

@@ -30,8 +30,10 @@ from quintain.data.pipeline import Pipeline, PipelineResult, Stage, name_of, wei
 from quintain.environments.protocol import Environment
 from quintain.errors import ConfigError, EnvironmentFault
 from quintain.learning.job import ExploringJob
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.method import Collector, Needs, OptimizerSteps, Rounds, Update
+from quintain.methods.loops.rounds import OptimizerSteps, Rounds
+from quintain.methods.method import Collector, Needs
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.splices import Tried, led_on, tried
 from quintain.types import (

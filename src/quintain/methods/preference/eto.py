@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from quintain.learning.job import RoundsJob
-from quintain.methods.method import Folds, Needs, Rounds
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import Folds, Needs
 from quintain.methods.preference.exploring import Experts, Later, contrasted
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.types import Loss

@@ -23,7 +23,8 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import join_pairs, step_pairs
 from quintain.learning.job import RoundsJob
 from quintain.losses.preference import dpo, rpo
-from quintain.methods.method import Needs, Rounds
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import Needs
 from quintain.methods.preference.exploring import contrasted
 from quintain.methods.preference.step_values import Steps
 from quintain.methods.preference.updating import update_on_pairs

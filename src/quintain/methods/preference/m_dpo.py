@@ -19,8 +19,10 @@ from typing import Literal
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import Pairs, pair_wins_with_losses
 from quintain.learning.job import GroupJob
+from quintain.learning.update import Update
 from quintain.losses.preference import kto
-from quintain.methods.method import Needs, Rounds, Update, grouped
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import Needs, grouped
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.types import Group
 

@@ -25,7 +25,8 @@ from quintain.data.pairs import Estimate, extremes
 from quintain.errors import ConfigError
 from quintain.learning.job import MAIN, RoundsJob
 from quintain.losses.preference import dpo
-from quintain.methods.method import Collector, Needs, Rounds
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import Collector, Needs
 from quintain.methods.preference.roles import ACTOR, PLANNER, check_roles
 from quintain.methods.preference.updating import update_on_pairs
 from quintain.types import Group, Score, Trajectory

@@ -26,7 +26,8 @@ from quintain.data.stages import keep_ended
 from quintain.errors import ConfigError, DataError
 from quintain.learning.job import ImitationJob
 from quintain.methods.imitation.supervised import chosen_of, supervised
-from quintain.methods.method import Collector, Offline
+from quintain.methods.loops.offline import Offline
+from quintain.methods.method import Collector
 from quintain.types import Example, Score, Trajectory
 
 MISTAKES = 0.3

@@ -36,9 +36,11 @@ from quintain.data.pairs import Pairs, extremes, top_share
 from quintain.data.pipeline import Pipeline, PipelineResult, check_stage
 from quintain.errors import ConfigError
 from quintain.learning.job import RoundsJob
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.losses.preference import dpo
-from quintain.methods.method import Collector, Needs, Rounds, Update
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import Collector, Needs
 from quintain.rewards.dialogue import dialogue_rewards, edit_distance
 from quintain.rewards.efficiency import Count, num_tokens
 from quintain.search.episodes import Episodes, path_of

@@ -31,7 +31,8 @@ from quintain.data.pairs import best_and_worst
 from quintain.errors import ConfigError
 from quintain.learning.job import MAIN, PolicySpec, RoundsJob
 from quintain.losses.preference import dpo
-from quintain.methods.method import Needs, Rounds, grouped
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import Needs, grouped
 from quintain.methods.preference.roles import ACTOR, PLANNER, check_roles
 from quintain.methods.preference.updating import update_on_pairs
 from quintain.types import Group, Turn, flatten_scored

@@ -28,7 +28,8 @@ from quintain.data.pairs import step_pairs
 from quintain.errors import ConfigError
 from quintain.learning.job import RoundsJob
 from quintain.losses.preference import dpo, rpo
-from quintain.methods.method import Collector, Needs, Rounds
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import Collector, Needs
 from quintain.methods.preference.step_values import Steps, parts_at
 from quintain.methods.preference.updating import update_on_pairs
 from quintain.types import Group, Trajectory

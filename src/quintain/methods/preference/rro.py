@@ -24,7 +24,8 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import Pairs, extremes
 from quintain.data.stages import outcome
 from quintain.learning.job import RoundsJob
-from quintain.methods.method import Collector, Needs, Rounds
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import Collector, Needs
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.views import Prefix

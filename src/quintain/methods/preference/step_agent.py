@@ -32,8 +32,11 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.data.pairs import Pairs, check_pairs
 from quintain.learning.job import RoundsJob
+from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import Collector, Folds, Needs, OnPolicy, Rounds, Update
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import Collector, Folds, Needs
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.methods.rl.parts.contexts import Contexts, single
 from quintain.methods.rl.parts.measures import Decode

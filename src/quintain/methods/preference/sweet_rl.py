@@ -31,7 +31,8 @@ from quintain.data.pairs import Pairs, across_halves, best_and_lower
 from quintain.errors import ConfigError
 from quintain.learning.job import MAIN, PolicySpec, RoundsJob
 from quintain.losses.preference import dpo
-from quintain.methods.method import Collector, Improve, Needs, Rounds
+from quintain.methods.loops.rounds import Improve, Rounds
+from quintain.methods.method import Collector, Needs
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.replay import every_turn

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from quintain.learning.update import Update
 from quintain.losses.preference import dpo, rpo
-from quintain.methods.method import Update
 from quintain.types import Loss
 
 

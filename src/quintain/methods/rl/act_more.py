@@ -16,8 +16,10 @@ from functools import partial
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.learning.job import ClipHigherJob
+from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import Needs, OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Needs, grouped
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rewards.conduct import environment_reward, new_state_bonus
 from quintain.rewards.search import over_turn_budget

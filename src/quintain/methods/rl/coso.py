@@ -17,11 +17,13 @@ from dataclasses import dataclass
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.learning.job import ClipHigherJob
+from quintain.learning.update import Update
 from quintain.losses.causal import ActionModel, causal_weights
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import Folds, OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Folds, grouped
 from quintain.methods.rl.parts.measures import measure_entropy_of_actions
 
 

@@ -18,8 +18,10 @@ from annotated_types import Ge
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.learning.job import ClipHigherJob
+from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import OnPolicy, Update, differing, hold
+from quintain.methods.loops.on_policy import OnPolicy, hold
+from quintain.methods.method import differing
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.efficiency import overlong_penalty
 from quintain.rewards.terms import apply_all

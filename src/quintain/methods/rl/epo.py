@@ -21,8 +21,10 @@ from quintain.config.ranges import Share
 from quintain.credit.segments import segment_weights
 from quintain.errors import ConfigError
 from quintain.learning.job import EpisodesJob
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitate_weighted
-from quintain.methods.method import Needs, OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Needs, grouped
 from quintain.types import Group, Trajectory
 
 

@@ -20,11 +20,13 @@ from quintain.config.ranges import PositiveFloat, PositiveInt, Share
 from quintain.credit.gae import gae_turns
 from quintain.credit.whiten import whiten
 from quintain.learning.job import EpisodesJob
+from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
-from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
+from quintain.methods.method import Needs, grouped
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.terms import apply_all
 from quintain.types import Credit, Group

@@ -22,10 +22,12 @@ from quintain.config.ranges import NonNegativeFloat, Share
 from quintain.credit.discounted import discounted_return
 from quintain.credit.whiten import whiten
 from quintain.learning.job import EpisodesJob
+from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import Needs, OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Needs, grouped
 from quintain.methods.rl.parts.exploring import Exploring
 from quintain.methods.rl.parts.measures import probe_greediness
 from quintain.rewards.conduct import environment_reward, format_penalty, invalid_action_penalty

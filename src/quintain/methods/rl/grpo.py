@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat
 from quintain.credit.group import Std, group_relative
 from quintain.learning.job import GroupJob
+from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import OnPolicy, Update, grouped, hold
+from quintain.methods.loops.on_policy import OnPolicy, hold
+from quintain.methods.method import grouped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

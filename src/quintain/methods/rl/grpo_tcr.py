@@ -22,8 +22,10 @@ from quintain.credit.group import group_relative
 from quintain.data.filters import keep_solved_between
 from quintain.errors import ConfigError
 from quintain.learning.job import ClipHigherJob
+from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import grouped
 from quintain.rewards.efficiency import overlong_penalty
 from quintain.rewards.search import turn_shaped_success
 from quintain.rewards.terms import apply_all

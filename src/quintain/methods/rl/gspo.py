@@ -18,8 +18,10 @@ from typing import Literal
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat
 from quintain.credit.group import group_relative
 from quintain.learning.job import GroupJob, check_ratios
+from quintain.learning.update import Update
 from quintain.losses.policy import gspo
-from quintain.methods.method import OnPolicy, Update, grouped, hold
+from quintain.methods.loops.on_policy import OnPolicy, hold
+from quintain.methods.method import grouped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from quintain.config.ranges import PositiveFloat
 from quintain.credit.normaliser import Over, normalise_over
 from quintain.learning.job import GroupJob
+from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import grouped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,10 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat
 from quintain.credit.baseline import drop_small
 from quintain.credit.group import leave_one_out
 from quintain.learning.job import GroupJob
+from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio, whole_ratio
-from quintain.methods.method import OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import grouped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,10 +18,12 @@ from quintain.credit.discounted import returns_to_go
 from quintain.credit.group import group_relative
 from quintain.credit.layout import turn_rewards
 from quintain.learning.job import GroupJob
+from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import Needs, OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Needs, grouped
 from quintain.types import Group, Score, Trajectory
 
 

@@ -16,8 +16,10 @@ from functools import partial
 from quintain.config.ranges import NonNegativeFloat
 from quintain.credit.turn_group import turn_group_relative
 from quintain.learning.job import GroupJob
+from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import Needs, OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Needs, grouped
 from quintain.rewards.conduct import environment_reward, pay_executed
 from quintain.rewards.terms import apply_all
 

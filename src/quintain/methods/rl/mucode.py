@@ -20,8 +20,10 @@ from quintain.config.ranges import NonNegativeInt
 from quintain.credit.outcome import outcome_return
 from quintain.credit.verifier import Verifier
 from quintain.learning.job import GroupJob
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.method import Folds, Needs, OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Folds, Needs, grouped
 from quintain.methods.rl.parts.relabelling import is_right_answer, relabelled
 from quintain.types import Group
 

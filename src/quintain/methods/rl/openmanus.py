@@ -17,10 +17,12 @@ from functools import partial
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.anchor import state_anchored
 from quintain.learning.job import GroupJob
+from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import Needs, OnPolicy, Update, differing
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Needs, differing
 from quintain.rewards.conduct import environment_reward, invalid_action_penalty
 from quintain.rewards.terms import apply_all
 from quintain.types import Group, is_constant

@@ -16,8 +16,10 @@ from typing import Literal
 from quintain.config.ranges import PositiveFloat
 from quintain.credit.group import group_relative
 from quintain.learning.job import ClipHigherJob
+from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import Folds, Needs, OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Folds, Needs, grouped
 from quintain.rewards.conduct import success
 from quintain.rewards.efficiency import FewestCalls, num_calls, num_turns, productivity
 from quintain.rewards.terms import apply_all

@@ -17,13 +17,14 @@ from quintain.credit.decomposition import Contributions, EarlierSteps
 from quintain.credit.group import Std
 from quintain.errors import ConfigError, suggestion
 from quintain.learning.job import OnPolicyJob
-from quintain.learning.update import Aggregation, Denominator
+from quintain.learning.update import Aggregation, Denominator, Update
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.importance import truncate_importance
 from quintain.losses.measure import reference_of
 from quintain.losses.value import value
-from quintain.methods.method import Folds, OnPolicy, Update, grouped, same_groups
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Folds, grouped, same_groups
 from quintain.methods.rl.parts.choices import (
     IDEAS,
     LOSSES,

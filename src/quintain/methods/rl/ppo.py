@@ -12,7 +12,7 @@ robots and Atari.
 
 from dataclasses import dataclass
 
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.rl.parts.actor_critic import ActorCriticJob, actor_critic
 
 

@@ -15,8 +15,10 @@ from quintain.credit.baseline import subtract_others
 from quintain.credit.discounted import discounted_return
 from quintain.errors import ConfigError
 from quintain.learning.job import EpisodesJob
+from quintain.learning.update import Update
 from quintain.losses.policy import reinforce
-from quintain.methods.method import Estimates, OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
+from quintain.methods.method import grouped
 from quintain.types import Credit, Group
 
 

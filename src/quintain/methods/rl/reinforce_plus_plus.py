@@ -15,10 +15,12 @@ from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
 from quintain.credit.whiten import reinforce_plus_plus, reinforce_plus_plus_baseline
 from quintain.errors import ConfigError
 from quintain.learning.job import OnPolicyJob
+from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
+from quintain.methods.method import Needs, grouped
 from quintain.methods.rl.parts.kl import price_kl
 from quintain.types import Credit, Group
 

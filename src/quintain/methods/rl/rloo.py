@@ -14,8 +14,10 @@ from quintain.config.ranges import NonNegativeFloat
 from quintain.credit.group import leave_one_out
 from quintain.credit.penalty import add_token_rewards
 from quintain.learning.job import GroupJob
+from quintain.learning.update import Update
 from quintain.losses.policy import reinforce
-from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
+from quintain.methods.method import Needs, grouped
 from quintain.methods.rl.parts.kl import price_kl
 from quintain.types import Credit, Group
 

@@ -17,8 +17,10 @@ from quintain.credit.group import group_relative
 from quintain.data.filters import without_truncated
 from quintain.errors import ConfigError
 from quintain.learning.job import ClipHigherJob
+from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import OnPolicy, Update, grouped, same_groups
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import grouped, same_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

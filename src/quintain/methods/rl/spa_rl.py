@@ -22,10 +22,12 @@ from quintain.credit.gae import gae_tokens
 from quintain.credit.progress import progress_rewards
 from quintain.credit.whiten import whiten
 from quintain.learning.job import EpisodesJob
+from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
-from quintain.methods.method import Estimates, Folds, Needs, OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
+from quintain.methods.method import Folds, Needs, grouped
 from quintain.methods.rl.parts.measures import Decode
 from quintain.types import Credit, Group
 

@@ -21,11 +21,13 @@ from quintain.credit.bilevel import gae_bilevel
 from quintain.credit.whiten import whiten
 from quintain.data.filters import most_uncertain
 from quintain.learning.job import GroupJob
+from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
-from quintain.methods.method import Estimates, Folds, Needs, OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
+from quintain.methods.method import Folds, Needs, grouped
 from quintain.methods.rl.parts.measures import CollapseSigns
 from quintain.rewards.conduct import environment_reward, format_penalty
 from quintain.rewards.terms import apply_all

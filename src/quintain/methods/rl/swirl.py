@@ -18,8 +18,10 @@ from functools import partial
 from quintain.config.ranges import PositiveInt
 from quintain.credit.group import group_relative
 from quintain.learning.job import GroupJob
+from quintain.learning.update import Update
 from quintain.losses.policy import reinforce
-from quintain.methods.method import Needs, OnPolicy, Update
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Needs
 from quintain.methods.rl.parts.contexts import Contexts, Keep, agreement
 from quintain.rewards.terms import Term, apply_all
 

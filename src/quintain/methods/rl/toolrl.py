@@ -19,8 +19,10 @@ from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.errors import ConfigError
 from quintain.learning.job import GroupJob
+from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import Needs, OnPolicy, Update, grouped, no_preparation
+from quintain.methods.loops.on_policy import OnPolicy, no_preparation
+from quintain.methods.method import Needs, grouped
 from quintain.methods.rl.parts.contexts import Contexts, ExpertLabels, ask_expert, calls_of
 from quintain.rewards.terms import Term, apply_all
 from quintain.rewards.tool_match import match_score

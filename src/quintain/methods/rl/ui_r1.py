@@ -22,10 +22,12 @@ from quintain.credit.layout import outcome_of
 from quintain.curriculum.streams import Fixed
 from quintain.environments.protocol import Environment, PointsAt
 from quintain.learning.job import GroupJob
+from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import Collector, Needs, OnPolicy, Update
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Collector, Needs
 from quintain.methods.rl.parts.contexts import ExpertLabels, ask_expert
 from quintain.rewards.pointing import Box, Target, as_call, pointing_score
 from quintain.rewards.terms import Term, apply_all

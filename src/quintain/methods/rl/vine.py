@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from quintain.config.ranges import PositiveInt
 from quintain.credit.step_value import step_value
 from quintain.learning.job import GroupJob
+from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import Needs, OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Needs, grouped
 from quintain.methods.rl.parts.continuations import continue_turns, state_values
 
 

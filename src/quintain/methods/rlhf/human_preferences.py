@@ -24,8 +24,10 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt,
 from quintain.data.comparisons import Labeller
 from quintain.errors import ConfigError
 from quintain.learning.job import PolicySpec
+from quintain.learning.update import Update
 from quintain.losses.reward_model import bradley_terry
-from quintain.methods.method import Compared, Needs, OnPolicy, Update
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Needs
 from quintain.methods.rl.parts.actor_critic import ActorCriticJob, actor_critic
 
 
@@ -78,6 +80,8 @@ class Config(ActorCriticJob):
 
 def method(config: Config) -> OnPolicy:
     """Return Deep RL from Human Preferences as `config` describes it."""
+    from quintain.methods.rlhf.comparing import Compared
+
     names = tuple(f"reward_{number}" for number in range(1, config.members + 1))
     base = actor_critic(config)
     specs = {

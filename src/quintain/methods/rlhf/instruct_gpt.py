@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
-from quintain.methods.method import Collector, Mixing, OnPolicy
+from quintain.methods.loops.on_policy import Mixing, OnPolicy
+from quintain.methods.method import Collector
 from quintain.methods.rlhf.ppo import ScoredJob, against_reward_model
 from quintain.types import Trajectory
 

@@ -20,19 +20,11 @@ from quintain.engines.chat_client import is_endpoint
 from quintain.engines.judge import Judge
 from quintain.errors import ConfigError, UsageError
 from quintain.learning.job import MAIN, OnPolicyJob, PolicySpec
+from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
-from quintain.methods.method import (
-    Change,
-    Estimates,
-    Folds,
-    Mixing,
-    Needs,
-    OnPolicy,
-    Update,
-    grouped,
-    same_groups,
-)
+from quintain.methods.loops.on_policy import Estimates, Mixing, OnPolicy
+from quintain.methods.method import Change, Folds, Needs, grouped, same_groups
 from quintain.methods.rl.parts.kl import KLController
 from quintain.rollout.verdicts import Verdicts
 from quintain.types import NOTHING, Credit, Failure, Group, Trajectory, flatten_scored

@@ -29,8 +29,10 @@ from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.errors import ConfigError, DataError
 from quintain.eval.reward_model import agreement, calibration_error, length_correlation, refuse_constant
 from quintain.learning.job import Job
+from quintain.learning.update import Update
 from quintain.losses.reward_model import bradley_terry, classification
-from quintain.methods.method import Collector, Data, Needs, Offline, Update
+from quintain.methods.loops.offline import Data, Offline
+from quintain.methods.method import Collector, Needs
 from quintain.types import Comparison, Score, Trajectory
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.layout import outcome_of
 from quintain.eval.reward_model import best_of
-from quintain.methods.method import OnPolicy, grouped
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import grouped
 from quintain.methods.rlhf.ppo import ScoredJob, against_reward_model
 from quintain.types import Group
 

@@ -29,8 +29,10 @@ from quintain.credit.group import group_relative
 from quintain.curriculum.levels import Chooser, Proposer, level_of, levels_in, take
 from quintain.errors import ConfigError
 from quintain.learning.job import GroupJob
+from quintain.learning.update import Update
 from quintain.losses.policy import clip_each_ratio
-from quintain.methods.method import Collector, Estimates, Folds, Needs, OnPolicy, Update
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
+from quintain.methods.method import Collector, Folds, Needs
 from quintain.methods.proposals import check_proposer, collect_proposals, proposer_at
 from quintain.rewards.efficiency import num_calls
 from quintain.types import Credit, Group, Score, Stop, Task, Trajectory, flatten_scored

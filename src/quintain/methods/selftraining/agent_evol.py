@@ -20,8 +20,10 @@ from quintain.credit.layout import outcome_of
 from quintain.data.pipeline import Pipeline, Stage, check_stage, weigh_stage
 from quintain.errors import ConfigError
 from quintain.learning.job import OnPolicyJob
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.method import Collector, Needs, Rounds, Update, grouped
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import Collector, Needs, grouped
 from quintain.types import Example, Trajectory
 
 

@@ -25,8 +25,10 @@ from quintain.data.pipeline import Pipeline, Stage, as_example, remade
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError
 from quintain.learning.job import OnPolicyJob
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.method import Collector, Folds, Rounds, Update
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import Collector, Folds
 from quintain.methods.rl.parts.contexts import ExpertLabels, ask_progress
 from quintain.rollout.openings import first_observation
 from quintain.types import Example, Group, Trajectory

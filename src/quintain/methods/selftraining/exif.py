@@ -31,8 +31,10 @@ from quintain.data import stages
 from quintain.data.pipeline import Pipeline, Stage, check_stage
 from quintain.errors import ConfigError
 from quintain.learning.job import OnPolicyJob
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.method import Collector, Folds, Rounds, Update
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import Collector, Folds
 from quintain.methods.rl.parts.measures import Decode
 from quintain.types import Group, Task, Trajectory, flatten_scored
 

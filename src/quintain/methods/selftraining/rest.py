@@ -17,8 +17,10 @@ from quintain.data import stages
 from quintain.data.pipeline import Pipeline, Stage
 from quintain.errors import ConfigError
 from quintain.learning.job import OnPolicyJob
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.method import Improve, Rounds, Update, grouped, no_demonstrations
+from quintain.methods.loops.rounds import Improve, Rounds, no_demonstrations
+from quintain.methods.method import grouped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,10 @@ from quintain.config.ranges import PositiveFloat, PositiveInt, Share
 from quintain.data.filters import shortest_successes
 from quintain.data.pipeline import Pipeline, filter_stage
 from quintain.learning.job import OnPolicyJob
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.method import Collector, Folds, Needs, Rounds, Update
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import Collector, Folds, Needs
 from quintain.search.episodes import Episodes, trees_of
 from quintain.search.tree import Seen, Value, ValueTree
 from quintain.search.tree_search import Budget, TreeSearch

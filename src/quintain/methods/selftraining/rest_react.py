@@ -21,8 +21,10 @@ from quintain.data.pipeline import Pipeline, Stage
 from quintain.data.stages import sampling_perplexity
 from quintain.errors import ConfigError, DataError, UsageError
 from quintain.learning.job import OnPolicyJob
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.method import Collector, Needs, Rounds, Update
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import Collector, Needs
 from quintain.methods.rl.parts.contexts import single
 from quintain.rollout.replay import every_turn
 from quintain.types import Example, Group, Trajectory, flatten_scored

@@ -15,8 +15,10 @@ from quintain.config.ranges import PositiveInt
 from quintain.data.filters import shortest_successes
 from quintain.data.pipeline import Pipeline, filter_stage
 from quintain.learning.job import OnPolicyJob
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.method import Rounds, Update, grouped
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import grouped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

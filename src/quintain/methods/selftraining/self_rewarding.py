@@ -22,8 +22,10 @@ from quintain.agents.deliberation import describe_action
 from quintain.config.ranges import PositiveFloat, PositiveInt
 from quintain.errors import ConfigError
 from quintain.learning.job import OnPolicyJob
+from quintain.learning.update import Update
 from quintain.losses.preference import dpo
-from quintain.methods.method import Collector, Needs, Rounds, Update
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import Collector, Needs
 from quintain.methods.rl.parts.contexts import single
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.replay import every_turn

@@ -22,8 +22,10 @@ from quintain.data.pipeline import Pipeline, Stage, check_stage
 from quintain.data.stages import keep_solved
 from quintain.errors import ConfigError, InvariantError
 from quintain.learning.job import OnPolicyJob
+from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.method import Collector, Needs, OptimizerSteps, Rounds, Update
+from quintain.methods.loops.rounds import OptimizerSteps, Rounds
+from quintain.methods.method import Collector, Needs
 from quintain.methods.rl.parts.measures import Decode
 from quintain.types import Example, Group, Turn
 

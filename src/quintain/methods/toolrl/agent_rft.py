@@ -22,8 +22,10 @@ from quintain.credit.group import group_relative
 from quintain.credit.layout import outcome_of
 from quintain.errors import ConfigError, UsageError
 from quintain.learning.job import GroupJob
+from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import Collector, Needs, OnPolicy, Update, differs
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Collector, Needs, differs
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.efficiency import efficiency, num_calls, num_tokens
 from quintain.rewards.terms import Term, apply_all

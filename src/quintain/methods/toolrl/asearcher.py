@@ -26,9 +26,11 @@ from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.errors import InvariantError
 from quintain.learning.job import GroupJob
+from quintain.learning.update import Update
 from quintain.losses.importance import Beyond, truncate_importance
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import OnPolicy, Update, differs, grouped
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import differs, grouped
 from quintain.rewards.terms import Term, apply_all
 from quintain.rollout.staleness import newest_versions, oldest_versions
 from quintain.types import Batch, Group, Loss, Trajectory

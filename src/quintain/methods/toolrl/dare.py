@@ -24,7 +24,7 @@ from quintain.environments.protocol import Corpus, Environment
 from quintain.environments.splitting import is_eval
 from quintain.errors import ConfigError, DataError
 from quintain.learning.job import Job
-from quintain.methods.method import Contrastive
+from quintain.methods.method import Method
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +49,10 @@ class Config(Job):
     """What tools are chosen by where evaluations play."""
 
 
-def method(config: Config) -> Contrastive:
+def method(config: Config) -> Method:
     """Return DARE as `config` describes it."""
+    from quintain.methods.toolrl.contrast import Contrastive
+
     return Contrastive(
         corpus=lambda environment: Pairs.read(Path(config.pairs)) if config.pairs else corpus_of(environment),
         batch_size=config.batch_size,

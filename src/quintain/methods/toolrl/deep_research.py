@@ -19,8 +19,10 @@ from functools import partial
 from quintain.config.ranges import NonNegativeFloat
 from quintain.credit.group import group_relative
 from quintain.learning.job import ClipHigherJob
+from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import grouped
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.terms import Term, apply_all

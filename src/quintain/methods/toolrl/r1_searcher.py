@@ -17,8 +17,10 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt
 from quintain.credit.group import group_relative
+from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import Folds, OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Folds, grouped
 from quintain.methods.toolrl.searching import SearchJob, measured
 from quintain.rewards.retrieval import pay_stages
 from quintain.rewards.terms import apply_all

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, Share
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.toolrl.searching import SearchJob, by_group
 from quintain.rewards.retrieval import pay_with_floor
 from quintain.rewards.terms import apply_all

@@ -30,7 +30,7 @@ from quintain.environments.protocol import Environment, Expert, Snapshot, advanc
 from quintain.errors import ConfigError, EnvironmentFault, UsageError
 from quintain.learning.job import ColdStart
 from quintain.methods.imitation.supervised import chosen_of
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.rl.parts.actor_critic import ActorCriticJob, actor_critic
 from quintain.rewards.conduct import verdict
 from quintain.rewards.terms import apply_all

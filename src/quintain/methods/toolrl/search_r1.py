@@ -20,10 +20,12 @@ from typing import Literal
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, Share
 from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whiten
+from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
-from quintain.methods.method import Change, Estimates, Folds, Needs, OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
+from quintain.methods.method import Change, Folds, Needs, grouped
 from quintain.methods.rl.parts.kl import KLController
 from quintain.methods.toolrl.searching import SearchJob, by_group, measured
 from quintain.rewards.conduct import success

@@ -6,9 +6,11 @@ from statistics import fmean
 
 from quintain.credit.group import group_relative
 from quintain.learning.job import GroupJob
+from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import Change, Needs, OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Change, Needs, grouped
 from quintain.methods.rl.parts.kl import KLController
 from quintain.rewards.efficiency import num_calls
 from quintain.rewards.retrieval import is_well_formed, search_rate

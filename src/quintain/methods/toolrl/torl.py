@@ -19,8 +19,10 @@ from quintain.agents.capped import NONE_LEFT
 from quintain.config.ranges import NonNegativeFloat
 from quintain.credit.group import group_relative
 from quintain.learning.job import GroupJob
+from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import Needs, OnPolicy, Update, grouped
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Needs, grouped
 from quintain.rewards.conduct import is_broken, punish_broken_calls, verdict
 from quintain.rewards.efficiency import num_calls
 from quintain.rewards.terms import apply_all

@@ -34,7 +34,7 @@ from quintain.learning.policies import Policies, build_policies
 from quintain.learning.updating import learn_in_epochs
 from quintain.methods.critic.web_rl import VALUES, Config, evolved, method
 from quintain.methods.loops.consultation import Consulted
-from quintain.methods.method import CriticUpdate, Lesson
+from quintain.methods.loops.replay import CriticUpdate, Lesson
 from quintain.models.save import save
 from quintain.rollout.openings import openings
 from quintain.testing.pupil import Pupil

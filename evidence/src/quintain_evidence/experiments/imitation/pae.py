@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from quintain.data.pipeline import Pipeline, Stage
 from quintain.methods.imitation.pae import Config, accepted, method, shortest
-from quintain.methods.method import Rounds
+from quintain.methods.loops.rounds import Rounds
 from quintain.types import Example, Group, Score, Task, Trajectory, derive_seed
 from quintain_evidence.experiments.selftraining.rest import weak_table
 from quintain_evidence.labs.exact import World

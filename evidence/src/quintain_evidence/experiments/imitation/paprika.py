@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from quintain.credit_lab.permute import derange
 from quintain.curriculum.levels import Optimist
 from quintain.methods.imitation.paprika import Config, Outcomes, method
-from quintain.methods.method import Rounds, State
+from quintain.methods.loops.rounds import Rounds
+from quintain.methods.method import State
 from quintain.types import Task, derive_seed
 from quintain_evidence.experiments.selftraining.rest import weak_table
 from quintain_evidence.labs.exact import END, World

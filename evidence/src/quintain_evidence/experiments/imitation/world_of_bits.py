@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from quintain.credit_lab.permute import permute
 from quintain.methods.imitation.world_of_bits import Config, method
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.types import Group, Score, Trajectory, derive_seed, flatten_scored
 from quintain_evidence.experiments.selftraining.rest import weak_table
 from quintain_evidence.labs.exact import World

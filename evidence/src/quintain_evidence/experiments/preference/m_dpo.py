@@ -23,8 +23,8 @@ from quintain.credit_lab.gradient import GradientLab, success_credit
 from quintain.data.pairs import pair_wins_with_losses
 from quintain.data.samples import imitation_samples, pair_samples
 from quintain.environments.noisy import noisy
+from quintain.learning.update import Update
 from quintain.losses.preference import dpo, kto
-from quintain.methods.method import Update
 from quintain.testing.pupil import Pupil, new_pupil, tasks_from
 from quintain.types import Batch, Group, Loss, LossReport, Outputs, Sample, derive_seed
 from quintain_evidence.labs.tabular import cosine

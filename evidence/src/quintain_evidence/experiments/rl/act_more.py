@@ -22,7 +22,7 @@ import torch
 from quintain.credit_lab.permute import move_term
 from quintain.environments.catalog import find
 from quintain.environments.protocol import advance, begin
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.rl import act_more
 from quintain.types import Action, Group, Task, derive_seed
 from quintain.worlds.stream.game import Stream

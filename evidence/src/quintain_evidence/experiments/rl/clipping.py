@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.types import Batch, Loss, LossReport, Outputs, derive_seed
 from quintain_evidence.labs.tables import a16
 from quintain_evidence.labs.tabular import TablePolicy, TabularRun, train_table

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from quintain.credit_lab.permute import permute
-from quintain.methods.method import Estimates, OnPolicy
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
 from quintain.methods.rl import epo
 from quintain.types import Credit, Group, Task, Trajectory, Turn, derive_seed
 from quintain_evidence.labs.exact import END, World

@@ -19,7 +19,7 @@ import torch
 
 from quintain.credit.layout import outcome_of
 from quintain.credit_lab.permute import derange
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.rl import greedy
 from quintain.types import Group, Score, Task, Trajectory, derive_seed
 from quintain.worlds.bandit.arms import Arms, draw_arms

@@ -23,7 +23,7 @@ from quintain.credit.layout import outcome_of
 from quintain.credit_lab.permute import permute
 from quintain.environments.catalog import find
 from quintain.environments.protocol import advance, begin
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.rl import metaspatial
 from quintain.rewards.arrangement import arrangement_terms
 from quintain.types import Action, Group, Score, Task, Trajectory, derive_seed

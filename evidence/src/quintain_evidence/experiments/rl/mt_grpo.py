@@ -20,7 +20,7 @@ from torch import Tensor
 
 from quintain.credit.group import group_relative
 from quintain.credit.turn_group import turn_group_relative
-from quintain.methods.method import Estimates, OnPolicy
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
 from quintain.methods.rl import mt_grpo
 from quintain.types import Credit, Group, Score, Task, Trajectory, derive_seed
 from quintain_evidence.labs.exact import END, World, exact_gradient

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from quintain.credit_lab.permute import derange
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.rl import mucode
 from quintain.methods.rl.parts.relabelling import answers, with_answer
 from quintain.types import ANSWER, Group, Task, Trajectory, derive_seed

@@ -16,7 +16,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from quintain.methods.method import Collector, OnPolicy, differs, same_groups
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Collector, differs, same_groups
 from quintain.methods.rl import openmanus
 from quintain.types import Group, Task, derive_seed, flatten_scored
 from quintain_evidence.labs.exact import exact_gradient

@@ -20,7 +20,8 @@ import numpy as np
 import torch
 
 from quintain.credit_lab.permute import permute
-from quintain.methods.method import OnPolicy, State
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import State
 from quintain.methods.rl import otc
 from quintain.rewards.conduct import success
 from quintain.rewards.efficiency import FewestCalls, num_calls

@@ -22,7 +22,7 @@ from torch import Tensor
 from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whiten
 from quintain.credit_lab.permute import permute
-from quintain.methods.method import Estimates, OnPolicy
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
 from quintain.methods.rl import pag
 from quintain.types import ANSWER, Credit, Group, Task, Trajectory, Turn, derive_seed, flatten_scored
 from quintain_evidence.labs.exact import END, World

@@ -18,7 +18,7 @@ from torch import Tensor
 from quintain.credit.group import group_relative
 from quintain.credit.whiten import whiten
 from quintain.credit_lab.permute import permute
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.rl import reinforce_plus_plus
 from quintain.types import Credit, Group, derive_seed, is_constant
 from quintain_evidence.labs.exact import exact_gradient

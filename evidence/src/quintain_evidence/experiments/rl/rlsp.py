@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from quintain.credit_lab.permute import permute
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.rl import rlsp
 from quintain.types import ALONE, Group, Score, Task, Trajectory, derive_seed, flatten_scored
 from quintain_evidence.labs.exact import END, World, exact_values

@@ -19,7 +19,8 @@ import numpy as np
 import torch
 
 from quintain.credit_lab.permute import permute_outcomes, permute_turn_rewards
-from quintain.methods.method import OnPolicy, same_groups
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import same_groups
 from quintain.methods.rl import spa_rl
 from quintain.types import Group, derive_seed, flatten_scored
 from quintain_evidence.labs.exact import exact_gradient

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from quintain.credit.layout import outcome_of
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.rl import toolrl
 from quintain.types import Action, Group, Score, Task, ToolCall, Trajectory, derive_seed, is_constant
 from quintain_evidence.labs.exact import END, World, exact_gradient

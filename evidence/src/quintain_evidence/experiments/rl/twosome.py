@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from quintain.credit_lab.permute import derange
-from quintain.methods.method import Estimates, OnPolicy
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
 from quintain.methods.rl import twosome
 from quintain.types import Credit, Group, Task, derive_seed
 from quintain_evidence.labs.spelled import Divide, SpelledPolicy, Spelling, spelled, train_spelled

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from quintain.credit_lab.permute import permute_outcomes
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.rl import ui_tars2
 from quintain.types import Group, derive_seed
 from quintain_evidence.labs.exact import exact_gradient

@@ -22,7 +22,8 @@ from quintain.data.pack import pack
 from quintain.losses.compose import combine
 from quintain.losses.reward_model import bradley_terry
 from quintain.losses.value import value
-from quintain.methods.method import Estimates, Needs, OnPolicy
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
+from quintain.methods.method import Needs
 from quintain.types import Credit, Group, Outputs, Task, Trajectory, flatten_scored
 from quintain_evidence.labs.exact import END, World
 from quintain_evidence.labs.tabular import TablePolicy, TabularRun, actions_of, train_table

@@ -27,9 +27,9 @@ from quintain.credit_lab.permute import permute
 from quintain.data.comparisons import Labeller
 from quintain.eval.reward_model import by_dispute
 from quintain.learning.policies import build_policies
-from quintain.methods.loops.comparing import Members, Segment, draw_segments
-from quintain.methods.method import Compared, OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.rlhf import human_preferences
+from quintain.methods.rlhf.comparing import Compared, Members, Segment, draw_segments
 from quintain.models.save import save
 from quintain.models.tiny import build_tiny
 from quintain.runs.context import make_engine

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quintain.methods.method import Estimates
+from quintain.methods.loops.on_policy import Estimates
 from quintain.methods.rl.parts.kl import reference_of
 from quintain.methods.rlhf import learning_to_summarize
 from quintain.types import Trajectory, derive_seed

@@ -19,7 +19,8 @@ import torch
 
 from quintain.credit_lab.permute import permute
 from quintain.curriculum.levels import Proposer
-from quintain.methods.method import Collector, OnPolicy, State
+from quintain.methods.loops.on_policy import OnPolicy
+from quintain.methods.method import Collector, State
 from quintain.methods.selftraining.agent0 import Config, method
 from quintain.types import Group, Task, ToolCall, derive_seed
 from quintain_evidence.labs.observed import Moved, observed_world, play_games

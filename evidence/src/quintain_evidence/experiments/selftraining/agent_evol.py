@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quintain.data.pipeline import PipelineResult
-from quintain.methods.method import Rounds
+from quintain.methods.loops.rounds import Rounds
 from quintain.methods.selftraining.agent_evol import Config, method
 from quintain.types import Group, Trajectory, derive_seed, flatten_scored
 from quintain_evidence.labs.levels import exact, expert_table, levels, starting_at

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from quintain.credit_lab.permute import permute
 from quintain.data.pipeline import Pipeline, Stage, as_example, weigh_turns
-from quintain.methods.method import Rounds
+from quintain.methods.loops.rounds import Rounds
 from quintain.methods.selftraining import androidgen
 from quintain.types import Example, Trajectory, derive_seed
 from quintain_evidence.experiments.selftraining.rest import weak_table

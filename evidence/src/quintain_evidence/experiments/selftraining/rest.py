@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from quintain.data.pipeline import Pipeline, PipelineResult, Stage
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.method import Rounds
+from quintain.methods.loops.rounds import Rounds
 from quintain.methods.selftraining.rest import Config, above, method
 from quintain.types import Example, Group, Score, Task, Trajectory, derive_seed, flatten_scored
 from quintain_evidence.labs.levels import (

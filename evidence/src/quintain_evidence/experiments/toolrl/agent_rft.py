@@ -21,7 +21,7 @@ from typing import Any
 
 from quintain.adapters.http_tools.environment import HttpTools
 from quintain.environments.protocol import begin
-from quintain.methods.method import Estimates
+from quintain.methods.loops.on_policy import Estimates
 from quintain.methods.toolrl import agent_rft
 from quintain.rewards.efficiency import num_calls
 from quintain.rollout.stepper import guarded

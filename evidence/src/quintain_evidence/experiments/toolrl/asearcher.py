@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from quintain.losses.policy import clip_ratio
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.toolrl import asearcher
 from quintain.types import Batch, Credit, Loss, LossReport, Outputs, derive_seed
 from quintain_evidence.labs.exact import exact_gradient

@@ -18,7 +18,7 @@ import torch
 
 from quintain.agents.capped import CappedCalls, Results
 from quintain.environments.protocol import begin
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.types import Action, Group, Task, ToolCall, as_text, derive_seed
 from quintain.worlds.calc.game import Calc
 from quintain.worlds.calc.problem import OPERATIONS

@@ -14,8 +14,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from quintain.eval.ranking import ndcg
-from quintain.methods.loops.contrastive import Contrast, inside
-from quintain.methods.method import Contrastive
+from quintain.methods.toolrl.contrast import Contrast, Contrastive, inside
 from quintain.retrieval.dense import Dense
 from quintain.types import derive_seed
 from quintain.worlds.shelf.game import Shelf

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from quintain.methods.method import OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.toolrl import r1_searcher
 from quintain.rewards.retrieval import answer_score, first_stage, is_well_formed, search_rate
 from quintain.rewards.terms import Term, apply_all

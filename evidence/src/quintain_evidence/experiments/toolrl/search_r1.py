@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from quintain.credit_lab.gradient import GradientLab, cosine, leave_out, success_credit
 from quintain.data.samples import samples_from
-from quintain.methods.method import Estimates
+from quintain.methods.loops.on_policy import Estimates
 from quintain.methods.toolrl import search_r1
 from quintain.models.tiny import build_tiny
 from quintain.text.tokenizer import train_tokenizer

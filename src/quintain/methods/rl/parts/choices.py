@@ -26,7 +26,8 @@ from quintain.credit.whiten import Key, Unit, whiten
 from quintain.data.filters import best_of_group
 from quintain.losses.importance import mask_importance, truncate_importance
 from quintain.losses.policy import cispo, clip_ratio, gspo, reinforce
-from quintain.methods.method import Assign, Branch, Needs, no_branches
+from quintain.methods.loops.on_policy import Assign, Branch, no_branches
+from quintain.methods.method import Needs
 from quintain.methods.rl.parts.continuations import continue_turns, state_values
 from quintain.types import Credit, Group, Loss, Trajectory, Turn
 

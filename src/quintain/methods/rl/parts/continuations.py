@@ -7,7 +7,8 @@ from statistics import fmean
 
 from quintain.credit.layout import outcome_of
 from quintain.credit.step_value import return_from
-from quintain.methods.method import Branch, Branches, Collector
+from quintain.methods.loops.on_policy import Branch, Branches
+from quintain.methods.method import Collector
 from quintain.rollout.replay import every_turn
 from quintain.types import Group, derive_seed, flatten_scored
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from quintain.credit.penalty import add_token_rewards, kl_rewards
 from quintain.errors import UsageError
 from quintain.losses.kl import adapt_coefficient, kl_penalty
-from quintain.methods.method import Assign, Estimates
+from quintain.methods.loops.on_policy import Assign, Estimates
 from quintain.types import Batch, Credit, Group, Loss, LossReport, Outputs
 
 Place = Literal["loss", "reward"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from statistics import fmean
 
 import numpy as np
 
-from quintain.data.comparisons import comparison_samples
+from quintain.data.comparisons import Labeller, comparison_samples
 from quintain.data.labels import Choice, Query
 from quintain.data.messages import to_record
 from quintain.environments.boundary import ask
@@ -26,8 +26,8 @@ from quintain.eval.reward_model import agreement, by_dispute, ensemble_rewards, 
 from quintain.learning.job import Job
 from quintain.learning.labelling import FILE, Session
 from quintain.learning.policies import Policies
+from quintain.learning.update import Update
 from quintain.learning.updating import learn_in_epochs
-from quintain.methods.method import Compared
 from quintain.models.families import longest_stream
 from quintain.rollout.views import seats_of
 from quintain.runs.context import TrainingContext
@@ -44,6 +44,44 @@ SOURCE = re.compile(r"(\d+)/(\d+)/(\d+)-(\d+)/(.*)", re.DOTALL)
 """How `Segment.source` names a segment."""
 TICK = 0.5
 """Seconds between two looks at the answers."""
+
+PLAIN = Labeller()
+"""A labeller who never errs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A reward that people teach while the policy learns: ``Compared(members=("reward_1", "reward_2"), …)``.
+
+    Segments of episodes are compared, an ensemble of reward models is fitted to the answers, and turns are paid what it
+    says (Deep RL from Human Preferences, arXiv 1706.03741).
+    """
+
+    members: tuple[str, ...]
+    """policies with a value head that are trained, see `Needs.others`"""
+    queries: Callable[[int], int]
+    """step → comparisons that are asked for before it; 1 or more at step 1"""
+    update: Update
+    """how members learn from the answers, in epochs of minibatches of `batch_size`"""
+    labels: str = "synthetic"
+    """who answers: ``synthetic``, ``ask`` (people, in the run's folder), or the file in which people do"""
+    labeller: Labeller = PLAIN
+    """answers by the environment's turn rewards, where nobody is asked"""
+    patience: float = 24.0
+    """hours that a step waits for people"""
+    segment: int = 4
+    """turns of a side"""
+    sees_history: bool = False
+    """whether a turn is scored after all that came before it; else by what was observed and done in it alone"""
+    candidates: int = 8
+    """pairs that are drawn for every one that is asked for, which are those that the members differ on most; 1: none is
+    chosen"""
+    memory: int = 512
+    """newest episodes out of which segments are drawn"""
+    batch_size: int = 16
+    """comparisons of a minibatch"""
+    rate: float = 1.0
+    """factor on the learning rate"""
 
 
 @dataclass(frozen=True, slots=True)

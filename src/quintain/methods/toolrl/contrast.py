@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -27,7 +28,7 @@ from quintain.learning.job import Job
 from quintain.learning.optimizers import make_optimizer, scale_at
 from quintain.learning.saved import START
 from quintain.losses.contrastive import info_nce
-from quintain.methods.method import Contrastive
+from quintain.methods.method import Needs, Traits
 from quintain.models.embedder import EMBEDDER, Embedder, features
 from quintain.models.fingerprint import fingerprint
 from quintain.retrieval.bm25 import BM25
@@ -37,6 +38,45 @@ from quintain.runs.context import short_name
 from quintain.runs.interrupt import Interruption
 from quintain.store.run import Run
 from quintain.types import Action, derive_seed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contrastive:
+    """Train an embedder that finds the document of a query: ``Contrastive(corpus=…, batch_size=64, hard=3)`` (DARE).
+
+    There is no policy: a step is one batch of pairs, and an evaluation ranks all documents for held-out ones' queries.
+    """
+
+    corpus: Callable[[Environment], Corpus]
+    """the environment of the run → what is found in it"""
+    batch_size: int = 64
+    """pairs of a step"""
+    hard: int = 3
+    """of each document that is drawn, those most like it that stand in the batch with it"""
+    temperature: float = 0.05
+    """τ of InfoNCE"""
+    size: int = 64
+    """numbers of an embedding"""
+    queries: int = 4
+    """of each held-out document in an evaluation"""
+    ranks: str = "trained"
+    """what tools are chosen by where evaluations play: trained, untrained or bm25"""
+    needs: Needs = Needs()
+
+    @property
+    def traits(self) -> Traits:
+        """What it is, beside what it needs."""
+        return Traits(
+            acts=False,
+            learns=None,
+            has_warm_start=False,
+            has_own_start=True,
+            unread={"whole_groups", "leaves", "num_epochs", "num_minibatches", "records_signals"},
+        )
+
+    def train(self, run: Run, config: Job) -> None:
+        """Train until ``config.steps``, continuing where `run` was left; keep the embedder in the run."""
+        train_contrastively(self, config, run)
 
 
 class Contrast:

@@ -1,0 +1,63 @@
+"""A method that fits no loop is a class in a file of its own; what `examples/one_by_one.py` shows."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.methods.test_training import interrupting, rows, weights
+
+import quintain
+from quintain.errors import UsageError
+from quintain.methods.find import find_method
+from quintain.methods.method import Traits, traits_of
+from quintain.methods.reading import find_unread
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "one_by_one.py"
+SMALL: dict[str, Any] = {
+    "environment": "guess?max_turns=2&high=4", "model": "micro", "demonstrations": 4, "imitation_epochs": 1,
+    "steps": 3, "episodes": 3, "eval_every": 3, "eval_episodes": 2, "max_turn_tokens": 8,
+}  # fmt: skip
+
+
+def test_a_class_with_needs_and_train_is_a_method() -> None:
+    found = find_method(str(EXAMPLE))
+    config = found.config_class(**SMALL)
+    method = found.make(config)
+    assert (found.label, method.needs.policies) == ("one_by_one", {})
+    assert traits_of(method) == Traits(), "it says nothing of itself, and so all is asked of it"
+    assert find_unread(method, config) == {"lr_warmup", "lora_alpha"}, "by what the configuration says alone"
+
+
+def test_its_function_may_have_any_name_where_it_says_what_it_returns(tmp_path: Path) -> None:
+    file = tmp_path / "named.py"
+    file.write_text(EXAMPLE.read_text().replace("def method(", "def online("))
+    assert find_method(str(file)).function.__name__ == "online"
+
+
+def test_what_returns_no_method_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "number.py"
+    file.write_text(EXAMPLE.read_text().replace("return OneByOne(episodes=config.episodes)", "return 3"))
+    found = find_method(str(file))
+    with pytest.raises(
+        UsageError, match=r"^method: got a int from '.*number.py'; return a method: OnPolicy, Offline, "
+    ):
+        found.make(found.config_class(**SMALL))
+
+
+@pytest.mark.slow
+def test_it_trains_and_goes_on_as_if_nothing_had_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.set_num_threads(1)
+    monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 4)
+    values = {**SMALL, "environment": f"{Path(__file__).with_name('test_training.py')}:Coin"}
+    whole = quintain.train(str(EXAMPLE), run="whole", root=tmp_path, config=values)
+    assert any("train/loss" in row for row in rows(whole))
+    with monkeypatch.context() as patched:
+        interrupting(patched, 1)
+        with pytest.raises(KeyboardInterrupt):
+            quintain.train(str(EXAMPLE), run="parts", root=tmp_path, config=values)
+    quintain.resume(tmp_path / "parts")
+    assert rows(tmp_path / "parts") == rows(whole)
+    assert weights(tmp_path / "parts" / "model") == weights(whole / "model") != weights(whole / "start")
