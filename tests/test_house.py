@@ -3,6 +3,7 @@
 import ast
 import functools
 import graphlib
+import importlib
 import re
 import subprocess
 import sys
@@ -296,6 +297,15 @@ def test_one_function_prints() -> None:
 
 def test_every_word_of_an_advised_command_is_quoted() -> None:
     assert broken(MODULES, advises_unquoted) == []
+
+
+def test_programs_in_strings_import_what_exists() -> None:
+    """A name that is changed must be changed in what other processes run, too."""
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                for module, name in re.findall(r"\bfrom (quintain\.[.\w]+) import (\w+)", node.value):
+                    assert hasattr(importlib.import_module(module), name), f"{path}: {module}.{name}"
 
 
 def test_names_in_stored_configurations_go_through_the_door() -> None:

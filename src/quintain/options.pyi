@@ -411,13 +411,13 @@ class GspoOptions(GroupJobOptions, total=False):
     entropy_coef: float
     bound_tokens: int
 
-class PpoOptions(EpisodesJobOptions, total=False):
+class ActorCriticJobOptions(EpisodesJobOptions, total=False):
     discount: float
     gae_lambda: float
     clip: float
     vf_coef: float
 
-class HumanPreferencesOptions(PpoOptions, total=False):
+class HumanPreferencesOptions(ActorCriticJobOptions, total=False):
     num_labels: int
     first_labels: int
     labels: str
@@ -605,6 +605,9 @@ class PolicyGradientOptions(OnPolicyJobOptions, total=False):
     rewards: str
     judge: str
 
+class PpoOptions(ActorCriticJobOptions, total=False):
+    pass
+
 class QuickstartOptions(GrpoOptions, total=False):
     pass
 
@@ -655,7 +658,7 @@ class RestReactOptions(OnPolicyJobOptions, total=False):
     ranker: Literal["grounding", "perplexity"]
     starts_over: bool
 
-class RetoolOptions(PpoOptions, total=False):
+class RetoolOptions(ActorCriticJobOptions, total=False):
     slips: float
     rewrites: bool
 
@@ -713,10 +716,13 @@ class SelfRewardingOptions(OnPolicyJobOptions, total=False):
     judgements: int
     beta: float
 
-class SftOptions(ImitationJobOptions, total=False):
+class DemonstrationsJobOptions(ImitationJobOptions, total=False):
     examples: int | None
     failures: bool
     held_out: float
+
+class SftOptions(DemonstrationsJobOptions, total=False):
+    pass
 
 class SpaRlOptions(EpisodesJobOptions, total=False):
     progress: float
@@ -825,7 +831,7 @@ class WorldOfBitsOptions(EpisodesJobOptions, total=False):
     entropy_coef: float
     vf_coef: float
 
-class XlamOptions(SftOptions, total=False):
+class XlamOptions(DemonstrationsJobOptions, total=False):
     semantic: bool
 
 @overload

@@ -63,11 +63,20 @@ def test_every_name_names_something_that_is_there(name: str) -> None:
     [
         ("raect", "agent: got 'raect', in which 'raect' is unknown; did you mean 'react'?"),
         ("", "in which '' is unknown; choose from advised, auto, "),
-        ("react?max_token=3", "option of react in the agent 'react?max_token=3': got 'max_token'; did you mean 'max_tokens'?"),
+        (
+            "react?max_token=3",
+            "option of react in the agent 'react?max_token=3': got 'max_token'; did you mean 'max_tokens'?",
+        ),
         ("react?chat=3", "option of react in the agent 'react?chat=3': got 'chat'; "),
-        ("react?max_tokens=many", "max_tokens of react in the agent 'react?max_tokens=many': got 'many'; give an integer"),
+        (
+            "react?max_tokens=many",
+            "max_tokens of react in the agent 'react?max_tokens=many': got 'many'; give an integer",
+        ),
         ("react?max_tokens", "got 'max_tokens'; write them as name=value&name=value"),
-        ("react?max_tokens=3&max_tokens=4", "max_tokens of react in the agent 'react?max_tokens=3&max_tokens=4': got it twice"),
+        (
+            "react?max_tokens=3&max_tokens=4",
+            "max_tokens of react in the agent 'react?max_tokens=3&max_tokens=4': got it twice",
+        ),
         ("react+tools", "in which react wraps nothing; put the harness last, after "),
         ("rci+window+plan", "in which window forgets what plan stands on; write plan+window+..."),
         ("auto?max_tokens=3", "auto has no options, name the harness instead"),

@@ -249,7 +249,10 @@ OUTSIDE = "mine.py:run_agent?grade=grade"
             f"{OUTSIDE}&expert=e",
             {},
             {
-                "model": "mini?tokens=words", "demonstrations": 256, "learning_rate": 7e-4, "num_epochs": 4,
+                "model": "mini?tokens=words",
+                "demonstrations": 256,
+                "learning_rate": 7e-4,
+                "num_epochs": 4,
                 "entropy_coef": 0.02,
             },
         ),
@@ -257,7 +260,10 @@ OUTSIDE = "mine.py:run_agent?grade=grade"
         (
             f"{OUTSIDE}&expert=e",
             {
-                "model": "micro", "demonstrations": 5, "learning_rate": 1e-3, "num_epochs": 1,
+                "model": "micro",
+                "demonstrations": 5,
+                "learning_rate": 1e-3,
+                "num_epochs": 1,
                 "entropy_coef": 0.0,
             },
             {},

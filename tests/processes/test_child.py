@@ -16,7 +16,7 @@ from quintain.processes.child import Child, ending
 SOURCE = Path(quintain.__file__).parents[1]
 START = (
     f"import sys; sys.path.insert(0, {str(SOURCE)!r}); import os, signal, time\n"
-    "from quintain.processes.keeper import kept\nkept()\n"
+    "from quintain.processes.keeper import fork_keeper\nfork_keeper()\n"
 )
 ESCAPES = """
 for _ in range(3):

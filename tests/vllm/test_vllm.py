@@ -184,7 +184,9 @@ def test_grpo_learns_through_a_server_that_is_killed(tmp_path: Path) -> None:
             time.sleep(0.2)
         lines = {number: Path(f"/proc/{number}/cmdline").read_bytes() for number in below(run.pid)}
         servers = [
-            number for number, line in lines.items() if b"vllm\0serve" in line and b"kept()" not in line
+            number
+            for number, line in lines.items()
+            if b"vllm\0serve" in line and b"fork_keeper()" not in line
         ]
         for number in servers:
             os.kill(number, signal.SIGKILL)

@@ -6,7 +6,6 @@ results of the row keeps what came.
 """
 
 import math
-import re
 import shlex
 import shutil
 import subprocess
@@ -20,6 +19,7 @@ from typing import Any
 from quintain.environments.catalog import find
 from quintain.errors import QuintainError, UsageError
 from quintain.methods.find import find_method
+from quintain.methods.reading import find_unread
 from quintain.store.run import Run
 from quintain_evidence.layers.promises import LAYER
 from quintain_evidence.layers.records import append, provenance
@@ -101,15 +101,17 @@ def command_of(row: str, docs: Path) -> list[str]:
         )
     config = find_method(row).config_class
     defaults: dict[str, Any] = {each.name: each.default for each in fields(config)}
-    values = {name: value for name, value in GIVEN.items() if name in defaults}
+    found = find_method(row)
+    unread = find_unread(found.make(config()), config())
+    values = {name: value for name, value in GIVEN.items() if name in defaults and name not in unread}
     for name, value in SMALL.items():
         usual = defaults.get(name, ...)
         if usual is None or (isinstance(usual, int) and not isinstance(usual, bool) and usual > value):
             values[name] = value
-    found = re.search(
-        rf"^quintain train {re.escape(row)} (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE
-    )
-    told = shlex.split(found[1].rstrip("\\")) if found else []
+    lines = page.read_text(encoding="utf-8").splitlines()
+    start = ["quintain", "train", row]
+    command = next((line for line in lines if line.split()[:3] == start), "")
+    told = shlex.split(command.rstrip("\\"))
     for flag in ("environment", "agent"):
         if f"--{flag}" in told:
             values[flag] = told[told.index(f"--{flag}") + 1]

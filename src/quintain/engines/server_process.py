@@ -21,8 +21,8 @@ HERE = "127.0.0.1"
 PROGRAM = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from quintain.processes.keeper import kept
-kept()
+from quintain.processes.keeper import fork_keeper
+fork_keeper()
 said = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 for number in (1, 2):
     os.dup2(said, number)

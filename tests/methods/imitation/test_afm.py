@@ -173,8 +173,8 @@ def test_without_rl_it_imitates_those_of_its_episodes_that_succeed(trajectory: M
     made = afm.method(afm.Config(reinforced=False))
     credit = made.credit([Group(task=own[0].task, trajectories=tuple(own))], Estimates())
     assert [[a.tolist() for a in turns] for turns in credit.advantages] == [[[1.0, 1.0]], [[0.0, 0.0]]]
-    assert "imitation" in made.update.loss.__qualname__
-    assert "clipped" in afm.method(afm.Config()).update.loss.__qualname__
+    assert "imitate" in made.update.loss.__qualname__
+    assert "clip" in afm.method(afm.Config()).update.loss.__qualname__
 
 
 def test_a_new_tokenizer_knows_the_marks_of_roles() -> None:

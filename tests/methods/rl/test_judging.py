@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.methods.rl.test_family import episode, group
+from tests.build import make_group
+from tests.methods.rl.test_family import episode
 
 from quintain.credit.group import group_relative
 from quintain.errors import FailureRateError
@@ -35,7 +36,7 @@ def odd(*, share: float) -> Term:
 
 def test_terms_are_means_over_episodes_and_failures_are_shares() -> None:
     lost = episode(0, outcome=Failure(owner="engine", kind="k", message="m"))
-    before = [group(*(episode(1) for _ in range(15))), group(*(episode(0) for _ in range(4)), lost)]
+    before = [make_group(*(episode(1) for _ in range(15))), make_group(*(episode(0) for _ in range(4)), lost)]
     after = apply_all(before, (environment_reward(), odd(share=0.05)))
     assert measure_rewards(before, after, most=0.05) == {
         "reward/environment": pytest.approx(14 / 18),

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.runs.monitors.test_measures import episode, group
+from tests.build import make_group
+from tests.runs.monitors.test_measures import episode
 
 from quintain.errors import ConfigError, FailureRateError
 from quintain.learning.job import Job
@@ -87,7 +88,7 @@ def test_of_old_rows_little_is_kept() -> None:
 
 def test_the_best_episodes_are_kept_with_an_alarm_of_hacking() -> None:
     call = (ToolCall(name="pay", arguments={"sum": 2}),)
-    groups = [group(*(episode(float(n), (1, 2), index=n, calls=call) for n in range(NUM_KEPT + 3)))]
+    groups = [make_group(*(episode(float(n), (1, 2), index=n, calls=call) for n in range(NUM_KEPT + 3)))]
     monitors = Monitors(Thresholds(), [])
     monitors.measure(groups)
     kept = monitors.evidence(Alarm(name="hacking", message="m"))["transcripts"]
@@ -112,7 +113,7 @@ def test_the_line_of_an_alarm_is_of_the_run_and_quotes_an_answer() -> None:
     )
     good = episode(1.0, (1, 2))
     lost = replace(good.turns[0], action=Action(text="<tool_call>\n{ oh", error="it is not written right"))
-    monitors.measure([group(good, replace(good, index=1, turns=(lost,)))])
+    monitors.measure([make_group(good, replace(good, index=1, turns=(lost,)))])
     line = monitors.describe(Alarm(name="unreadable", message="m"))
     assert line.startswith(
         "m, such as '<tool_call> { oh'; go on from the best step, 3: --model runs/a@best, or lower"

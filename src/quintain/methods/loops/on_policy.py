@@ -17,7 +17,18 @@ from quintain.errors import DataError, UsageError
 from quintain.eval.reward_model import refuse_constant
 from quintain.learning.job import ColdStart, Job, OnPolicyJob
 from quintain.learning.update import Update
-from quintain.methods.method import Change, Collect, Folds, Measure, Needs, State, Traits, no_metrics, same_groups, unread_counts
+from quintain.methods.method import (
+    Change,
+    Collect,
+    Folds,
+    Measure,
+    Needs,
+    State,
+    Traits,
+    no_metrics,
+    same_groups,
+    unread_counts,
+)
 from quintain.types import NOTHING, Credit, Group, Trajectory, flatten_scored
 
 if TYPE_CHECKING:

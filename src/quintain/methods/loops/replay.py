@@ -21,7 +21,19 @@ from quintain.errors import DataError, InvariantError
 from quintain.learning.job import MAIN, Job
 from quintain.learning.update import Update
 from quintain.methods.loops.queries import Consultation
-from quintain.methods.method import Change, Collect, Folds, Measure, Needs, State, Traits, no_metrics, rates_of, same_groups, unread_counts
+from quintain.methods.method import (
+    Change,
+    Collect,
+    Folds,
+    Measure,
+    Needs,
+    State,
+    Traits,
+    no_metrics,
+    rates_of,
+    same_groups,
+    unread_counts,
+)
 from quintain.rollout.staleness import newest_versions
 from quintain.types import NOTHING, Credit, Group, Sample, Trajectory, Use, derive_seed, flatten_scored
 
@@ -184,7 +196,7 @@ class Buffer:
             )
         self._odds = odds / odds.sum()
 
-    def only(self, is_read: Callable[[Trajectory], bool]) -> "Buffer":
+    def only(self, is_read: Callable[[Trajectory], bool]) -> Buffer:
         """Return a buffer of the episodes that `is_read` says yes to, each as likely beside the others as here."""
         kept = [place for place, (_, trajectory) in enumerate(self._episodes) if is_read(trajectory)]
         part = Buffer(self.settings)

@@ -17,7 +17,20 @@ from quintain.data.samples import pair_samples
 from quintain.data.seats import split_seats
 from quintain.learning.job import MAIN, Job
 from quintain.learning.update import Update
-from quintain.methods.method import Change, Collect, Folds, Measure, Needs, State, Traits, learns_by, no_metrics, rates_of, same_groups, unread_counts
+from quintain.methods.method import (
+    Change,
+    Collect,
+    Folds,
+    Measure,
+    Needs,
+    State,
+    Traits,
+    learns_by,
+    no_metrics,
+    rates_of,
+    same_groups,
+    unread_counts,
+)
 from quintain.types import Example, Group, Pair, Sample, Task, Trajectory
 
 if TYPE_CHECKING:
