@@ -16,7 +16,7 @@ from quintain.losses.policy import reinforce
 from quintain.methods import Config as SharedConfig
 from quintain.methods import Needs, Update
 from quintain.methods.loops.recall import remember
-from quintain.methods.loops.requirements import begun
+from quintain.methods.loops.requirements import begin_run
 from quintain.rewards.terms import Term, apply_all
 from quintain.store.run import Run
 from quintain.types import Group, Trajectory
@@ -64,7 +64,7 @@ class OneByOne:
 
     def train(self, run: Run, config: Config) -> None:
         """Train until ``config.steps``, continuing where `run` was left."""
-        with begun(self.needs, config, run) as context:
+        with begin_run(self.needs, config, run) as context:
             mean = Mean()
             remember(run, mean)
             for step in context.steps():

@@ -6,7 +6,7 @@ from functools import partial
 from quintain.config.ranges import NonNegativeFloat
 from quintain.credit.group import leave_one_out
 from quintain.losses.policy import reinforce
-from quintain.methods import GroupConfig, OnPolicy, Update, grouped
+from quintain.methods import GroupConfig, OnPolicy, Update, sample_groups
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.terms import Term, apply_all
 from quintain.types import Trajectory
@@ -29,7 +29,7 @@ def method(config: Config) -> OnPolicy:
     """Return the method as `config` describes it."""
     terms = (environment_reward(), Term(name="length", measure=length, weight=-config.price))
     return OnPolicy(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         reward=partial(apply_all, terms=terms),
         credit=lambda groups, _: leave_one_out(groups),
         update=Update(loss=reinforce(), aggregation="sequence_mean"),

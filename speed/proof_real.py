@@ -21,7 +21,7 @@ from typing import Any
 from scipy.stats import t as student
 
 from quintain.cli.evaluation import arms_of
-from quintain.dashboard.curve import compared_png
+from quintain.dashboard.curve import draw_comparison
 from quintain.dashboard.series import points
 from quintain.store import Run
 
@@ -118,7 +118,7 @@ def main() -> None:
     arms = {name: [rows[run] for run in names] for name, names in arms_of(configs).items()}
     tasks = {int(config["eval_episodes"]) for config in configs.values()}
     picture = arguments.picture or runs / "proof-real.png"
-    compared_png(arms, picture, num_tasks=tasks.pop() if len(tasks) == 1 else 0)
+    draw_comparison(arms, picture, num_tasks=tasks.pop() if len(tasks) == 1 else 0)
     print(f"picture  {picture}")
 
 

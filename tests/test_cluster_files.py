@@ -13,7 +13,7 @@ import yaml
 
 from quintain.cli.training import train_parser
 from quintain.config import build
-from quintain.distributed.placement import CPU, GPU, Placement, bundles, load_placement, unplaced
+from quintain.distributed.placement import CPU, GPU, Placement, bundles, find_unplaced, load_placement
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "examples" / "cluster"
@@ -49,14 +49,14 @@ def test_the_placement_fits_the_machines_of_the_slurm_script() -> None:
     cores, count = int(options["cpus-per-task"]), int(options["nodes"])
     head = {CPU: cores - 4.0, GPU: 0.0}
     others = [{CPU: float(cores), GPU: float(options["gpus-per-node"])}] * (count - 1)
-    assert unplaced(NEEDS, [head, *others]) is None
-    assert unplaced(NEEDS, [head, *others[1:]]) is not None, "it uses all GPUs"
+    assert find_unplaced(NEEDS, [head, *others]) is None
+    assert find_unplaced(NEEDS, [head, *others[1:]]) is not None, "it uses all GPUs"
 
 
 def test_the_placement_fits_the_machines_that_are_rented() -> None:
     gpus = float(SKY["resources"]["accelerators"].partition(":")[2])
     cores = float(SKY["resources"]["cpus"].rstrip("+"))
-    assert unplaced(NEEDS, [{CPU: cores}, *[{CPU: cores, GPU: gpus}] * (SKY["num_nodes"] - 1)]) is None
+    assert find_unplaced(NEEDS, [{CPU: cores}, *[{CPU: cores, GPU: gpus}] * (SKY["num_nodes"] - 1)]) is None
 
 
 def test_the_placement_fits_the_groups_of_kuberay() -> None:
@@ -75,7 +75,7 @@ def test_the_placement_fits_the_groups_of_kuberay() -> None:
         machines += [machine] * group["minReplicas"]
         most += [machine] * group["maxReplicas"]
         assert group["minReplicas"] <= group["replicas"] <= group["maxReplicas"]
-    assert unplaced(bundles(placement), machines) is None
+    assert find_unplaced(bundles(placement), machines) is None
     largest = build(
         Placement,
         {
@@ -87,7 +87,7 @@ def test_the_placement_fits_the_groups_of_kuberay() -> None:
         },
         "most",
     )
-    assert unplaced(bundles(largest)[1:], most) is None
+    assert find_unplaced(bundles(largest)[1:], most) is None
     head = cluster["headGroupSpec"]
     assert head["rayStartParams"]["num-gpus"] == "0", "the GPU there is the driver's"
     images = {

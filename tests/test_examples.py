@@ -68,7 +68,7 @@ def test_the_seller_gives_way_and_leaves_who_is_too_greedy() -> None:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
     shorten_corpus(monkeypatch, 16)
-    monkeypatch.setattr(auto_warm_start, "MOST_TURNS", 4000)
+    monkeypatch.setattr(auto_warm_start, "MAX_TURNS", 4000)
 
 
 def warmed(spec: str, folder: Path, **settings: Any) -> dict[str, dict[str, object]]:
@@ -109,12 +109,12 @@ def test_copying_out_of_files_is_learned_from_the_expert_by_default(
 @pytest.mark.usefixtures("quick")
 @pytest.mark.slow
 def test_random_play_finds_files_and_is_paid_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto_warm_start, "MOST_WORK", 0.0)
-    monkeypatch.setattr(auto_warm_start, "LEAST_UPDATES", 8)
+    monkeypatch.setattr(auto_warm_start, "MAX_WORK", 0.0)
+    monkeypatch.setattr(auto_warm_start, "MIN_UPDATES", 8)
     monkeypatch.setattr(auto_warm_start, "ROUND_UPDATES", 8)
     monkeypatch.setattr(auto_warm_start, "FRESH", 16)
     monkeypatch.setattr(auto_warm_start, "AGAIN", 16)
-    monkeypatch.setattr(auto_warm_start, "MOST_TURNS", 1500)
+    monkeypatch.setattr(auto_warm_start, "MAX_TURNS", 1500)
     source = (EXAMPLES / "files.py").read_text(encoding="utf-8")
     (tmp_path / "alone.py").write_text(source.replace("expert_action", "no_expert"), encoding="utf-8")
     spec = f"{tmp_path / 'alone.py'}:Files"

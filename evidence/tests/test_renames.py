@@ -72,6 +72,10 @@ def test_an_imported_member_is_renamed_where_it_stands_alone_and_attributes_keep
     names = {"old.nouns.scored": "old.nouns.flatten"}
     assert normalize(before, names) == normalize(after, {})
     assert normalize(before, names) != normalize(after.replace("group.scored", "group.flatten"), {})
+    before, after = (
+        f"from old import nouns\nfound = nouns.{name}(group.scored)" for name in ("scored", "flatten")
+    )
+    assert normalize(before, names) == normalize(after, {})
 
 
 def test_renames_follow_each_other() -> None:

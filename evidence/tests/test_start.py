@@ -12,7 +12,7 @@ from quintain.models.fingerprint import fingerprint
 from quintain.models.load import load
 from quintain.rollout.progress import Display
 from quintain.store.run import Run
-from quintain.warm_start.probe import probed_after
+from quintain.warm_start.probe import probe_steps
 from quintain_evidence.start import imitated
 
 JOB = Job(
@@ -36,7 +36,7 @@ def made(folder: Path, enough: float) -> tuple[float, str, int]:
     with Run.create(folder, recipe="start", config=asdict(JOB)) as run, Display("start", 1, 0) as display:
         success = imitated(JOB, run, display, enough=enough)
         assert len(list(run.trajectories(phase="demonstrations"))) == 8
-    return success, fingerprint(load(str(folder / START)).model), len(probed_after(12))
+    return success, fingerprint(load(str(folder / START)).model), len(probe_steps(12))
 
 
 def test_imitation_ends_at_enough_and_repeats(tmp_path: Path) -> None:
@@ -48,5 +48,5 @@ def test_imitation_ends_at_enough_and_repeats(tmp_path: Path) -> None:
 
 
 def test_probes_come_less_and_less_often() -> None:
-    assert sorted(probed_after(40)) == [8, 12, 16, 20, 25, 31, 38, 40]
-    assert probed_after(3) == {3}
+    assert sorted(probe_steps(40)) == [8, 12, 16, 20, 25, 31, 38, 40]
+    assert probe_steps(3) == {3}

@@ -44,8 +44,8 @@ from quintain.eval.compare import compare as compared
 from quintain.eval.evaluate import Evaluation
 from quintain.eval.evaluate import evaluate as evaluated
 from quintain.learning.job import Job
-from quintain.learning.saved import MODEL, START, admitted, check_files, find_saved, load_policy
-from quintain.learning.sharding.torchrun import driving, launched_ranks
+from quintain.learning.saved import MODEL, START, admit_run, check_files, find_saved, load_policy
+from quintain.learning.sharding.torchrun import count_ranks, driving
 from quintain.methods.find import find_method
 from quintain.methods.fitting import fit_to_model
 from quintain.methods.loops.requirements import refuse_environment
@@ -59,7 +59,7 @@ from quintain.rollout.progress import Display
 from quintain.runs.context import check_run
 from quintain.runs.memory import Plan as MemoryPlan
 from quintain.runs.memory import describe_where, plan_memory
-from quintain.runs.summary import EXTENDED, evaluations, planned_steps, summary
+from quintain.runs.summary import EXTENDED, count_planned, evaluations, summary
 from quintain.search.agent import Searcher, is_search, refuse_unsearchable
 from quintain.serve.agent_source import find_source
 from quintain.store.calls import CALLS, CallLog
@@ -152,7 +152,7 @@ def train(
     values = with_tasks(values)
     given = build(found.config_class, values, f"train({found.label!r})")
     settings = place_data(given, Path(root), is_trusted=trust_run)
-    settings = dataclasses.replace(settings, learner_ranks=launched_ranks(settings.learner_ranks))
+    settings = dataclasses.replace(settings, learner_ranks=count_ranks(settings.learner_ranks))
     chosen = found.make(settings)
     if settings.environment == NO_ENVIRONMENT and must_act(chosen):
         beside = " of the policy beside recorded ones" if chosen.needs.expert else ""
@@ -322,7 +322,7 @@ def resume(
     with Run.open(Path(folder), writable=False) as run:
         admit(run, is_trusted=trust_run, to="resuming")
         device = str(run.config.get("device", "auto"))
-        planned, done = planned_steps(run), run.last_step or 0
+        planned, done = count_planned(run), run.last_step or 0
     if steps is not None and steps < done:
         raise UsageError(
             f"--steps: got {steps} for {folder}, which has done {done}; give more, or leave it out"
@@ -333,7 +333,7 @@ def resume(
             f"{write_command('quintain', 'resume', folder, '--steps', 2 * planned)}"
         )
     elsewhere = {
-        "learner_ranks": launched_ranks(learner_ranks or 0) or learner_ranks,
+        "learner_ranks": count_ranks(learner_ranks or 0) or learner_ranks,
         "cluster": cluster,
         "placement": placement,
     }
@@ -404,14 +404,14 @@ def evaluate(
         StoreError: a file of it was changed.
     """
     wanted = [*(() if environment is not None else WORLDS), *(() if agent else ("agent",))]
-    admitted(target, is_trusted=trust_run, to="evaluating", fields=wanted)
+    admit_run(target, is_trusted=trust_run, to="evaluating", fields=wanted)
     check_files(target, accepts_changes=accept_changes, to="evaluating", is_all=environment is None)
     spec = environment if environment is not None else environment_of(target, trust_run=trust_run)
     agent = agent or harness_of(target, is_trusted=trust_run)
     if spec == NO_ENVIRONMENT:
         raise UsageError(
             f"evaluating {target}: got a run without an environment, in which nothing is played"
-            f"{held_out_loss(target)}; name one with --environment"
+            f"{describe_held_out_loss(target)}; name one with --environment"
         )
     if isinstance(spec, str):
         require_grader(spec, agent)
@@ -559,7 +559,7 @@ def listening(
     """Listen for what agents ask of `model`; whoever lets the recording run answers. See `serving`."""
     for package in ("starlette", "uvicorn", "websockets"):
         extra_module(package, package=package, extra="serve", feature=feature)
-    from quintain.serve.endpoint import Terms
+    from quintain.serve.endpoint import EpisodeLimits
     from quintain.serve.listener import is_local
     from quintain.serve.recording import Recording
 
@@ -588,8 +588,8 @@ def listening(
     with ExitStack() as stack:
         engine = build_engine(EngineSettings(), loaded.model, loaded.tokenizer)
         stack.callback(engine.close)
-        keep = None if out is None else stack.enter_context(recorded_run(loaded.tokenizer, out, settings))
-        terms = Terms(
+        keep = None if out is None else stack.enter_context(record_run(loaded.tokenizer, out, settings))
+        terms = EpisodeLimits(
             temperature=temperature,
             max_turn_tokens=max_tokens or (engine.max_length if out is None else USUAL_TOKENS),
             usual_turn_tokens=USUAL_TOKENS if max_tokens is None else None,
@@ -604,7 +604,7 @@ def listening(
 
 
 @contextmanager
-def recorded_run(
+def record_run(
     tokenizer: PreTrainedTokenizerBase, folder: Path, settings: Mapping[str, Any]
 ) -> Generator[Callable[[Trajectory], None]]:
     """Make the run `folder` of episodes without an environment, and yield what records one of them as it ends."""
@@ -781,13 +781,13 @@ def environment_of(target: str | Path, *, trust_run: bool = False) -> str:
     Raises:
         UsageError: it is no run. ConfigError: the environment is somebody else's, and not to be trusted.
     """
-    config = admitted(target, is_trusted=trust_run, to="evaluating", fields=WORLDS)
+    config = admit_run(target, is_trusted=trust_run, to="evaluating", fields=WORLDS)
     if not config:
         raise UsageError(f"evaluating {target}: got no environment; name one with --environment")
     return str(config.get("eval_environment") or config["environment"])
 
 
-def held_out_loss(target: str | Path) -> str:
+def describe_held_out_loss(target: str | Path) -> str:
     """Return what the run `target` measured of data that it held out, in words; empty where it measured nothing."""
     with Run.open(Path(target), writable=False) as run:
         found = [(row["step"], row["eval/loss"]) for row in run.metrics() if row.get("eval/loss") is not None]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from quintain.adapters.agentdojo.environment import MOST_ANSWERS, AgentDojo
+from quintain.adapters.agentdojo.environment import MAX_ANSWERS, AgentDojo
 from quintain.environments.baselines import expert, noop, play, random_policy
 from quintain.environments.boundary import refuse_training
 from quintain.environments.catalog import find
@@ -137,9 +137,9 @@ def test_calls_are_answered_and_states_are_those_of_the_episode() -> None:
 def test_after_sixteen_messages_it_is_over() -> None:
     with closing(AgentDojo("slack")) as world:
         episode = play(world, world.task("eval", 0), random_policy(3))
-        assert len(episode.rewards) == MOST_ANSWERS and episode.ends[-1][:2] == (True, False)
+        assert len(episode.rewards) == MAX_ANSWERS and episode.ends[-1][:2] == (True, False)
         begin(world, world.task("eval", 0))
-        results = [advance(world, Action(error="no JSON")) for _ in range(MOST_ANSWERS)]
+        results = [advance(world, Action(error="no JSON")) for _ in range(MAX_ANSWERS)]
         assert [result.is_terminated for result in results] == [False] * 15 + [True]
 
 

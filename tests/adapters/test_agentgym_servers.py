@@ -20,7 +20,7 @@ from quintain.environments.baselines import expert, play
 from quintain.environments.catalog import find
 from quintain.environments.probes import PROBES, Subject
 from quintain.environments.protocol import advance, begin
-from quintain.rollout.stepper import guarded
+from quintain.rollout.stepper import guard_call
 from quintain.serve.agentgym import agentgym_app
 from quintain.serve.listener import Listener
 from quintain.types import Action, Failure
@@ -140,5 +140,5 @@ def test_a_server_that_is_killed_is_a_failure_of_the_environment(
         begin(world, world.task("train", 0))
         server[1].kill()
         server[1].wait()
-        found = guarded(lambda: advance(world, Action(text="inventory")))
+        found = guard_call(lambda: advance(world, Action(text="inventory")))
         assert isinstance(found, Failure) and found.owner == "environment"

@@ -13,7 +13,7 @@ from quintain.adapters.openenv.environment import ACT, OpenEnv
 from quintain.adapters.remote.world import RemoteFault
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.errors import UsageError
-from quintain.rollout.stepper import guarded
+from quintain.rollout.stepper import guard_call
 from quintain.serve.json_app import Refusal, Request, json_app
 from quintain.serve.listener import Listener
 from quintain.types import Action, Failure
@@ -138,7 +138,7 @@ def test_an_openenv_server_that_breaks_is_a_failure_and_the_next_episode_goes_on
         task = world.task("train", 0)
         begin(world, task)
         usual, foreign.says = foreign.says, lambda _: answer
-        found = guarded(lambda: advance(world, Action(text="x")))
+        found = guard_call(lambda: advance(world, Action(text="x")))
         assert isinstance(found, Failure) and (found.owner, found.kind) == ("environment", kind)
         foreign.says = usual
         assert begin(world, task) == "go"
@@ -148,7 +148,7 @@ def test_an_openenv_server_that_breaks_is_a_failure_and_the_next_episode_goes_on
 def test_a_server_of_another_kind_or_version_is_told_when_it_is_built() -> None:
     foreign = Foreign()
     with openenv(foreign, has_socket=False) as url, closing(OpenEnv(url)) as world:
-        found = guarded(lambda: begin(world, world.task("train", 0)))
+        found = guard_call(lambda: begin(world, world.task("train", 0)))
         assert isinstance(found, Failure) and "404 instead of a WebSocket" in found.message
     foreign.metadata = None
     with (
@@ -227,10 +227,10 @@ def test_an_agentgym_server_that_breaks_is_a_failure_and_never_a_score(answer: A
     gym = Gym(reset=told("textcraft", "first", 0.0), step=answer)
     with agentgym(gym) as url, closing(AgentGym(url)) as world:
         begin(world, world.task("train", 0))
-        found = guarded(lambda: advance(world, Action(text="look")))
+        found = guard_call(lambda: advance(world, Action(text="look")))
         assert isinstance(found, Failure) and (found.owner, found.kind) == ("environment", kind)
         gym.answers.pop("step")
-        found = guarded(lambda: advance(world, Action(text="look")))
+        found = guard_call(lambda: advance(world, Action(text="look")))
         assert isinstance(found, Failure) and found.kind == "agentgym_refused"
 
 

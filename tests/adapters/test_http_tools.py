@@ -19,7 +19,7 @@ from quintain.environments.grades import grade_tasks
 from quintain.environments.protocol import Environment, Expert, advance, begin, tool_action
 from quintain.errors import EnvironmentFault, UsageError
 from quintain.processes import http_json
-from quintain.rollout.stepper import guarded
+from quintain.rollout.stepper import guard_call
 from quintain.serve.json_app import Refusal, Request, json_app
 from quintain.serve.listener import Listener
 from quintain.store.run import Run
@@ -116,7 +116,7 @@ def started(file: Path, **options: Any) -> Environment:
 
 
 def failure(world: Environment, action: Action) -> Failure:
-    found = guarded(lambda: advance(world, action))
+    found = guard_call(lambda: advance(world, action))
     assert isinstance(found, Failure)
     return found
 

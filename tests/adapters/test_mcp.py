@@ -18,7 +18,7 @@ from quintain.environments.catalog import find
 from quintain.environments.check import check
 from quintain.environments.protocol import Environment, advance, begin, tool_action
 from quintain.errors import MissingExtra, UsageError
-from quintain.rollout.stepper import guarded
+from quintain.rollout.stepper import guard_call
 from quintain.types import Action, Failure
 
 pytestmark = pytest.mark.timeout(900)  # a busy machine takes long to start servers
@@ -57,7 +57,7 @@ def stdio(*arguments: str) -> dict[str, Any]:
 
 
 def failure(world: Environment, action: Action) -> Failure:
-    found = guarded(lambda: advance(world, action))
+    found = guard_call(lambda: advance(world, action))
     assert isinstance(found, Failure)
     return found
 

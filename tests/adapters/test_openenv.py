@@ -13,7 +13,7 @@ from quintain.adapters.openenv.environment import OpenEnv
 from quintain.environments.baselines import expert, play
 from quintain.environments.catalog import find
 from quintain.environments.protocol import advance, begin
-from quintain.rollout.stepper import guarded
+from quintain.rollout.stepper import guard_call
 from quintain.serve.listener import Listener
 from quintain.serve.openenv import openenv_app
 from quintain.types import Action, Failure
@@ -50,7 +50,7 @@ def test_our_client_plays_a_real_server(address: str) -> None:
             ]
         task = world.task("train", 0)
         assert begin(world, task) == begin(world, task)
-        found = guarded(lambda: advance(world, Action(text="crash")))
+        found = guard_call(lambda: advance(world, Action(text="crash")))
         assert isinstance(found, Failure) and found.owner == "environment"
         assert begin(world, task), "the next episode has a new connection"
 
@@ -63,7 +63,7 @@ def test_clients_of_a_real_server_do_not_meet_and_one_too_many_is_told(address: 
         advance(other, Action(text="x"))
         assert advance(one, Action(text=first.removeprefix("say "))).reward == 0.5
         with closing(OpenEnv(address)) as third:
-            found = guarded(lambda: begin(third, third.task("train", 0)))
+            found = guard_call(lambda: begin(third, third.task("train", 0)))
         assert isinstance(found, Failure) and found.owner == "environment" and "capacity" in found.message
 
 

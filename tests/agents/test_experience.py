@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.build import make_episode, make_turn
 
-from quintain.agents.experience import Experience, Solved, likeness, most_alike, remembered, words
+from quintain.agents.experience import Experience, Solved, as_experience, likeness, most_alike, words
 from quintain.types import (
     Action,
     Failure,
@@ -88,7 +88,7 @@ def test_what_an_agent_said_to_itself_is_not_told() -> None:
     whole = episode("a", "Open", "think", "go")
     thought = replace(whole.turns[0], seat="agent/plan", observation=as_content("Plan."))
     acted = replace(whole.turns[1], observation=as_content("Open"))
-    assert remembered(replace(whole, turns=(thought, acted))) == Solved(
+    assert as_experience(replace(whole, turns=(thought, acted))) == Solved(
         task="a", begins="Open", actions=("go",)
     )
 

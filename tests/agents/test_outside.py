@@ -15,11 +15,11 @@ from quintain.agents.outside import (
     AgentFault,
     LastWords,
     Outside,
+    as_score,
+    ask_expert,
     command_runner,
-    graded,
+    grade_answer,
     member,
-    scored,
-    spoken_by,
     task_text,
 )
 from quintain.environments.tools import GraderFault
@@ -105,23 +105,23 @@ def test_the_name_alone_of_a_grader_is_in_the_file_of_the_agent(chat: Chat, tmp_
         "def run_agent(base_url, key, task):\n    return 3\n\n\ndef grade(task, answer):\n    return answer / 2\n"
     )
     agent = Outside(chat=chat, agent=JsonTools(chat), run=f"{file}:run_agent", grade="grade")
-    assert agent.prepared()("", "", TASK) == Score(value=1.5, is_success=True)
+    assert agent.prepare_player()("", "", TASK) == Score(value=1.5, is_success=True)
 
 
 def test_what_is_a_score() -> None:
-    assert scored(0.5, "it") == Score(value=0.5, is_success=True)
-    assert scored(False, "it") == Score(value=0.0, is_success=False)
+    assert as_score(0.5, "it") == Score(value=0.5, is_success=True)
+    assert as_score(False, "it") == Score(value=0.0, is_success=False)
     own = Score(value=0.3, is_success=False)
-    assert scored(own, "it") == own
+    assert as_score(own, "it") == own
     for value in (None, "1", float("inf"), [1]):
         with pytest.raises(GraderFault, match="it: score must be a finite number"):
-            scored(value, "it")
+            as_score(value, "it")
 
     def raises(task: Task, answer: object) -> float:
         raise ValueError("no")
 
     with pytest.raises(GraderFault, match="grader g: got ValueError: no; mend it"):
-        graded(raises, TASK, 1, "g")
+        grade_answer(raises, TASK, 1, "g")
     assert GraderFault("x").owner == "judge"
 
 
@@ -131,16 +131,16 @@ def test_what_an_expert_says() -> None:
     def echoes(task: Task, told: list[dict[str, Any]]) -> object:
         return f"{task.prompt} {told[0]['content']}"
 
-    assert spoken_by(echoes, TASK, messages, "e") == Action(text="Go. Go.")
+    assert ask_expert(echoes, TASK, messages, "e") == Action(text="Go. Go.")
     call = {"name": "guess", "arguments": {"number": 3}}
     guess = ToolCall(name="guess", arguments={"number": 3})
     for said, calls in ((call, (guess,)), ([call, {"name": "look"}], (guess, ToolCall(name="look")))):
-        assert spoken_by(lambda task, told, said=said: said, TASK, messages, "e") == Action(tool_calls=calls)
+        assert ask_expert(lambda task, told, said=said: said, TASK, messages, "e") == Action(tool_calls=calls)
     for wrong in (3, None, {"name": 3}, {"name": "guess", "arguments": "3"}, ["guess"]):
         with pytest.raises(AgentFault, match=r"expert e: got .*; answer with a text, or {"):
-            spoken_by(lambda task, told, said=wrong: said, TASK, messages, "e")
+            ask_expert(lambda task, told, said=wrong: said, TASK, messages, "e")
     with pytest.raises(AgentFault, match=r"expert e: got ZeroDivisionError: .*; mend it"):
-        spoken_by(lambda task, told: 1 / 0, TASK, messages, "e")
+        ask_expert(lambda task, told: 1 / 0, TASK, messages, "e")
 
 
 def test_commands() -> None:
@@ -188,13 +188,15 @@ def test_functions_that_cannot_be_called_are_refused_before_they_are(
     (tmp_path / "mine.py").write_text(lines + "\n")
     found = Outside(chat=chat, agent=JsonTools(chat), run=f"{tmp_path}/mine.py:run", grade=options)
     with pytest.raises(UsageError, match=said):
-        found.prepared()
+        found.prepare_player()
 
 
 def test_an_expert_that_cannot_be_called_is_refused(chat: Chat, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def run(a, b, c): ...\ndef expert(task): ...\n")
     with pytest.raises(UsageError, match="it is called with task, messages"):
-        Outside(chat=chat, agent=JsonTools(chat), run=f"{tmp_path}/mine.py:run", expert="expert").taught()
+        Outside(
+            chat=chat, agent=JsonTools(chat), run=f"{tmp_path}/mine.py:run", expert="expert"
+        ).find_expert()
 
 
 def test_a_command_that_writes_for_ever_costs_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from quintain.agents.catalog import build
 from quintain.agents.deliberation import TASK
 from quintain.agents.harness import Choice, PlainText
 from quintain.agents.plan import (
-    MOST_STEPS,
+    MAX_STEPS,
     PLANNER,
     Plan,
     PlanAndAct,
@@ -66,7 +66,7 @@ def test_a_plan_written_anew_with_its_ticks_is_that_plan() -> None:
 STEPS = st.builds(Step, st.text("abx[] .1", min_size=1).map(str.strip).filter(bool), st.booleans())
 
 
-@given(st.lists(STEPS, max_size=MOST_STEPS).map(tuple).map(Plan), st.text("abx[] .1:\n", max_size=40))
+@given(st.lists(STEPS, max_size=MAX_STEPS).map(tuple).map(Plan), st.text("abx[] .1:\n", max_size=40))
 def test_any_plan_is_itself_when_it_is_written_anew(plan: Plan, text: str) -> None:
     plan = edit(plan, text)  # as models write plans: no step begins with a box of its own
     plan = edit(Plan(), plan.text)
@@ -79,7 +79,7 @@ def test_any_plan_is_itself_when_it_is_written_anew(plan: Plan, text: str) -> No
 )
 def test_any_text_edits_a_plan(text: str) -> None:
     plan = edit(Plan((KEY, DOOR)), text)
-    assert len(plan.steps) <= MOST_STEPS
+    assert len(plan.steps) <= MAX_STEPS
     assert all(step.text and "\n" not in step.text for step in plan.steps)
 
 
@@ -169,7 +169,7 @@ def test_a_whole_plan_says_calls_or_verbs() -> None:
     assert verbs(plan) == {"go", "clean"} == verbs(edit(Plan(), "1. go home\n2. clean"))
     call = Action(text="…", tool_calls=(ToolCall(name="buy", arguments={"item": "tea", "number": 2}),))
     assert whole_plan([call], names=True).text == "1. buy(tea, 2)"
-    assert len(whole_plan([Action(text=f"go {k}") for k in range(40)], names=True).steps) == MOST_STEPS
+    assert len(whole_plan([Action(text=f"go {k}") for k in range(40)], names=True).steps) == MAX_STEPS
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from quintain.agents.refined import (
     REPEATED,
     Refined,
     RefinedSession,
-    needed_sentence,
+    find_sentence,
 )
 from quintain.agents.tagged import Tagged
 from quintain.environments.protocol import tool_action
@@ -76,9 +76,9 @@ def test_a_query_is_made_once_and_there_are_so_many(small_chat: Chat, brief_of: 
 
 
 def test_what_is_needed_is_a_sentence_with_all_words_or_nothing() -> None:
-    assert needed_sentence('search[{"query":"seat orbit"}]', DOCUMENTS) == "The seat of Orbit is Rome."
-    assert needed_sentence('search[{"query":"seat Delta"}]', DOCUMENTS) == NOTHING_HELPFUL
-    assert needed_sentence("search[]", DOCUMENTS) == NOTHING_HELPFUL == needed_sentence("", "")
+    assert find_sentence('search[{"query":"seat orbit"}]', DOCUMENTS) == "The seat of Orbit is Rome."
+    assert find_sentence('search[{"query":"seat Delta"}]', DOCUMENTS) == NOTHING_HELPFUL
+    assert find_sentence("search[]", DOCUMENTS) == NOTHING_HELPFUL == find_sentence("", "")
 
 
 def test_it_has_a_name_in_the_catalogue(small_chat: Chat, brief_of: BriefOf) -> None:

@@ -19,7 +19,7 @@ from quintain.environments.noisy import noisy
 from quintain.rollout.collect import Rollout
 from quintain.text.chat import Chat
 from quintain.types import Failure, Trajectory, as_text
-from quintain.warm_start.start import fumbled_action
+from quintain.warm_start.start import fumble_action
 
 BUILT_IN = sorted(set(CATALOG) - set(ADAPTERS))
 SOONEST = {
@@ -61,7 +61,7 @@ def test_every_prompt_holds_the_task(world: str, small_chat: Chat) -> None:
         task = environment.task("train", 3)
         assert not task.prompt, "else there is nothing to keep: the system message has it"
         instructions = environment.instructions()
-    teacher = noisy(0.5) if has_expert(make) else fumbled_action
+    teacher = noisy(0.5) if has_expert(make) else fumble_action
     num_later = 0
     for spec in (*ALONE, *NESTED):
         with closing(make()) as environment:

@@ -12,8 +12,8 @@ from quintain.agents.workforce import (
     State,
     Workforce,
     WorkforceWorld,
+    describe_cards,
     read_cards,
-    shown,
     verb_of,
 )
 from quintain.environments.baselines import expert, noop, play
@@ -40,7 +40,10 @@ def said(world: WorkforceWorld, text: str) -> str:
 
 def test_cards_are_read_and_told() -> None:
     assert CARDS == {"mover": ("go",), "maker": ("gather", "make", "eat")}
-    assert read_cards("worker") == {"worker": ()} and shown(read_cards("a;b:go")) == "Workers: a: all; b: go."
+    assert (
+        read_cards("worker") == {"worker": ()}
+        and describe_cards(read_cards("a;b:go")) == "Workers: a: all; b: go."
+    )
     assert verb_of("go(hill)") == verb_of("go hill") == verb_of("go") == "go"
     for text in ("", "a;a", "planner", "a:go;;"):
         with pytest.raises(UsageError, match="name each worker once"):
@@ -62,12 +65,12 @@ def test_experts_in_every_seat_solve_what_the_expert_solves(cards: dict[str, tup
 def test_a_part_goes_from_the_planner_over_the_coordinator_to_a_worker() -> None:
     world = workforce()
     first = as_text(begin(world, world.task("train", 0)))
-    assert "Goal" in first and first.endswith(f"{shown(CARDS)}\nWrite the plan.")
-    assert said(world, "1. eat()\n2. go(hill)") == f"Part: eat()\n{shown(CARDS)} Who does it?"
+    assert "Goal" in first and first.endswith(f"{describe_cards(CARDS)}\nWrite the plan.")
+    assert said(world, "1. eat()\n2. go(hill)") == f"Part: eat()\n{describe_cards(CARDS)} Who does it?"
     assert world.seat() == COORDINATOR
     order = said(world, "maker")
     assert world.seat() == "maker" and order.startswith("Part: eat()\n") and "mover" not in order
-    assert said(world, "done") == f"Part: go(hill)\n{shown(CARDS)} Who does it?"
+    assert said(world, "done") == f"Part: go(hill)\n{describe_cards(CARDS)} Who does it?"
     said(world, "maker")
     assert said(world, "failed").startswith("maker failed at go(hill). ") and world.seat() == PLANNER
 

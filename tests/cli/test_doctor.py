@@ -14,7 +14,7 @@ Cli = Callable[..., Any]
 
 
 def test_it_says_what_is_there(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "LEAST_DISK", 0)
+    monkeypatch.setattr(doctor, "MIN_DISK", 0)
     found = cli("doctor", "--runs", str(tmp_path), "--json")
     rows = {row["name"]: row for row in json.loads(found.out)["findings"]}
     assert found.status == 0
@@ -42,5 +42,8 @@ def test_a_full_disk_is_a_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def test_what_memory_can_train() -> None:
-    assert doctor.trained_in(1 << 20, "cpu") == "trains models that are made here"
-    assert doctor.trained_in(60 << 30, "cuda") == "trains all weights of Qwen3-1.7B, LoRA layers of Qwen3-14B"
+    assert doctor.find_trainable(1 << 20, "cpu") == "trains models that are made here"
+    assert (
+        doctor.find_trainable(60 << 30, "cuda")
+        == "trains all weights of Qwen3-1.7B, LoRA layers of Qwen3-14B"
+    )

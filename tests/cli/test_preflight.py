@@ -97,7 +97,7 @@ def test_an_answer_that_is_worth_nothing_and_is_paid_is_found(cli: Cli) -> None:
 
 
 def test_a_mask_and_an_engine_that_lie_are_found(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    examined = preflight.examined
+    examined = preflight.examine_groups
 
     def spoiled(context: TrainingContext, groups: list[Group], **settings: Any) -> preflight.Preflight:
         def elsewhere(group: Group) -> Group:
@@ -120,8 +120,8 @@ def test_a_mask_and_an_engine_that_lie_are_found(cli: Cli, monkeypatch: pytest.M
 
         return examined(context, [elsewhere(group) for group in groups], **settings)
 
-    monkeypatch.setattr(preflight, "examined", spoiled)
-    monkeypatch.setattr(preflight, "said", lambda trajectory: [0])  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr(preflight, "examine_groups", spoiled)
+    monkeypatch.setattr(preflight, "describe_end", lambda trajectory: [0])  # pyright: ignore[reportUnknownLambdaType]
     found = cli("check", "grpo", *SMALL, "--json")
     assert found.status == 8
     assert states(found.out)["engine and learner"] == states(found.out)["mask"] == "fail"

@@ -9,7 +9,7 @@ from tests.learning.test_saved import KINDS, scripted
 from tests.methods import test_training
 from tests.methods.test_training import train
 
-from quintain.cli.arguments import named_model
+from quintain.cli.arguments import resolve_model
 from quintain.models.fingerprint import fingerprint
 from quintain.models.load import load
 from quintain.store.run import Run
@@ -58,7 +58,7 @@ def test_commands_take_a_step_of_a_run(cli: Cli, run: Path) -> None:
     assert found.status == 0 and "was taught in" not in found.error
     assert fingerprint(load("runs/b/start").model) == known[1]
     assert "quintain eval runs/b@best" in found.out.splitlines()[-1]
-    assert named_model("a@best", "runs") == "runs/a@best" and named_model("c@best", "runs") == "c@best"
+    assert resolve_model("a@best", "runs") == "runs/a@best" and resolve_model("c@best", "runs") == "c@best"
 
 
 def test_a_step_where_a_whole_run_is_asked_for_is_refused(cli: Cli) -> None:

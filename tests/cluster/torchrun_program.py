@@ -5,12 +5,12 @@ from pathlib import Path
 
 from tests.learning.sharding.cases import CASES, check_case
 
-from quintain.learning.sharding.torchrun import driving, launched
+from quintain.learning.sharding.torchrun import driving, launch
 
 if __name__ == "__main__":
     folder, start = map(Path, sys.argv[1:])  # noqa: TID251 - it is a program
     with driving({"program": "gradients"}, "cpu") as is_driver:
-        ranks = launched()
+        ranks = launch()
         if is_driver and ranks is not None:
             ranks.open(folder)
             for name in CASES:

@@ -70,7 +70,7 @@ def test_losses_are_alike_at_the_weights_that_sampled_and_differ_when_these_move
     found = lab.gradients(credit, updates)
     assert found["clip"].direction is found["plain"].direction, "equal weights of the tokens share a pass"
     before = fingerprint(lab.model)
-    with lab.moved(found["plain"].direction, 1e-2):
+    with lab.move(found["plain"].direction, 1e-2):
         assert fingerprint(lab.model) != before
         assert lab.gap(groups) > 0.01
         moved = lab.gradients(credit, updates)
@@ -85,7 +85,7 @@ def test_a_step_along_a_gradient_of_success_raises_the_surrogate(
 ) -> None:
     credit = success_credit(groups)
     worth = np.concatenate([array for arrays in credit.advantages for array in arrays])
-    with lab.moved(lab.gradient(credit), 1e-3):
+    with lab.move(lab.gradient(credit), 1e-3):
         assert float((worth * lab.log_ratios(groups)).mean()) > 0
 
 

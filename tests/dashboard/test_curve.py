@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from quintain.dashboard.curve import (
-    compared_png,
+    draw_comparison,
     learning_curve_png,
     learning_curve_svg,
     reward_model_svg,
@@ -147,9 +147,9 @@ def test_arms_are_drawn_into_one_picture(tmp_path: Path) -> None:
     banded = [{**row, "eval/low": 0.1, "eval/high": 0.9} for row in curve(0.2, 0.8)]
     arms = {"one": [banded], "two": [curve(0.2, 0.4, 0.6), curve(0.2, 0.3)]}
     first, second = (
-        compared_png(arms, tmp_path / name, num_tasks=128).read_bytes() for name in ("a.png", "b.png")
+        draw_comparison(arms, tmp_path / name, num_tasks=128).read_bytes() for name in ("a.png", "b.png")
     )
     assert first == second
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.size == (1200, 600)
-    assert compared_png({"one": [curve(0.2)]}, tmp_path / "c.png").read_bytes() != first
+    assert draw_comparison({"one": [curve(0.2)]}, tmp_path / "c.png").read_bytes() != first

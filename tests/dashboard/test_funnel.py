@@ -10,7 +10,7 @@ from quintain.dashboard.funnel import (
     funnel_text,
     funnels,
     pairs_html,
-    trained_html,
+    render_trained,
 )
 from quintain.types import Signals, Trajectory, Use
 
@@ -55,14 +55,14 @@ def test_the_episodes_that_carried_the_loss_stand_by_their_share() -> None:
     def use(name: str, *weights: float) -> Use:
         return Use(episode=name, signals=Signals(weights=np.array(weights)))
 
-    html = trained_html([use("aa", 0.0, 0.25), use("bb", 0.25, 0.5), Use(episode="cc")])
+    html = render_trained([use("aa", 0.0, 0.25), use("bb", 0.25, 0.5), Use(episode="cc")])
     assert html.index("<th>bb</th><td>2</td><td>75.0%</td>") < html.index(
         "<th>aa</th><td>1</td><td>25.0%</td>"
     )
     assert "2 episodes carried the loss of that step, by the journal:" in html and "cc" not in html
-    many = trained_html([use(f"{number:02}", 1.0) for number in range(NUM_SHOWN + 2)])
+    many = render_trained([use(f"{number:02}", 1.0) for number in range(NUM_SHOWN + 2)])
     assert f"; the {NUM_SHOWN} with the most of it:" in many and many.count("<td>1</td>") == NUM_SHOWN
-    assert trained_html([Use(episode="cc")]) == ""
+    assert render_trained([Use(episode="cc")]) == ""
 
 
 def test_both_sides_of_a_pair_stand_side_by_side() -> None:

@@ -1,6 +1,6 @@
 from typing import Any
 
-from quintain.dashboard.series import by_task, points, smoothed, success
+from quintain.dashboard.series import by_task, points, smooth, success
 
 
 def test_rows_without_a_value_are_no_points() -> None:
@@ -15,10 +15,10 @@ def test_rows_without_a_value_are_no_points() -> None:
 
 def test_smoothing_is_the_mean_of_what_came_before() -> None:
     curve = ((0, 0.0), (1, 1.0), (5, 2.0), (6, 6.0))
-    assert smoothed(curve, 1) == curve
-    assert smoothed(curve, 2) == ((0, 0.0), (1, 0.5), (5, 1.5), (6, 4.0))
-    assert smoothed(curve, 9) == ((0, 0.0), (1, 0.5), (5, 1.0), (6, 2.25))
-    assert smoothed((), 3) == ()
+    assert smooth(curve, 1) == curve
+    assert smooth(curve, 2) == ((0, 0.0), (1, 0.5), (5, 1.5), (6, 4.0))
+    assert smooth(curve, 9) == ((0, 0.0), (1, 0.5), (5, 1.0), (6, 2.25))
+    assert smooth((), 3) == ()
 
 
 def test_success_has_its_interval(rows: list[dict[str, Any]]) -> None:

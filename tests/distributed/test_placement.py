@@ -13,10 +13,10 @@ from quintain.distributed.placement import (
     PolicyRanks,
     Workers,
     bundles,
+    count_workers,
+    find_unplaced,
     load_placement,
     refuse_unplaced,
-    unplaced,
-    wanted_workers,
 )
 from quintain.errors import ConfigError, UsageError
 
@@ -64,9 +64,9 @@ def test_a_run_needs_engines_for_each_policy_its_ranks_and_the_fewest_workers() 
 
 def test_an_actor_fits_on_one_machine_and_not_on_two_halves() -> None:
     four = Bundle(part="engine", needs={"CPU": 4.0})
-    assert unplaced([four], [{"CPU": 2.0}, {"CPU": 2.0}]) == four
-    assert unplaced([four, four], [{"CPU": 9.0}]) is None
-    assert unplaced([four] * 3, [{"CPU": 9.0}]) == four
+    assert find_unplaced([four], [{"CPU": 2.0}, {"CPU": 2.0}]) == four
+    assert find_unplaced([four, four], [{"CPU": 9.0}]) is None
+    assert find_unplaced([four] * 3, [{"CPU": 9.0}]) == four
 
 
 def test_what_needs_a_gpu_comes_first() -> None:
@@ -74,7 +74,7 @@ def test_what_needs_a_gpu_comes_first() -> None:
         Bundle(part="worker", needs={"CPU": 2.0}),
         Bundle(part="engine", needs={"CPU": 1.0, "GPU": 1.0}),
     )
-    assert unplaced([cpu, gpu], [{"CPU": 2.0, "GPU": 1.0}, {"CPU": 2.0}]) is None
+    assert find_unplaced([cpu, gpu], [{"CPU": 2.0, "GPU": 1.0}, {"CPU": 2.0}]) is None
 
 
 def test_what_does_not_fit_is_one_line_that_says_what_is_there() -> None:
@@ -91,4 +91,4 @@ def test_what_does_not_fit_is_one_line_that_says_what_is_there() -> None:
 
 @pytest.mark.parametrize(("episodes", "wanted"), [(0, 2), (16, 2), (17, 3), (64, 8), (1000, 10)])
 def test_there_are_as_many_workers_as_episodes_need(episodes: int, wanted: int) -> None:
-    assert wanted_workers(episodes, Workers(min=2, max=10, episodes=8)) == wanted
+    assert count_workers(episodes, Workers(min=2, max=10, episodes=8)) == wanted

@@ -10,7 +10,7 @@ import pytest
 from quintain.environments.boundary import call_within
 from quintain.environments.process import ProcessWatch
 from quintain.errors import EnvironmentFault
-from quintain.rollout.stepper import Stepper, guarded
+from quintain.rollout.stepper import Stepper, guard_call
 from quintain.types import Failure
 
 EXIT = r"os\._exit\(0\) was called, which would end the whole run without a word"
@@ -33,10 +33,10 @@ def forked_child(call: Callable[[], Any]) -> int:
 
 
 @pytest.mark.parametrize(
-    "ask", [guarded, lambda call: call_within("env", call)], ids=["guarded", "call_within"]
+    "ask", [guard_call, lambda call: call_within("env", call)], ids=["guarded", "call_within"]
 )  # pyright: ignore[reportUnknownLambdaType]
 def test_leaving_the_process_is_a_fault_that_says_so(ask: Callable[[Any], Any]) -> None:
-    if ask is guarded:
+    if ask is guard_call:
         found = ask(leave)
         assert isinstance(found, Failure) and (found.owner, found.kind) == ("environment", "contract")
         assert found.message.startswith("os._exit(0) was called")
@@ -52,7 +52,7 @@ def test_the_same_in_a_thread_of_the_rollout() -> None:
 
 def test_who_is_not_in_an_environment_may_leave() -> None:
     assert forked_child(lambda: os._exit(5)) == 5
-    assert forked_child(lambda: guarded(lambda: forked_child(lambda: os._exit(5)))) == 77, (
+    assert forked_child(lambda: guard_call(lambda: forked_child(lambda: os._exit(5)))) == 77, (
         "a child of an environment"
     )
 
@@ -65,7 +65,7 @@ def test_other_threads_may_leave_while_an_environment_acts() -> None:
         thread.start()
         thread.join()
 
-    assert forked_child(lambda: guarded(act)) == 130
+    assert forked_child(lambda: guard_call(act)) == 130
 
 
 def test_a_copy_of_the_process_that_comes_back_is_ended_and_told() -> None:
@@ -77,9 +77,9 @@ def test_a_copy_of_the_process_that_comes_back_is_ended_and_told() -> None:
             os.waitpid(children[-1], 0)
         return "shown"
 
-    found = guarded(act)
+    found = guard_call(act)
     assert isinstance(found, Failure) and found.message.startswith(COPY)
-    assert guarded(lambda: 1) == 1, "it is told once"
+    assert guard_call(lambda: 1) == 1, "it is told once"
     assert len(children) == 1 and children[0] > 0
 
 
@@ -103,11 +103,11 @@ def test_a_copy_that_comes_back_later_is_told_at_the_next_call() -> None:
             os.read(reading, 1)
         return child
 
-    child = guarded(act)
+    child = guard_call(act)
     assert isinstance(child, int)
     os.write(writing, b"!")
     os.waitpid(child, 0)
-    found = guarded(lambda: 1)
+    found = guard_call(lambda: 1)
     assert isinstance(found, Failure) and found.message.startswith(COPY)
     os.close(reading)
     os.close(writing)
@@ -119,5 +119,5 @@ def test_a_copy_of_another_process_is_not_told_here() -> None:
         if child:
             os.waitpid(child, 0)
 
-    assert forked_child(lambda: guarded(act)) == 77
-    assert guarded(lambda: 1) == 1
+    assert forked_child(lambda: guard_call(act)) == 77
+    assert guard_call(lambda: 1) == 1

@@ -13,7 +13,7 @@ from quintain.environments.sizes import MOST_CHARACTERS, MOST_PARTS, cut_parts, 
 from quintain.environments.tools import tool
 from quintain.errors import EnvironmentFault
 from quintain.rollout.collect import Limits, Rollout
-from quintain.rollout.views import checked_actions
+from quintain.rollout.views import check_actions
 from quintain.text.chat import Chat
 from quintain.text.encoder import TextEncoder
 from quintain.text.tokenizer import train_tokenizer
@@ -156,7 +156,7 @@ class Wordy(Page):
     [
         (check_instructions, "page.instructions|wordy.instructions"),
         (check_tools, "wordy.tools"),
-        (checked_actions, "Wordy.legal_actions"),
+        (check_actions, "Wordy.legal_actions"),
         (lambda _: tasks_of(Wordy)().task("train", 0), "environment Wordy: the prompt of task 0"),
     ],
 )

@@ -340,9 +340,9 @@ def test_it_begins_anew_after_it_was_killed_and_ends_when_it_is_closed_or_forgot
 
 
 def test_a_failure_is_what_the_rollout_makes_of_it(world: Worker) -> None:
-    from quintain.rollout.stepper import guarded
+    from quintain.rollout.stepper import guard_call
 
     begin(world, world.task("train", 1))
-    assert guarded(lambda: advance(world, Action(text="judge"))) == Failure(
+    assert guard_call(lambda: advance(world, Action(text="judge"))) == Failure(
         owner="judge", kind="grader", message="the judge sleeps"
     )

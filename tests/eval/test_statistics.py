@@ -8,12 +8,12 @@ import pytest
 from quintain.errors import DataError
 from quintain.eval.statistics import (
     bootstrap_mean,
+    bootstrap_pairs,
     holm,
     mcnemar,
-    paired_bootstrap,
-    paired_permutation,
     pass_at_k,
     pass_hat_k,
+    permute_pairs,
     wilson,
 )
 
@@ -133,21 +133,21 @@ def test_statistics_of_nothing_or_nan_are_errors(values: list[float]) -> None:
 
 
 def test_paired_bootstrap_by_hand() -> None:
-    found = paired_bootstrap([0.0, 0.0, 1.0, 1.0], [1.0, 1.0, 2.0, 2.0])
+    found = bootstrap_pairs([0.0, 0.0, 1.0, 1.0], [1.0, 1.0, 2.0, 2.0])
     assert (found.mean, found.low, found.high, found.num) == (1.0, 1.0, 1.0, 4)
 
 
 def test_pairing_narrows_the_interval() -> None:
     first = [float(x) for x in range(20)]
     second = [x + (0.5 if x % 2 else 0.7) for x in first]
-    found = paired_bootstrap(first, second)
+    found = bootstrap_pairs(first, second)
     assert found.mean == pytest.approx(0.6)
     assert 0.5 < found.low < 0.6 < found.high < 0.7
 
 
 def test_pairs_of_different_length_are_refused() -> None:
     with pytest.raises(DataError, match="got 1 and 2"):
-        paired_bootstrap([1.0], [1.0, 2.0])
+        bootstrap_pairs([1.0], [1.0, 2.0])
 
 
 @pytest.mark.parametrize(
@@ -165,21 +165,21 @@ def test_mcnemar_refuses_negative_counts() -> None:
 
 def test_permutation_by_hand() -> None:
     # differences 1, 1, 1: sums ±3 come up in 2 of 8 sign patterns
-    assert paired_permutation([0.0] * 3, [1.0] * 3) == pytest.approx(0.25)
+    assert permute_pairs([0.0] * 3, [1.0] * 3) == pytest.approx(0.25)
     # differences 1, 2, -1, sum 2; |±1 ±2 ±1|: 4 0 2 2 2 2 0 4, so at least 2 in 6 of 8
-    assert paired_permutation([0.0, 0.0, 1.0], [1.0, 2.0, 0.0]) == pytest.approx(0.75)
-    assert paired_permutation([1.0, 2.0], [1.0, 2.0]) == 1.0
+    assert permute_pairs([0.0, 0.0, 1.0], [1.0, 2.0, 0.0]) == pytest.approx(0.75)
+    assert permute_pairs([1.0, 2.0], [1.0, 2.0]) == 1.0
 
 
 def test_permutation_of_binary_pairs_is_mcnemar() -> None:
     first, second = [1.0] + [0.0] * 9, [0.0] + [1.0] * 5 + [0.0] * 4
-    assert paired_permutation(first, second) == pytest.approx(mcnemar(1, 5))
+    assert permute_pairs(first, second) == pytest.approx(mcnemar(1, 5))
 
 
 def test_permutation_at_random_agrees_with_the_exact_count() -> None:
     first, second = [1.0] * 4 + [0.0] * 11, [0.0] * 4 + [1.0] * 11
-    assert paired_permutation(first, second) == pytest.approx(mcnemar(4, 11), abs=0.015)
-    assert paired_permutation([0.0] * 40, [1.0] * 40, num_resamples=999) == pytest.approx(1 / 1000)
+    assert permute_pairs(first, second) == pytest.approx(mcnemar(4, 11), abs=0.015)
+    assert permute_pairs([0.0] * 40, [1.0] * 40, num_resamples=999) == pytest.approx(1 / 1000)
 
 
 def test_holm_by_hand() -> None:

@@ -193,7 +193,7 @@ def test_computing_again_changes_no_gradient(
 ) -> None:
     batches, plain = [pack(streams(3))], replace(PLAIN, precision=precision)
     expected = gradient(Learner(make(), plain), batches, nll)
-    monkeypatch.setattr("quintain.learning.learner.MOST_LOGITS", 40 * 3)  # three tokens at a time
+    monkeypatch.setattr("quintain.learning.learner.MAX_LOGITS", 40 * 3)  # three tokens at a time
     found = gradient(Learner(make(), replace(plain, gradient_checkpointing=True)), batches, nll)
     for mine, other in zip(found, expected, strict=True):
         apart = float((mine - other).norm() / other.norm())
@@ -211,7 +211,7 @@ def test_a_model_with_dropout_is_not_computed_again() -> None:
 @pytest.mark.slow
 def test_a_stream_of_32k_tokens_trains_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "quintain.learning.learner.MOST_LOGITS", 1 << 24
+        "quintain.learning.learner.MAX_LOGITS", 1 << 24
     )  # 64 MB, and as much for their gradient
     torch.manual_seed(0)
     config = Qwen3Config(

@@ -16,10 +16,10 @@ from quintain.learning.saved import (
     START,
     find_model,
     find_saved,
-    kept_steps,
+    find_step,
+    list_steps,
     load_policy,
-    loaded,
-    saved_step,
+    load_saved,
     tokenizer_folder,
 )
 from quintain.methods.find import find_method
@@ -30,7 +30,7 @@ from quintain.runs.context import TrainingContext
 from quintain.store.best import best_step
 from quintain.store.run import Run
 from quintain.warm_start.demonstrations import harness_of, place_data
-from quintain.warm_start.run_notes import taught_in
+from quintain.warm_start.run_notes import find_trained_format
 
 assert Coin
 pytestmark = pytest.mark.usefixtures("quick")
@@ -69,7 +69,7 @@ def test_the_best_checkpoint_is_kept_beside_the_newest(
     folder = train(method, tmp_path / "run", steps=5, eval_every=1, eval_episodes=2, **KINDS[method])
     assert kept(folder) == [2, 4, 5]
     with Run.open(folder, writable=False) as run:
-        assert run.best_step == 2 and kept_steps(run) == [0, 2, 4, 5]
+        assert run.best_step == 2 and list_steps(run) == [0, 2, 4, 5]
         known = run.weights()
     for step, name in ((2, BEST), (2, "2"), (5, "5"), (0, "0")):
         saved = find_saved(f"{folder}@{name}")
@@ -142,9 +142,9 @@ def test_a_run_in_which_nothing_was_held_out_has_no_best(tmp_path: Path) -> None
         for step in range(3):
             run.commit(step, {"train/loss": 1.0})
             run.checkpoint(step, lambda folder: (folder / "file").touch())
-        assert run.best_step is None and kept_steps(run) == [1, 2]
+        assert run.best_step is None and list_steps(run) == [1, 2]
         with pytest.raises(ModelError, match=r"nothing was held out, so that none is the best.*: 1, 2"):
-            saved_step(run, BEST)
+            find_step(run, BEST)
 
 
 @pytest.mark.slow
@@ -154,7 +154,7 @@ def test_a_run_begins_with_a_step_of_another(finished: Path) -> None:
     for name in ("runs/a@best", "a@best", "a@2"):
         job = place_data(config_of("grpo", model=name), Path("runs"))
         assert job.model == f"{finished.absolute()}@2", "where the run goes on, best may be another step"
-        assert taught_in(job.model) == taught_in(str(finished)) != ""
+        assert find_trained_format(job.model) == find_trained_format(str(finished)) != ""
     other = train(
         "grpo", Path("runs/b"), model=f"{finished}@best", demonstrations=0, steps=1, **KINDS["grpo"]
     )
@@ -199,7 +199,7 @@ def test_the_value_head_of_a_step_comes_with_it(tmp_path: Path, monkeypatch: pyt
     folder = train("ppo", tmp_path / "run", steps=2, eval_every=1, eval_episodes=2, episodes=4)
     saved = find_saved(f"{folder}@1")
     assert saved is not None
-    head = loaded(saved)[1]
+    head = load_saved(saved)[1]
     assert isinstance(head, ValueHead) and not torch.equal(head.linear.bias, torch.zeros(1))
     place = Path(find_model(f"{folder}@1"))
     assert (place / FILE).is_file()

@@ -22,7 +22,7 @@ from quintain.learning.policies import Policies, Policy, SharedModel
 from quintain.learning.update import Aggregation, Denominator, Update
 from quintain.learning.updating import (
     epoch_batch,
-    estimated_kl,
+    estimate_kl,
     learn,
     learn_all,
     learn_from,
@@ -348,7 +348,7 @@ def test_the_kl_estimate_is_of_the_whole_step_whatever_the_cut() -> None:
     by_hand = (main.infer(batch).logprobs - reference.infer(batch).logprobs).sum() / 4
     assert expected == pytest.approx(float(by_hand), abs=1e-5) and abs(expected) > 1e-3
     assert [kl for found in seen for kl in found] == pytest.approx([expected] * 6, abs=1e-5)
-    assert estimated_kl(policies, main, samples, replace(update, has_kl=False)) is None
+    assert estimate_kl(policies, main, samples, replace(update, has_kl=False)) is None
 
 
 def test_the_policy_rests_while_the_critic_learns_first() -> None:

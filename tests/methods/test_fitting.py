@@ -12,7 +12,7 @@ import quintain
 from quintain.config import build
 from quintain.learning.job import Job
 from quintain.methods.find import FoundMethod, find_method
-from quintain.methods.fitting import Fitted, fit_to_model, fitted, free_options, num_conversations
+from quintain.methods.fitting import Fitted, fit_job, fit_to_model, free_options, num_conversations
 from quintain.methods.method import traits_of
 from quintain.methods.rl import grpo
 from quintain.models.origin import Origin, find_origin
@@ -31,7 +31,7 @@ def fit(method: str, origin: Origin, **given: Any) -> tuple[Job, Job, Fitted]:
     found = find_method(method)
     values = {"model": QWEN, **given}
     job = build(found.config_class, values, "test")
-    after = fitted(found, job, values, origin)
+    after = fit_job(found, job, values, origin)
     after.job.check()
     return job, after.job, after
 
@@ -159,8 +159,8 @@ class OwnConfig(grpo.Config):
 def test_defaults_of_a_method_of_ones_own_stay() -> None:
     found = FoundMethod(spec="own.py", label="own", config_class=OwnConfig, function=grpo.method, summary="")
     job = OwnConfig(model=QWEN)
-    assert fitted(found, job, {"model": QWEN}, SMALL).job.learning_rate == 7e-6
-    assert fitted(found, job, {"model": QWEN}, SMALL).job.imitation_rate == 1e-4
+    assert fit_job(found, job, {"model": QWEN}, SMALL).job.learning_rate == 7e-6
+    assert fit_job(found, job, {"model": QWEN}, SMALL).job.imitation_rate == 1e-4
 
 
 def test_a_method_that_refuses_lora_layers_trains_all_weights() -> None:

@@ -24,7 +24,7 @@ from quintain.methods.loops.queries import Consultation
 from quintain.methods.loops.recall import remember, tell
 from quintain.methods.loops.replay import Buffer, CriticUpdate, Replay, ReplayBuffer
 from quintain.methods.loops.rounds import Rounds
-from quintain.methods.method import Collector, Folds, Method, Needs, differing, grouped
+from quintain.methods.method import Collector, Folds, Method, Needs, differing, sample_groups
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.terms import Term, apply_all
 from quintain.runs.context import TrainingContext
@@ -93,7 +93,8 @@ def rounds(*, starts_over: bool) -> Made:
         Stage(name="first", says="is not among the first three", apply=lambda examples: examples[:3]),
     )
     method = Rounds(
-        collect=grouped(2, 3), build=build, update=Update(loss=imitation(), is_on_policy=False, num_minibatches=2),
+        collect=sample_groups(2, 3), build=build,
+        update=Update(loss=imitation(), is_on_policy=False, num_minibatches=2),
         starts_over=starts_over, memory=None if starts_over else 1, reward=diary.reward, state=diary,
     )  # fmt: skip
     return Made(method, diary)
@@ -102,7 +103,7 @@ def rounds(*, starts_over: bool) -> Made:
 def on_policy() -> Made:
     diary = Diary()
     method = OnPolicy(
-        collect=grouped(2, 3), reward=diary.reward, credit=lambda groups, _: outcome_return(groups),
+        collect=sample_groups(2, 3), reward=diary.reward, credit=lambda groups, _: outcome_return(groups),
         update=Update(loss=clip_ratio(), num_epochs=2, num_minibatches=2), state=diary,
     )  # fmt: skip
     return Made(method, diary)
@@ -118,7 +119,7 @@ def replay(capacity: int = 8, min_size: int = 1, fresh_share: float = 0.5) -> Ma
     critic = Update(loss=value(), keeps_zeros=True, is_on_policy=False)
     actor = Update(loss=clip_ratio(), keeps_zeros=True, is_on_policy=False, num_minibatches=2)
     method = Replay(
-        collect=grouped(2, 3),
+        collect=sample_groups(2, 3),
         buffer=ReplayBuffer(capacity=capacity, batch_size=5, fresh_share=fresh_share, min_size=min_size),
         updates=(
             CriticUpdate(policy="critic", target=centred, update=critic, num_updates=2),
@@ -325,9 +326,7 @@ def test_a_buffer_is_rebuilt_from_the_journal(tmp_path: Path, monkeypatch: pytes
 
 def test_the_journal_is_read_for_those_who_remember(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[int] = []
-    monkeypatch.setattr(
-        "quintain.methods.loops.recall.recorded_groups", lambda _, step: seen.append(step) or []
-    )
+    monkeypatch.setattr("quintain.methods.loops.recall.read_groups", lambda _, step: seen.append(step) or [])
     train(on_policy(), tmp_path / "run")
     with Run.open(tmp_path / "run", writable=False) as run:
         remember(run, Folds(None))
@@ -399,7 +398,7 @@ def test_a_method_that_measures_and_prepares_does_so_in_its_place(tmp_path: Path
 
     def collect(collector: Collector, step: int) -> list[Group]:
         order.append(f"collect {step}")
-        return grouped(2, 2)(collector, step)
+        return sample_groups(2, 2)(collector, step)
 
     def keep(groups: Sequence[Group]) -> Sequence[Group]:
         order.append("keep")

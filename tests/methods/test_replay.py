@@ -18,13 +18,13 @@ from quintain.errors import ConfigError, DataError, InvariantError, UsageError
 from quintain.learning.job import MAIN, OnPolicyJob, PolicySpec
 from quintain.learning.update import Update
 from quintain.losses.value import value
-from quintain.methods.critic.turn_critics import CRITICS, TARGETS, on_policy_targets, twins, watched
+from quintain.methods.critic.turn_critics import CRITICS, TARGETS, make_twins, on_policy_targets, watch_twins
 from quintain.methods.find import find_method
-from quintain.methods.loops.consultation import Consulted, taken
+from quintain.methods.loops.consultation import Consulted, take_turn
 from quintain.methods.loops.queries import Consultation
 from quintain.methods.loops.replay import Buffer, CriticUpdate, Replay, ReplayBuffer
-from quintain.methods.loops.requirements import begun
-from quintain.methods.method import Needs, grouped
+from quintain.methods.loops.requirements import begin_run
+from quintain.methods.method import Needs, sample_groups
 from quintain.methods.table import MODULES
 from quintain.runs.context import TrainingContext
 from quintain.store.run import Run
@@ -59,11 +59,11 @@ def critics(**fields: Any) -> Replay:
         for number, name in enumerate(CRITICS)
     ]
     made = Replay(
-        collect=grouped(2, 2),
+        collect=sample_groups(2, 2),
         buffer=ReplayBuffer(capacity=6, batch_size=3, fresh_share=0.4, priority=surprise),
         updates=updates,
-        critic=watched(0.9),
-        needs=Needs(others=twins(rate=0.5)),
+        critic=watch_twins(0.9),
+        needs=Needs(others=make_twins(rate=0.5)),
     )
     return replace(made, **fields)
 
@@ -124,7 +124,7 @@ def test_priorities_decide_what_is_drawn() -> None:
 def consulted(folder: Path, job: OnPolicyJob, needs: Needs) -> Generator[tuple[TrainingContext, Consulted]]:
     with (
         Run.create(folder, recipe="mine", config=asdict(job)) as run,
-        begun(needs, job, run) as context,
+        begin_run(needs, job, run) as context,
     ):
         asked = Consulted(context)
         for step in context.steps():
@@ -135,7 +135,7 @@ def consulted(folder: Path, job: OnPolicyJob, needs: Needs) -> Generator[tuple[T
 
 def test_ways_are_said_by_the_policy_and_carried_out_nowhere(tmp_path: Path) -> None:
     with consulted(tmp_path / "run", CONFIG, Needs(legal_actions=True)) as (context, asked):
-        groups = grouped(2, 2)(context.collector, 1)
+        groups = sample_groups(2, 2)(context.collector, 1)
         episodes = [t for g in groups for t in g.scored]
         turns, tokens = context.collector.spent.env_steps, context.collector.spent.tokens
         found = asked.ways(episodes, size=3)
@@ -172,7 +172,7 @@ def test_ways_are_said_by_the_policy_and_carried_out_nowhere(tmp_path: Path) -> 
 def test_ways_of_a_policy_that_rests_stay_the_same(tmp_path: Path) -> None:
     needs = Needs(others={"old": PolicySpec(acts=True)})
     with consulted(tmp_path / "run", CONFIG, needs) as (context, asked):
-        episodes = [t for g in grouped(2, 2)(context.collector, 1) for t in g.scored]
+        episodes = [t for g in sample_groups(2, 2)(context.collector, 1) for t in g.scored]
         found = asked.ways(episodes, size=3, by="old")
         own = asked.ways(episodes, size=3)
         asked.begin(2)
@@ -190,7 +190,7 @@ def test_ways_of_a_policy_that_rests_stay_the_same(tmp_path: Path) -> None:
 
 def test_a_way_ends_with_what_is_said() -> None:
     whole = episode(1)
-    way = taken(whole, 0, replace(whole.turns[0].completion, token_ids=(7,)))
+    way = take_turn(whole, 0, replace(whole.turns[0].completion, token_ids=(7,)))
     assert way.turns[-1].completion.token_ids == (7,) and way.turns[-1].reward == 0.0
 
 
@@ -253,7 +253,7 @@ def test_what_a_critic_needs_and_the_environment_has_not_is_refused(tmp_path: Pa
     with pytest.raises(
         ConfigError, match="without a reward before their last turn, which this credit is made of"
     ):
-        made_by(critics(needs=Needs(turn_rewards=True, others=twins(rate=1.0))), tmp_path / "run")
+        made_by(critics(needs=Needs(turn_rewards=True, others=make_twins(rate=1.0))), tmp_path / "run")
     with pytest.raises(ConfigError, match="got one without snapshots"):
         made_by(critics(needs=Needs(snapshots=True)), tmp_path / "other")
 
@@ -262,7 +262,7 @@ def test_what_a_critic_needs_and_the_environment_has_not_is_refused(tmp_path: Pa
 def test_a_small_encoder_of_its_own(tmp_path: Path) -> None:
     """Critics with another width than the policy, and heads with a layer, are saved and followed like others."""
     job = replace(CONFIG, steps=2)
-    needs = Needs(others=twins(rate=0.5, size="mini", head_width=8))
+    needs = Needs(others=make_twins(rate=0.5, size="mini", head_width=8))
     seen: list[tuple[int, int]] = []
 
     def values(episodes: Sequence[Trajectory], consultation: Consultation) -> TurnValues:
@@ -270,7 +270,7 @@ def test_a_small_encoder_of_its_own(tmp_path: Path) -> None:
         seen.append(tuple(policies[n].model.config.hidden_size for n in (MAIN, CRITICS[0])))  # pyright: ignore
         return consultation.turn_values(episodes, by=TARGETS[0])
 
-    made = critics(needs=needs, critic=replace(watched(0.9), values=values, target=None))
+    made = critics(needs=needs, critic=replace(watch_twins(0.9), values=values, target=None))
     folder = made_by(made, tmp_path / "run", job)
     assert set(seen) == {(32, 64)} and rows(folder)[2]["critic_1/value/squared_error"] > 0
     with pytest.raises(

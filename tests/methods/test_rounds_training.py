@@ -15,7 +15,7 @@ from quintain.losses.imitation import imitation
 from quintain.methods.find import find_method
 from quintain.methods.loops.rounds import Improve, Material, OptimizerSteps, Rounds, funnels, step_batches
 from quintain.store.run import Run
-from quintain.testing.episodes import Lived, recorded
+from quintain.testing.episodes import Lived, record_cases
 from quintain.types import Trajectory, flatten_scored
 
 FIELDS: dict[str, dict[str, Any]] = {
@@ -60,7 +60,7 @@ def test_tasks_that_failed_are_tried_again_beside_their_first_try(tmp_path: Path
 
 
 def lived(*values: float) -> list[Trajectory]:
-    made = recorded([Lived(task=k, value=v, is_success=True, num_turns=1) for k, v in enumerate(values)])
+    made = record_cases([Lived(task=k, value=v, is_success=True, num_turns=1) for k, v in enumerate(values)])
     return list(flatten_scored(made))
 
 
@@ -78,7 +78,7 @@ def test_newest_rounds_and_the_base_are_trained_on() -> None:
     later = (Improve(build=Pipeline(threshold(0.5)), rate=0.1),)
     material = Material(method(memory=2, later=later), lived(9.0))
     groups = [
-        recorded([Lived(task=0, value=v, is_success=True, num_turns=1)]) for v in (0.25, 1.0, 2.0, -1.0)
+        record_cases([Lived(task=0, value=v, is_success=True, num_turns=1)]) for v in (0.25, 1.0, 2.0, -1.0)
     ]
     seen = [[numbers(data) for _, data in material.take(group)] for group in groups]
     assert seen == [
@@ -105,14 +105,15 @@ def test_rewards_are_computed_once_for_all_trainings_of_a_round() -> None:
     later = (Improve(build=Pipeline(threshold(0.5))), Improve(build=Pipeline(threshold(0.7))))
     material = Material(method(later=later, reward=reward))
     for _ in range(2):
-        material.take(recorded([Lived(task=0, value=1.0, is_success=True, num_turns=1)]))
+        material.take(record_cases([Lived(task=0, value=1.0, is_success=True, num_turns=1)]))
     assert asked == [1, 1]
 
 
 def test_what_later_trainings_kept_is_told_by_number() -> None:
     material = Material(method(later=(Improve(build=Pipeline(threshold(0.5))),)))
     made = [
-        one for one, _ in material.take(recorded([Lived(task=0, value=0.5, is_success=True, num_turns=1)]))
+        one
+        for one, _ in material.take(record_cases([Lived(task=0, value=0.5, is_success=True, num_turns=1)]))
     ]
     told = funnels(made)
     assert told["data/threshold"] == 1.0 and told["data/2/threshold"] == 0.0

@@ -17,7 +17,7 @@ from quintain.learning.job import GroupJob
 from quintain.learning.update import Update
 from quintain.losses.policy import reinforce
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import grouped
+from quintain.methods.method import sample_groups
 from quintain.store.run import Run
 from quintain.types import Action, Group, Score, StepResult, Task
 
@@ -76,7 +76,7 @@ def pay(groups: Sequence[Group]) -> list[Group]:
 
 
 METHOD = OnPolicy(
-    collect=grouped(1, 2),
+    collect=sample_groups(1, 2),
     reward=pay,
     credit=lambda groups, _: group_relative(groups),
     update=Update(loss=reinforce(), lr_warmup=0),

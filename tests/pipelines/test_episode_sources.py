@@ -16,7 +16,7 @@ from quintain.data.records import read_records
 from quintain.data.samples import imitation_samples
 from quintain.models.save import save
 from quintain.models.tiny import build_tiny
-from quintain.pipelines.episode_sources import Gathered, gather
+from quintain.pipelines.episode_sources import EpisodeSet, gather
 from quintain.pipelines.likelihood import perplexity_under
 
 
@@ -45,19 +45,19 @@ MISCALLED = {
 
 
 @pytest.fixture
-def miscalled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gathered:
+def miscalled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EpisodeSet:
     """A conversation that calls a tool which it does not list, then the right one."""
     monkeypatch.chdir(tmp_path)
     Path("chats.jsonl").write_text(json.dumps(MISCALLED) + "\n")
     return gathered("chats.jsonl")
 
 
-def gathered(*names: str) -> Gathered:
+def gathered(*names: str) -> EpisodeSet:
     return gather(names, Path("runs"), lambda files: chat_of(files, None))
 
 
 def test_what_is_shown_is_what_the_written_file_is_trained_as(
-    miscalled: Gathered, capsys: pytest.CaptureFixture[str]
+    miscalled: EpisodeSet, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = Pipeline(right_calls(miscalled.told)).run(miscalled.examples)
     (example,) = made.examples
@@ -75,7 +75,7 @@ def test_what_is_shown_is_what_the_written_file_is_trained_as(
 
 
 def test_perplexity_is_asked_of_the_same_tokens(
-    miscalled: Gathered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    miscalled: EpisodeSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (example,) = miscalled.examples
     tokenizer = miscalled.origin(example).chat.tokenizer

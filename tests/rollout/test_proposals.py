@@ -13,7 +13,7 @@ from quintain.environments.protocol import Environment, Proposes, begin
 from quintain.environments.splitting import is_eval
 from quintain.errors import DataError, UsageError
 from quintain.processes import http_json
-from quintain.rollout.proposals import Proposer, proposed, read_goal
+from quintain.rollout.proposals import Proposer, propose_tasks, read_goal
 from quintain.types import Task, as_text
 from quintain.worlds.craft.game import Craft
 from quintain.worlds.craft.land import Land
@@ -49,8 +49,8 @@ def land_of(task: Task) -> Land:
 @pytest.mark.parametrize("world", [Craft, Shop])
 def test_the_world_proposes_tasks_of_its_own_again_and_again_the_same(world: type[Environment]) -> None:
     tasks = tasks_of(world)
-    found = proposed(world, tasks, None, seed=3)
-    assert found == proposed(world, tasks, None, seed=3) != proposed(world, tasks, None, seed=4)
+    found = propose_tasks(world, tasks, None, seed=3)
+    assert found == propose_tasks(world, tasks, None, seed=3) != propose_tasks(world, tasks, None, seed=4)
     assert all(task is not None and task.split == "train" for task in found)
     ids = [task.id for task in found if task is not None]
     assert len(set(ids)) == len(ids)
@@ -64,7 +64,7 @@ def test_the_world_proposes_tasks_of_its_own_again_and_again_the_same(world: typ
 def test_some_that_craft_proposes_cannot_be_solved(spare: int, least: float, most: float) -> None:
     environment = Craft(spare=spare)
     lost: list[bool] = []
-    for task in proposed(lambda: Craft(spare=spare), tasks_of(Craft), None, seed=0):
+    for task in propose_tasks(lambda: Craft(spare=spare), tasks_of(Craft), None, seed=0):
         assert task is not None
         begin(environment, task)
         lost.append(environment.is_lost)
@@ -75,7 +75,7 @@ def test_some_that_craft_proposes_cannot_be_solved(spare: int, least: float, mos
 def test_what_a_shop_proposes_is_listed_but_not_always_sold_so() -> None:
     environment = Shop()
     sold: list[bool] = []
-    for task in proposed(Shop, tasks_of(Shop), None, seed=0):
+    for task in propose_tasks(Shop, tasks_of(Shop), None, seed=0):
         assert task is not None
         begin(environment, task)
         stock = environment.snapshot()[0]
@@ -139,8 +139,8 @@ def test_a_model_is_shown_how_a_task_begins_and_what_it_says_is_read(model: Chat
         return "TASK: the moon" if told["shown"] == odd else "Let me see.\nTASK: Goal: furnace."
 
     model.say = say
-    found = proposed(Craft, tasks, Proposer(spec), seed=0)
-    held_out = [is_eval(land_of(task).aimed_at("furnace")) for task in tasks]
+    found = propose_tasks(Craft, tasks, Proposer(spec), seed=0)
+    held_out = [is_eval(land_of(task).aim_at("furnace")) for task in tasks]
     for number, task in enumerate(found):
         assert (task is None) == (number == 3 or held_out[number])
         assert task is None or task.data == {"goal": "furnace"}
@@ -153,9 +153,9 @@ def test_a_model_is_shown_how_a_task_begins_and_what_it_says_is_read(model: Chat
 def test_a_model_that_does_not_answer_ends_the_run(model: ChatModel, spec: str) -> None:
     model.say = lambda _: 401
     with pytest.raises(DataError, match=r"proposer at http.*; check the endpoint"):
-        proposed(Craft, tasks_of(Craft, 2), Proposer(spec), seed=0)
+        propose_tasks(Craft, tasks_of(Craft, 2), Proposer(spec), seed=0)
 
 
 def test_guess_cannot_say_what_could_be_asked_for() -> None:
     with pytest.raises(UsageError, match="proposals in guess: got an environment that cannot say"):
-        proposed(Guess, tasks_of(Guess, 1), None, seed=0)
+        propose_tasks(Guess, tasks_of(Guess, 1), None, seed=0)

@@ -12,7 +12,7 @@ from quintain.engines.scripted import Scripted
 from quintain.environments.protocol import Environment
 from quintain.errors import EnvironmentFault, InvariantError, UsageError
 from quintain.rollout.collect import Limits, Rollout
-from quintain.rollout.replay import every_turn
+from quintain.rollout.replay import prefixes_of
 from quintain.rollout.request import Options
 from quintain.text.chat import Chat
 from quintain.types import (
@@ -146,9 +146,9 @@ def test_an_episode_of_fewer_turns_than_the_task_has_is_continued_after_its_last
 def test_a_continuation_in_the_same_way_is_the_same_episode(chat: Chat) -> None:
     rollout, _, _ = made(chat, Saved)
     original = recorded(rollout)
-    prefixes = every_turn(rollout.walks([original]))
+    prefixes = prefixes_of(rollout.walks([original]))
     assert [len(p.turns) for p in prefixes] == list(range(len(original.turns)))
-    assert len(every_turn(rollout.walks([original]), first=1)) == len(original.turns) - 1
+    assert len(prefixes_of(rollout.walks([original]), first=1)) == len(original.turns) - 1
     found: list[Group] = rollout.continuations(prefixes, size=1, seed=0)
     assert all(g.trajectories[0].turns == original.turns for g in found)
     assert all(g.trajectories[0].outcome == original.outcome for g in found)

@@ -15,7 +15,7 @@ from quintain.environments.check import check
 from quintain.environments.protocol import Environment, Seats, Simultaneous, SimultaneousSeats, advance, begin
 from quintain.errors import EnvironmentFault, FailureRateError, UsageError
 from quintain.rollout.collect import Limits, Rollout
-from quintain.rollout.replay import every_turn
+from quintain.rollout.replay import prefixes_of
 from quintain.rollout.request import EpisodeRequest, Options
 from quintain.text.chat import Chat
 from quintain.types import Action, Score, StepResult, Task, Trajectory, derive_seed
@@ -174,7 +174,7 @@ def test_an_episode_of_seats_at_once_can_be_continued(chat: Chat) -> None:
         with pytest.raises(
             UsageError, match=r"got turn 1, which was taken at the same time .* continue at turn 0"
         ):
-            every_turn([walk])
+            prefixes_of([walk])
 
 
 class Misnamed(Rps):

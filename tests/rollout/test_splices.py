@@ -14,14 +14,14 @@ from quintain.errors import EnvironmentFault, UsageError
 from quintain.rollout.collect import Rollout
 from quintain.rollout.request import Limits
 from quintain.rollout.splices import (
-    Splice,
+    CorrectedEpisode,
+    add_splices,
     can_be_carried_out,
     executable,
+    expert_recovery,
     first_bad_turn,
-    joined,
-    spliced,
+    join_splice,
     way_back,
-    way_out,
 )
 from quintain.text.chat import Chat
 from quintain.types import (
@@ -81,26 +81,28 @@ LOST, SHOWN = walked("lost", "+-", 0.0), walked("shown", "+++")
 
 
 def test_a_mistake_and_the_way_out_of_it_become_one_episode() -> None:
-    both = joined(Splice(head=LOST, until=2, tail=SHOWN, begin=0))
+    both = join_splice(CorrectedEpisode(head=LOST, until=2, tail=SHOWN, begin=0))
     assert [as_text(turn.observation) for turn in both.turns] == ["At 0.", "At 1.", "At 0.", "At 1.", "At 2."]
     assert both.is_success and both.parent is not None and both.parent.episode == "lost"
     repeats = can_be_carried_out(Walk)
     assert repeats(both)
-    assert not repeats(joined(Splice(head=LOST, until=1, tail=SHOWN, begin=0)))
-    assert not repeats(joined(Splice(head=SHOWN, until=3, tail=SHOWN, begin=2)))  # it is over by then
+    assert not repeats(join_splice(CorrectedEpisode(head=LOST, until=1, tail=SHOWN, begin=0)))
+    assert not repeats(
+        join_splice(CorrectedEpisode(head=SHOWN, until=3, tail=SHOWN, begin=2))
+    )  # it is over by then
     with pytest.raises(UsageError, match="splice of lost and shown: got turns up to 3 of 2 and from 0 of 3"):
-        joined(Splice(head=LOST, until=3, tail=SHOWN, begin=0))
+        join_splice(CorrectedEpisode(head=LOST, until=3, tail=SHOWN, begin=0))
 
 
 def test_splices_that_cannot_be_carried_out_are_dropped_and_the_others_name_both_sources() -> None:
-    def ways(example: Example) -> list[Splice]:
-        return [Splice(head=example.trajectory, until=k, tail=SHOWN, begin=0) for k in (1, 2)]
+    def ways(example: Example) -> list[CorrectedEpisode]:
+        return [CorrectedEpisode(head=example.trajectory, until=k, tail=SHOWN, begin=0) for k in (1, 2)]
 
-    made = Pipeline(spliced(ways, Walk, keeps=False)).run([as_example(LOST)])
+    made = Pipeline(add_splices(ways, Walk, keeps=False)).run([as_example(LOST)])
     [example] = made.examples
     assert example.sources == ("lost", "shown")
     assert [w.tolist() for w in example.weights or ()] == [[0, 0], [0, 0], [1, 1], [1, 1], [1, 1]]
-    assert len(Pipeline(spliced(ways, Walk)).run([as_example(LOST)]).examples) == 2
+    assert len(Pipeline(add_splices(ways, Walk)).run([as_example(LOST)]).examples) == 2
 
 
 def test_episodes_of_another_environment_are_not_executable() -> None:
@@ -179,7 +181,7 @@ def acted(chat: Chat, moves: str) -> Trajectory:
 
 
 def test_the_way_out_is_what_the_expert_does_from_there(chat: Chat) -> None:
-    out, lost = way_out(Guided, PlainText(chat)), acted(chat, "+-+")
+    out, lost = expert_recovery(Guided, PlainText(chat)), acted(chat, "+-+")
     made = out(lost, 2)
     assert not isinstance(made, str) and made.is_success
     assert [turn.action.text for turn in made.turns] == ["on", "back", "on", "on", "on"]

@@ -12,7 +12,7 @@ import pytest
 from quintain.environments.protocol import Environment, advance, tool_action
 from quintain.environments.tools import ToolFault, tool
 from quintain.errors import EnvironmentFault
-from quintain.rollout.stepper import LASTING, Stepper, guarded
+from quintain.rollout.stepper import LASTING, Stepper, guard_call
 from quintain.safety import box
 from quintain.types import Failure
 
@@ -101,12 +101,12 @@ def test_calls_run_off_the_main_thread_and_the_workers_share_them() -> None:
     ],
 )
 def test_what_is_raised_becomes_a_failure_with_its_owner(error: BaseException, failure: Failure) -> None:
-    assert guarded(raising(error)) == failure
+    assert guard_call(raising(error)) == failure
     assert Stepper(timeout=5).run([lambda: 1, raising(error), lambda: 2]) == [1, failure, 2]
 
 
 def test_an_exception_in_a_tool_is_the_tool_s() -> None:
-    result = guarded(lambda: advance(Broken(), tool_action("saw")))
+    result = guard_call(lambda: advance(Broken(), tool_action("saw")))
     assert isinstance(result, Failure)
     assert (result.owner, result.kind) == ("tool", "contract")
     assert result.message.startswith("tool saw raised RuntimeError: no blade")
@@ -189,15 +189,15 @@ def test_submitted_calls_return_one_by_one_with_failures_of_their_own() -> None:
     quick = stepper.submit(lambda: "done")
     found: dict[int, object] = {}
     while len(found) < 2:
-        found |= dict(stepper.returned(must_wait=True))
+        found |= dict(stepper.take_returned(must_wait=True))
     assert found[quick] == "done"
     assert found[broken] == Failure(
         owner="environment", kind="IndexError", message="list index out of range" + line_of("[][0]")
     )
-    ((number, late),) = stepper.returned(must_wait=True)
+    ((number, late),) = stepper.take_returned(must_wait=True)
     assert number == slow and isinstance(late, Failure) and late.message == "a call took longer than 0.5 s"
     assert stepper.num_abandoned == 1
-    assert stepper.returned(must_wait=True) == []
+    assert stepper.take_returned(must_wait=True) == []
     release.set()
     assert stepper.run([lambda: 1, lambda: 2]) == [1, 2]
     stepper.close()
@@ -206,9 +206,9 @@ def test_submitted_calls_return_one_by_one_with_failures_of_their_own() -> None:
 def test_submitted_calls_can_be_given_up() -> None:
     stepper, release = Stepper(timeout=10.0), threading.Event()
     stepper.submit(lambda: release.wait(10))
-    assert stepper.returned(must_wait=False) == []
-    assert stepper.returned(must_wait=True, seconds=0.01) == []
+    assert stepper.take_returned(must_wait=False) == []
+    assert stepper.take_returned(must_wait=True, seconds=0.01) == []
     stepper.give_up()
-    assert stepper.num_abandoned == 1 and stepper.returned(must_wait=True) == []
+    assert stepper.num_abandoned == 1 and stepper.take_returned(must_wait=True) == []
     release.set()
     stepper.close()

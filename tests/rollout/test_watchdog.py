@@ -14,7 +14,7 @@ from quintain.environments.protocol import Environment
 from quintain.rollout.collect import Limits, Rollout
 from quintain.rollout.episode import LiveEpisode, Wait
 from quintain.rollout.request import Cast, EpisodeRequest
-from quintain.rollout.watchdog import Patience, told
+from quintain.rollout.watchdog import Patience, describe_waits
 from quintain.text.chat import Chat
 from quintain.types import Action, StepResult, Task
 
@@ -88,9 +88,9 @@ def test_what_a_rollout_hangs_on_is_said_while_it_hangs(chat: Chat, who: str, ow
 
 def test_who_goes_on_is_not_named() -> None:
     episodes = [waiting(index, since=100.0 + index) for index in range(3)]
-    assert told(episodes, 105.0, 60.0, Patience()) == ""
-    assert told([], 105.0, 60.0, Patience()) == ""
-    assert told(episodes, 161.5, 60.0, Patience()) == (
+    assert describe_waits(episodes, 105.0, 60.0, Patience()) == ""
+    assert describe_waits([], 105.0, 60.0, Patience()) == ""
+    assert describe_waits(episodes, 161.5, 60.0, Patience()) == (
         "2 of 3 episodes wait for 60 s or more: 2 for the bell, the longest (task g, episode 0, turn 0) for 62 s"
     )
 
@@ -98,7 +98,7 @@ def test_who_goes_on_is_not_named() -> None:
 def test_many_are_counted_and_of_each_kind_the_longest_is_named() -> None:
     episodes = [waiting(index, since=float(-index)) for index in range(64)]
     episodes[0].wait = replace(episodes[0].wait, owner="the postman")
-    assert told(episodes, 60.0, 60.0, Patience()) == (
+    assert describe_waits(episodes, 60.0, 60.0, Patience()) == (
         "64 of 64 episodes wait for 60 s or more: 63 for the bell, the longest (task g, episode 63, turn 0) for 123 s; "
         "1 for the postman, the longest (task g, episode 0, turn 0) for 60 s"
     )
@@ -106,9 +106,13 @@ def test_many_are_counted_and_of_each_kind_the_longest_is_named() -> None:
 
 def test_a_slow_machine_is_told_of_once_and_what_hangs_again_and_again() -> None:
     patience = Patience()
-    spoken = [now for now in range(60, 1000, 10) if told([waiting(0, since=0.0)], float(now), 60.0, patience)]
+    spoken = [
+        now
+        for now in range(60, 1000, 10)
+        if describe_waits([waiting(0, since=0.0)], float(now), 60.0, patience)
+    ]
     assert spoken == [60, 120, 240, 480, 960]
-    slow = [bool(told([waiting(0, since=0.0)], 75.0, 60.0, patience)) for _ in range(20)]
+    slow = [bool(describe_waits([waiting(0, since=0.0)], 75.0, 60.0, patience)) for _ in range(20)]
     assert not any(slow), "each of these waited for long, and none for longer than what was told"
 
 

@@ -22,7 +22,7 @@ from quintain.learning.learner import Learner
 from quintain.methods.rl import policy_gradient
 from quintain.rollout.request import EpisodeRequest
 from quintain.rollout.staleness import oldest_versions
-from quintain.runs.collector import Collector, recorded_groups
+from quintain.runs.collector import Collector, read_groups
 from quintain.runs.prefetch import Ahead
 from quintain.store.run import Run
 from quintain.types import Action, Completion, Failure, Score, StepResult, Stop, Task, Trajectory
@@ -100,7 +100,7 @@ def weights_change_under_an_episode(folder: Path) -> bool:
     train(folder, replace(CONFIG, loss="truncated"))
     with Run.open(folder, writable=False) as run:
         found, rows = by_step(run), {row["step"]: row for row in run.metrics("train")}
-        groups = recorded_groups(run, 3)
+        groups = read_groups(run, 3)
     assert {step: len(each) for step, each in found.items()} == dict.fromkeys(
         range(1, STEPS + 1), TASKS * SIZE
     )

@@ -15,7 +15,7 @@ from quintain.methods.preference import agent_r, optima, rro
 from quintain.methods.preference.searching import Search
 from quintain.methods.selftraining import rest_mcts
 from quintain.rollout.collect import Rollout
-from quintain.rollout.replay import Walk
+from quintain.rollout.replay import ReplayedEpisode
 from quintain.rollout.request import Limits, Options
 from quintain.rollout.views import Prefix
 from quintain.search.agent import search
@@ -67,7 +67,7 @@ class Played:
         ]
         return self._write(groups, "sample", step, size, max_turns, again)
 
-    def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:
+    def walks(self, trajectories: Sequence[Trajectory]) -> list[ReplayedEpisode]:
         return self.rollout.walks(trajectories, may_differ=True)
 
     def continue_from(

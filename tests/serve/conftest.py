@@ -12,9 +12,9 @@ from quintain.engines.protocol import Engine, Request
 from quintain.engines.scripted import Scripted
 from quintain.engines.settings import EngineSettings
 from quintain.models.tiny import build_tiny
-from quintain.serve.endpoint import Endpoint, Session, Terms
+from quintain.serve.endpoint import Endpoint, EpisodeLimits, Session
 from quintain.serve.listener import Listener
-from quintain.serve.pump import Pump
+from quintain.serve.pump import EngineThread
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
 from quintain.types import Failure
@@ -44,7 +44,9 @@ class Served:
     """the model answers while it is set"""
     streams: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
 
-    def open(self, name: str = "a", *, seed: int = 1, terms: Terms | None = None) -> tuple[Session, str, str]:
+    def open(
+        self, name: str = "a", *, seed: int = 1, terms: EpisodeLimits | None = None
+    ) -> tuple[Session, str, str]:
         """Return a new episode, its URL and its key."""
         session, key = self.endpoint.open(name, seed, terms)
         return session, f"{self.listener.url}/e/{name}", key
@@ -82,7 +84,7 @@ def serving(
     requests: list[Request],
     streams: list[tuple[int, ...]],
 ) -> Iterator[Served]:
-    pump = Pump(engine)
+    pump = EngineThread(engine)
     endpoint = Endpoint(pump, chat)
     listener = Listener(endpoint).start()
     over, gate = threading.Event(), threading.Event()

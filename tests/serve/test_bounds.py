@@ -10,9 +10,9 @@ import pytest
 from tests.serve.test_endpoint import post
 
 from quintain.serve import bounds, chat_completions, listener
-from quintain.serve.bounds import MOST_GRAMMAR_BYTES, MOST_STOPS, MOST_TOOLS, most_bytes
+from quintain.serve.bounds import MAX_GRAMMAR_BYTES, MAX_STOPS, MAX_TOOLS, most_bytes
 from quintain.serve.recorder import Recorder, chat_key, chat_keys
-from quintain.serve.spoken import Spoken
+from quintain.serve.spoken import AssistantMessage
 from quintain.types import Failure
 
 Served = Any
@@ -36,10 +36,10 @@ def tools(count: int, name: str = "t") -> list[Any]:
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        (asked(tools=tools(10_000)), f"tools: got 10000; give at most {MOST_TOOLS}"),
+        (asked(tools=tools(10_000)), f"tools: got 10000; give at most {MAX_TOOLS}"),
         (asked(messages=[USER] * 2001), "messages: got 2001; give at most 2000"),
-        (asked(stop=["x"] * 65), f"stop: got 65; give at most {MOST_STOPS}"),
-        (asked(stop_sequences=["x"] * 65), f"stop_sequences: got 65; give at most {MOST_STOPS}"),
+        (asked(stop=["x"] * 65), f"stop: got 65; give at most {MAX_STOPS}"),
+        (asked(stop_sequences=["x"] * 65), f"stop_sequences: got 65; give at most {MAX_STOPS}"),
     ],
     ids=["tools", "messages", "stop", "stop_sequences"],
 )
@@ -66,11 +66,11 @@ def test_what_is_within_the_limits_is_answered(served: Served) -> None:
 
 def test_a_schema_that_would_take_long_to_compile(untrained: Served) -> None:
     _, url, key = untrained.open()
-    schema = {"enum": [f"{n:020}" for n in range(MOST_GRAMMAR_BYTES // 20)]}
+    schema = {"enum": [f"{n:020}" for n in range(MAX_GRAMMAR_BYTES // 20)]}
     status, answer = post(url, asked(response_format=formatted(schema)), Authorization=f"Bearer {key}")
     assert (
         status == 400
-        and f"letters of schemas; give at most {MOST_GRAMMAR_BYTES}" in answer["error"]["message"]
+        and f"letters of schemas; give at most {MAX_GRAMMAR_BYTES}" in answer["error"]["message"]
     )
 
 
@@ -184,7 +184,7 @@ def test_a_body_that_takes_too_long_is_given_up(served: Served, monkeypatch: pyt
 
 
 def test_long_bodies_at_once_are_bounded_together(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "MOST_HELD_BYTES", 50_000)
+    monkeypatch.setattr(bounds, "MAX_HELD_BYTES", 50_000)
     _, url, key = served.open()
     long = asked(metadata={"a": "x" * 40_000})
     with bare(served, head(key, "Content-Length: 90000") + b"{" + b" " * 40_000) as channel:
@@ -199,7 +199,11 @@ def test_long_bodies_at_once_are_bounded_together(served: Served, monkeypatch: p
 
 
 def test_keys_of_chats_are_those_of_their_beginnings() -> None:
-    messages = [Spoken(role="user", text="a"), Spoken(role="assistant", text="ü\ud800"), Spoken(role="user")]
+    messages = [
+        AssistantMessage(role="user", text="a"),
+        AssistantMessage(role="assistant", text="ü\ud800"),
+        AssistantMessage(role="user"),
+    ]
     keys = chat_keys("[]", messages)
     assert len(keys) == 4 == len(set(keys))
     assert keys == [chat_key("[]", messages[:count]) for count in range(4)]

@@ -11,14 +11,14 @@ from quintain.errors import EngineFault
 from quintain.serve.check import check_endpoint, check_recorder
 from quintain.serve.endpoint import Endpoint
 from quintain.serve.listener import Listener
-from quintain.serve.pump import Pump
+from quintain.serve.pump import EngineThread
 from quintain.serve.recorder import Node, Recorder
 from quintain.text.chat import Chat
 from quintain.types import Failure, Turn
 
 
 def checked(chat: Chat, script: Callable[..., Any], **changes: Any) -> None:
-    endpoint = Endpoint(Pump(Scripted(script)), chat)
+    endpoint = Endpoint(EngineThread(Scripted(script)), chat)
     for name, value in changes.items():
         setattr(endpoint, name, value)
     listener = Listener(endpoint).start()
@@ -48,7 +48,7 @@ def test_one_without_ids(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
 class Forgetful(Recorder):
     """It never proposes a parent."""
 
-    def _proposed(self, asked: Any, tools: str) -> tuple[Node | None, int]:
+    def _find_repeated(self, asked: Any, tools: str) -> tuple[Node | None, int]:
         return None, 0
 
     def _longest_prefix(self, whole: tuple[int, ...], tools: str) -> Node | None:

@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from quintain.serve import chat_completions, messages_api, responses_api
-from quintain.serve.spoken import Refused
+from quintain.serve.spoken import RequestError
 
 Served = Any
 USER: Any = {"role": "user", "content": "Go."}
@@ -151,7 +151,7 @@ WRONG: list[tuple[Read, Any, str]] = [
 
 @pytest.mark.parametrize(("read", "body", "told"), WRONG)
 def test_what_cannot_be_asked_for_is_told_in_a_line(read: Read, body: Any, told: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestError) as refused:
         read({"messages": [USER], "input": "Go.", **body})
     assert told in refused.value.message and refused.value.status == 400
 

@@ -12,11 +12,11 @@ import pytest
 
 from quintain.engines.scripted import Scripted
 from quintain.serve import chat_completions, messages_api, responses_api
-from quintain.serve.endpoint import Endpoint, Terms
+from quintain.serve.endpoint import Endpoint, EpisodeLimits
 from quintain.serve.listener import Listener
-from quintain.serve.pump import Pump
-from quintain.serve.source import written
-from quintain.serve.spoken import Refused, Spoken, canonical, split_thinking
+from quintain.serve.pump import EngineThread
+from quintain.serve.source import write_message
+from quintain.serve.spoken import AssistantMessage, RequestError, canonical, split_thinking
 from quintain.text.chat import Chat
 from quintain.types import Failure, Stop, ToolCall, as_text
 
@@ -85,7 +85,9 @@ def test_chat_completions(served: Served, is_streamed: bool) -> None:
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": "higher"})
         assert (choice.finish_reason, choice.message.content) == ("stop", "done")
     assert parents(session) == [None, 0]
-    assert session.recorder.nodes[1].added[0] == Spoken(role="tool", text="higher", names=("call_0_0",))
+    assert session.recorder.nodes[1].added[0] == AssistantMessage(
+        role="tool", text="higher", names=("call_0_0",)
+    )
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
@@ -285,7 +287,7 @@ class TestKeys:
 
     def test_a_master_key_opens_an_episode_for_each_path(self, chat: Chat) -> None:
         ended: list[tuple[str, Any]] = []
-        pump = Pump(Scripted(lambda request, stream: chat.write("go on")))
+        pump = EngineThread(Scripted(lambda request, stream: chat.write("go on")))
         endpoint = Endpoint(
             pump, chat, master_key="m4ster", on_end=lambda session, row: ended.append((session.name, row))
         )
@@ -404,12 +406,12 @@ def test_an_engine_that_fails(
 
 
 def test_budgets(served: Served) -> None:
-    session, url, key = served.open(terms=Terms(max_tokens=1))
+    session, url, key = served.open(terms=EpisodeLimits(max_tokens=1))
     body = {"messages": [USER]}
     assert post(url, body, X_Api_Key=key)[0] == 200
     status, answer = post(url, body, X_Api_Key=key)
     assert (status, answer["error"]["code"], session.stop) == (403, "budget_spent", Stop.MAX_TOKENS)
-    session, url, key = served.open("b", terms=Terms(max_calls=1))
+    session, url, key = served.open("b", terms=EpisodeLimits(max_calls=1))
     assert post(url, body, X_Api_Key=key)[0] == 200
     assert post(url, body, X_Api_Key=key)[0] == 403
     assert session.stop is Stop.CUT
@@ -436,7 +438,7 @@ def test_an_episode_that_ends_lets_go(served: Served, eventually: Eventually) ->
 def test_streams_that_the_engine_keeps_are_few(
     served: Served, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
-    monkeypatch.setattr("quintain.serve.endpoint.MOST_STREAMS", 2)
+    monkeypatch.setattr("quintain.serve.endpoint.MAX_STREAMS", 2)
     session, url, key = served.open()
     for text in ("A wall.", "Go.", "left", "right"):
         post(url, {"messages": [{"role": "user", "content": text}]}, X_Api_Key=key)
@@ -445,34 +447,37 @@ def test_streams_that_the_engine_keeps_are_few(
 
 
 def test_identity() -> None:
-    one = Spoken(
+    one = AssistantMessage(
         role="assistant", calls=(ToolCall(name="g", arguments={"b": 1, "a": {"d": 2}}),), names=("x",)
     )
-    other = Spoken(
+    other = AssistantMessage(
         role="assistant", calls=(ToolCall(name="g", arguments={"a": {"d": 2}, "b": 1}),), names=("y",)
     )
     assert one.key() == other.key()
-    assert Spoken(role="user", text="a").key() != Spoken(role="user", text="a ").key()
-    assert Spoken(role="user", text="a", opaque="x").key() != Spoken(role="user", text="a").key()
+    assert AssistantMessage(role="user", text="a").key() != AssistantMessage(role="user", text="a ").key()
+    assert (
+        AssistantMessage(role="user", text="a", opaque="x").key()
+        != AssistantMessage(role="user", text="a").key()
+    )
     assert canonical({"b": 1, "a": [1.0, None]}) == '{"a":[1.0,null],"b":1}'
     assert split_thinking("a</think>b") == ("a", "b")
     assert split_thinking("<think>a</think>\n\nb") == ("a", "\n\nb")
     assert split_thinking("ab") == ("", "ab")
     assert split_thinking("\n<think>ab") == split_thinking("ab", is_open=True) == ("ab", "")
-    thought = Spoken(role="assistant", text="b", thinking="a", opaque="x").message()
+    thought = AssistantMessage(role="assistant", text="b", thinking="a", opaque="x").message()
     assert (as_text(thought.content), thought.reasoning) == ("b", "a")
-    shown = written(Spoken(role="assistant", text="b", thinking="a"))
+    shown = write_message(AssistantMessage(role="assistant", text="b", thinking="a"))
     assert shown == {"role": "assistant", "content": "b", "reasoning_content": "a"}
-    refused = Refused(400, "no")
+    refused = RequestError(400, "no")
     assert [module.error(refused)["error"]["message"] for module in PATHS.values()] == ["no"] * 3
 
 
-HEEDS = Terms(temperature=0.7, max_turn_tokens=64, usual_turn_tokens=9, heeds_clients=True)
+HEEDS = EpisodeLimits(temperature=0.7, max_turn_tokens=64, usual_turn_tokens=9, heeds_clients=True)
 HELLO = {"messages": [{"role": "user", "content": "A wall."}]}
 
 
 def asked_with(
-    served: Served, terms: Terms, path: str = "/v1/chat/completions", **more: Any
+    served: Served, terms: EpisodeLimits, path: str = "/v1/chat/completions", **more: Any
 ) -> tuple[int, Any, Any, Any]:
     """Return status, body, the header and what the engine was asked for."""
     _, url, key = served.open(f"a{len(served.requests)}", terms=terms)
@@ -505,7 +510,7 @@ def test_the_same_seed_gives_the_same_numbers(served: Served) -> None:
 
 
 def test_what_is_recorded_to_be_learned_from_is_sampled_by_the_run_and_says_so(served: Served) -> None:
-    terms = Terms(temperature=0.7)
+    terms = EpisodeLimits(temperature=0.7)
     status, _, said, sampling = asked_with(
         served, terms, temperature=0, top_p=0.5, logit_bias={"5": 1}, top_k=0
     )

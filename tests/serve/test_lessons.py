@@ -26,7 +26,7 @@ from quintain.errors import DataError
 from quintain.rollout.measures import call_metrics
 from quintain.rollout.request import EpisodeRequest
 from quintain.serve.chat_completions import read
-from quintain.serve.endpoint import MOST_READERS, Session, Terms
+from quintain.serve.endpoint import MAX_READERS, EpisodeLimits, Session
 from quintain.serve.recorder import Recorder, find_changed, node_digest
 from quintain.serve.source import episode_of, outcome_of
 from quintain.store.codec import decode, encode
@@ -533,7 +533,7 @@ class TestServing:
 
     def test_sampling_is_pinned(self, served: Served) -> None:
         """10: temperature and the rest are the server's; what clients ask of it is counted."""
-        session, url, key = served.open(terms=Terms(temperature=0.7, max_turn_tokens=50))
+        session, url, key = served.open(terms=EpisodeLimits(temperature=0.7, max_turn_tokens=50))
         post(url, key, body_of(USER, temperature=0, top_p=0.1, seed=3, max_tokens=20))
         post(url, key, body_of(USER, max_completion_tokens=4000))
         assert [(r.sampling.temperature, r.sampling.max_tokens) for r in served.requests] == [
@@ -714,7 +714,7 @@ class TestServing:
                 return [answer.status_code for answer in await asyncio.gather(*asked)]
 
         assert asyncio.run(ask_all()) == [200] * 30
-        assert widest[0] <= before + 2 + MOST_READERS
+        assert widest[0] <= before + 2 + MAX_READERS
         assert len(served.requests) == 30 == len(session.recorder.nodes)
 
     def test_headers_of_a_hop_end_at_it(self, served: Served) -> None:

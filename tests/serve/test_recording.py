@@ -17,7 +17,7 @@ import pytest
 
 import quintain
 from quintain import api
-from quintain.api import recorded_run
+from quintain.api import record_run
 from quintain.cli.serving import serve_model
 from quintain.cli.training import resume
 from quintain.engines.scripted import Scripted
@@ -198,7 +198,7 @@ def test_a_recording_that_was_killed_is_taken_up_by_resume(
     end(recording, "one", {"score": 1.0})
     ask(recording, "two")
     folder = tmp_path / "rec"
-    with pytest.raises(KeyError), recorded_run(chat.tokenizer, folder, {"model": "m"}) as keep:
+    with pytest.raises(KeyError), record_run(chat.tokenizer, folder, {"model": "m"}) as keep:
         keep(kept[0])
         raise KeyError("the server breaks")
     with Run.open(folder, writable=False) as run:
@@ -227,7 +227,7 @@ def test_a_run_of_what_was_recorded(
     ask(recording, "two")
     recording.is_closed.set()
     recording.close()
-    with recorded_run(chat.tokenizer, tmp_path / "rec", {"model": "m"}) as keep:
+    with record_run(chat.tokenizer, tmp_path / "rec", {"model": "m"}) as keep:
         for trajectory in kept:
             keep(trajectory)
     with Run.open(tmp_path / "rec", writable=False) as run:

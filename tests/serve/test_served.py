@@ -21,14 +21,14 @@ from quintain.environments.tools import OwnedFault, tool
 from quintain.environments.wire import OURS
 from quintain.errors import UsageError
 from quintain.processes.http_json import HttpServer, HttpTrouble
-from quintain.rollout.stepper import guarded
+from quintain.rollout.stepper import guard_call
 from quintain.serve import agentgym as serve_agentgym
 from quintain.serve import json_app
 from quintain.serve import served as served_module
 from quintain.serve.agentgym import agentgym_app
 from quintain.serve.listener import Listener
 from quintain.serve.openenv import openenv_app
-from quintain.serve.served import Served, WorldTrouble, action_in, close_all
+from quintain.serve.served import ServedEnvironment, WorldTrouble, action_in, close_all
 from quintain.types import Action, Failure, Image, StepResult, Task, Text
 
 SERVICES: dict[str, Callable[..., Starlette]] = {"openenv": openenv_app, "agentgym": agentgym_app}
@@ -114,7 +114,7 @@ def test_what_breaks_in_a_served_world_keeps_its_owner(protocol: str) -> None:
     with serving(protocol, Odd) as server, closing(find(f"{protocol}/{server.url}")()) as world:
         for how, owner, kind in (("judge", "judge", "grader_timeout"), ("tool", "tool", "contract")):
             begin(world, world.task("train", 0))
-            found = guarded(lambda how=how: advance(world, tool_action("fail", how=how)))
+            found = guard_call(lambda how=how: advance(world, tool_action("fail", how=how)))
             assert isinstance(found, Failure) and (found.owner, found.kind) == (owner, kind)
         begin(world, world.task("train", 0))
         result = advance(world, tool_action("fail", how="else"))
@@ -150,13 +150,13 @@ def test_a_late_answer_is_a_failure_and_the_next_episode_goes_on(
             hurried.setattr(vars(world)["_server"], "deadline", 0.8)
             if protocol == "openenv":
                 hurried.setattr(world, "_deadline", 0.8)
-            found = guarded(lambda: advance(world, tool_action("fail", how="late")))
+            found = guard_call(lambda: advance(world, tool_action("fail", how="late")))
         assert isinstance(found, Failure) and (found.owner, found.kind) == (
             "environment",
             f"{protocol}_timeout",
         )
         if protocol == "openenv":
-            assert guarded(lambda: advance(world, Action(text="x"))) is not None
+            assert guard_call(lambda: advance(world, Action(text="x"))) is not None
             assert begin(world, world.task("train", 1)) == "go"
         Odd.is_over.set()
 
@@ -167,9 +167,9 @@ def test_a_server_that_goes_away_is_a_failure_of_the_environment(protocol: str) 
     with serving(protocol, find("guess")) as server:
         world = find(f"{protocol}/{server.url}")()
         begin(world, world.task("train", 0))
-    found = guarded(lambda: advance(world, tool_action("guess", number=1)))
+    found = guard_call(lambda: advance(world, tool_action("guess", number=1)))
     assert isinstance(found, Failure) and found.owner == "environment" and found.kind.startswith(protocol)
-    found = guarded(lambda: begin(world, world.task("train", 0)))
+    found = guard_call(lambda: begin(world, world.task("train", 0)))
     assert isinstance(found, Failure) and found.owner == "environment"
     world.close()
     with pytest.raises(RemoteFault, match="check the server"):
@@ -198,7 +198,7 @@ def test_there_is_room_for_so_many(protocol: str, monkeypatch: pytest.MonkeyPatc
             with closing(find(f"{protocol}/{server.url}")()) as world:
                 return str(begin(world, world.task("train", 0)))
 
-        found = guarded(second)
+        found = guard_call(second)
         assert isinstance(found, Failure) and found.owner == "environment" and "taken" in found.message
         if protocol == "agentgym":
             monkeypatch.setattr(serve_agentgym, "IDLE", -1.0)  # whoever is silent loses its instance
@@ -214,7 +214,7 @@ def test_a_world_that_cannot_be_built_is_told(monkeypatch: pytest.MonkeyPatch) -
             lambda: begin(far, far.task("train", 0)),
             lambda: find(f"agentgym/{agentgym.url}")(),
         ):
-            found = guarded(cast("Callable[[], object]", attempt))
+            found = guard_call(cast("Callable[[], object]", attempt))
             assert isinstance(found, Failure) and "out of order" in found.message
         far.close()
 
@@ -342,7 +342,7 @@ def test_a_world_that_is_busy_is_not_waited_for_for_ever(monkeypatch: pytest.Mon
         def close(self) -> None:
             closed.set()
 
-    world = Served(Slow)
+    world = ServedEnvironment(Slow)
     world.begin("train", 0)
     thread = threading.Thread(target=world.act, args=(tool_action("work"),), daemon=True)
     thread.start()
@@ -369,7 +369,7 @@ def test_a_step_that_takes_too_long_is_told_to_the_client(
     with serving(protocol, Odd) as server, closing(find(f"{protocol}/{server.url}")()) as world:
         begin(world, world.task("train", 0))
         monkeypatch.setattr(json_app, "CALL_SECONDS", 0.3)
-        found = guarded(lambda: advance(world, tool_action("fail", how="late")))
+        found = guard_call(lambda: advance(world, tool_action("fail", how="late")))
         assert isinstance(found, Failure) and found.owner == "environment"
         assert "no answer within" in found.message or "HTTP status 504" in found.message
         Odd.is_over.set()

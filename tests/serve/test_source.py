@@ -23,7 +23,7 @@ from quintain.errors import EngineFault, FailureRateError, UsageError
 from quintain.rollout.collect import Limits, Rollout
 from quintain.rollout.request import USUAL
 from quintain.rollout.views import Prefix
-from quintain.serve.source import Outsiders
+from quintain.serve.source import ExternalAgents
 from quintain.text.chat import Chat
 from quintain.types import Action, Failure, Score, StepResult, Stop, Task, Trajectory, as_text
 from quintain.types.forest import find_parents
@@ -92,7 +92,7 @@ def rollout_of(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
 
         outside = Outside(chat=chat, agent=PlainText(chat), **options)
         limits = limits or Limits(max_failure_share=1.0, attempts=1)
-        source = Outsiders(outside, is_checked=True)
+        source = ExternalAgents(outside, is_checked=True)
         rollout = Rollout(outside, Wall, engine or Scripted(script), limits=limits, source=source)
         made.append(rollout)
         return rollout

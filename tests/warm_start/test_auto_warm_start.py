@@ -22,10 +22,10 @@ from quintain.warm_start.auto_warm_start import (
     SEARCH,
     Lesson,
     best_of,
+    count_episodes,
     is_taught,
     most_updates,
     teach,
-    trained_episodes,
 )
 from quintain.warm_start.start import fumbling, imitator, make_start
 
@@ -72,7 +72,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto_warm_start, "FRESH", 24)
     monkeypatch.setattr(auto_warm_start, "AGAIN", 12)
     monkeypatch.setattr(auto_warm_start, "ROUND_UPDATES", 6)
-    monkeypatch.setattr(auto_warm_start, "MOST_UPDATES", 60)
+    monkeypatch.setattr(auto_warm_start, "MAX_UPDATES", 60)
 
 
 def taught(kind: type[Word], folder: Path, **more: Any) -> tuple[dict[str, Any], str, list[dict[str, Any]]]:
@@ -127,7 +127,7 @@ def test_without_an_expert_the_best_of_random_play_is_followed(tmp_path: Path) -
 def test_where_nothing_is_ever_rewarded_only_the_form_is_taught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auto_warm_start, "MOST_TURNS", 64)
+    monkeypatch.setattr(auto_warm_start, "MAX_TURNS", 64)
     found, _, events = taught(Hopeless, tmp_path / "a")
     (search,) = (each for each in events if each["kind"] == SEARCH)
     assert search["message"] == "64 random episodes, none of which was rewarded"
@@ -147,21 +147,21 @@ def test_a_pretrained_model_that_solves_any_task_does_not_imitate_random_play(
     assert (found["updates"], found["success"]) == (0, [[0, 0.25]])
     assert not [each for each in events if each["kind"] == SEARCH]
     monkeypatch.setattr(auto_warm_start, "is_pretrained", lambda _: False)
-    monkeypatch.setattr(auto_warm_start, "MOST_TURNS", 64)
+    monkeypatch.setattr(auto_warm_start, "MAX_TURNS", 64)
     assert taught(Word, tmp_path / "here")[0]["updates"] > 0
 
 
 def test_how_long_it_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto_warm_start, "MOST_UPDATES", 1000)
+    monkeypatch.setattr(auto_warm_start, "MAX_UPDATES", 1000)
     assert most_updates(9_000_000, 3_000) == 123
     assert most_updates(60_000, 3_000) == 1000
-    assert most_updates(135_000_000, 3_000) == auto_warm_start.LEAST_UPDATES
+    assert most_updates(135_000_000, 3_000) == auto_warm_start.MIN_UPDATES
     assert most_updates(200_000, 25_000, trained=40) == 100, "never less than half a minute"
     assert most_updates(2_000_000, 5_000, trained=400) == 100, "as much as the training after it"
     assert most_updates(2_000_000, 5_000, trained=40_000) == 333, "never more than three minutes"
-    assert trained_episodes(Job()) is None
+    assert count_episodes(Job()) is None
     job = GroupJob(steps=3, tasks=4, group_size=2, num_epochs=2)
-    assert trained_episodes(job) == pytest.approx(3 * 8 * (2 + 1 / 3))
+    assert count_episodes(job) == pytest.approx(3 * 8 * (2 + 1 / 3))
     assert is_taught(Job()) and not is_taught(Job(demonstrations=8)) and not is_taught(Job(demonstrations=0))
     assert not is_taught(Job(agent="mine.py:run")), "an agent outside is not let play for a warm start"
 

@@ -17,7 +17,7 @@ from quintain.learning.job import Job
 from quintain.models.families import NO_LIMIT
 from quintain.text.chat import Chat
 from quintain.types import Action, Score, Split, StepResult, Task, ToolCall, as_text
-from quintain.warm_start.expert_episodes import RecordedExpert, harness_name, match_tasks, recorded_expert
+from quintain.warm_start.expert_episodes import RecordedExpert, harness_name, match_tasks, with_recordings
 from quintain.warm_start.start import build_agent, new_tokenizer
 
 
@@ -89,7 +89,7 @@ def write(path: Path, *records: Mapping[str, Any]) -> str:
 def load(environment: str, demonstrations: str, **fields: Any) -> RecordedExpert:
     job = Job(environment=environment, demonstrations=demonstrations, **fields)
     make = find(environment)
-    found = recorded_expert(job, make)
+    found = with_recordings(job, make)
     assert found is not None
     tokenizer = new_tokenizer(make, seed=0)
     agent = build_agent(tokenizer, make, temperature=1.0, agent=job.agent)
@@ -173,7 +173,7 @@ def test_thoughts_beside_an_action_are_kept(tmp_path: Path) -> None:
     file = write(tmp_path / "shown.jsonl", record)
     make = find(STAIRS)
     job = Job(environment=STAIRS, demonstrations=file, agent="react")
-    found = recorded_expert(job, make)
+    found = with_recordings(job, make)
     assert found is not None
     tokenizer = new_tokenizer(make, seed=0)
     found.load(build_agent(tokenizer, make, temperature=1.0, agent="react"), tokenizer, max_length=NO_LIMIT)
@@ -215,14 +215,14 @@ def test_recordings_of_other_tasks_are_refused(
 ) -> None:
     job = Job(environment=NAMED, demonstrations=write(tmp_path / "shown.jsonl", *records))
     with pytest.raises(DataError, match=words):
-        recorded_expert(job, find(NAMED))
+        with_recordings(job, find(NAMED))
     # An environment with an expert of its own goes on asking it, unless they name tasks that it does not have.
     taught = Job(environment=TAUGHT, demonstrations=job.demonstrations)
     if "task" not in records[0]:
-        assert recorded_expert(taught, find(TAUGHT)) is None
+        assert with_recordings(taught, find(TAUGHT)) is None
     else:
         with pytest.raises(DataError, match="they name nowhere, cellar"):
-            recorded_expert(taught, find(TAUGHT))
+            with_recordings(taught, find(TAUGHT))
 
 
 def test_recordings_none_of_which_repeats_are_refused(tmp_path: Path) -> None:

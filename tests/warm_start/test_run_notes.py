@@ -14,7 +14,7 @@ from quintain.warm_start.run_notes import (
     after_first_evaluation,
     before_imitation,
     before_teaching,
-    taught_in,
+    find_trained_format,
 )
 
 TRADE = str(Path(__file__).resolve().parents[2] / "examples" / "trade.py") + ":Trade"
@@ -62,8 +62,10 @@ def test_what_an_agent_outside_imitates_is_named(agent: str, environment: str, s
 
 def test_a_model_that_was_taught_elsewhere_is_named(tmp_path: Path) -> None:
     run = run_of(tmp_path / "first", "keydoor?rooms=2")
-    assert taught_in(str(run / "model")) == taught_in(str(run)) == "keydoor?rooms=2"
-    assert taught_in("tiny") == taught_in(str(tmp_path / "first" / "model" / "deep")) == ""
+    assert find_trained_format(str(run / "model")) == find_trained_format(str(run)) == "keydoor?rooms=2"
+    assert (
+        find_trained_format("tiny") == find_trained_format(str(tmp_path / "first" / "model" / "deep")) == ""
+    )
     (note,) = before_teaching(grpo.Config(environment="guess", model=str(run / "model")), find("guess"))
     assert "was taught in keydoor?rooms=2, and this run is in guess" in note
     harder = grpo.Config(environment="keydoor?rooms=4", model=str(run / "model"))

@@ -23,7 +23,7 @@ from quintain.warm_start.start import (
     NewModel,
     demonstrate,
     fitting_tokens,
-    fumbled_action,
+    fumble_action,
     harness,
     has_free_text,
     imitation_rate,
@@ -51,16 +51,16 @@ def test_the_form_teacher_now_and_then_writes_what_cannot_be_read(monkeypatch: p
     begin(environment, environment.task("train", 0))
     seen = ("Pick a number between 1 and 9.",)
     monkeypatch.setattr(start, "FUMBLES", 0.0)
-    assert fumbled_action(environment, Random(0), seen).tool_calls[0].name == "pick"
+    assert fumble_action(environment, Random(0), seen).tool_calls[0].name == "pick"
     monkeypatch.setattr(start, "FUMBLES", 1.0)
-    broken = fumbled_action(environment, Random(0), seen)
+    broken = fumble_action(environment, Random(0), seen)
     assert not broken.tool_calls
     whole = '<tool_call>{"name": "pick", "arguments": {"number": 7}}</tool_call>'
     assert 0 < len(whole) - len(broken.text) <= 9
 
 
 def test_who_teaches() -> None:
-    assert teacher(NoExpert) is fumbled_action
+    assert teacher(NoExpert) is fumble_action
     assert teacher(find("guess")) is start.expert_action
     with pytest.raises(
         ConfigError, match=r"mistakes: got 0.3 with environment .*NoExpert, .*; give it expert_action"

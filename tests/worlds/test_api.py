@@ -11,7 +11,7 @@ from quintain.environments.protocol import advance, begin, tool_action
 from quintain.environments.splitting import is_eval
 from quintain.errors import UsageError
 from quintain.types import Action, StepResult, Task
-from quintain.worlds.api.game import Api, Goal, given_goal, phrase
+from quintain.worlds.api.game import Api, Goal, phrase, read_goal
 from quintain.worlds.api.registry import Argument, Call, Registry, draw_registry
 
 
@@ -135,7 +135,7 @@ def test_a_task_may_bring_its_goal() -> None:
         {"goal": "x", "calls": [], "answer": "y"},
     ):
         with pytest.raises(UsageError, match="give goal, calls"):
-            given_goal(wrong)
+            read_goal(wrong)
 
 
 def test_it_passes_the_check_and_refuses_what_cannot_be() -> None:

@@ -12,7 +12,7 @@ from quintain.environments.baselines import expert, play
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.errors import UsageError
 from quintain.processes import http_json
-from quintain.rollout.stepper import guarded
+from quintain.rollout.stepper import guard_call
 from quintain.types import Failure
 from quintain.worlds.desk.endpoint import GREETING, EndpointUser, UserFault, messages, role_text
 from quintain.worlds.desk.game import Desk
@@ -152,7 +152,7 @@ def test_a_broken_endpoint_is_a_failure_of_the_engine(
     endpoint.answers = [saying("Hello."), answer]
     world = desk_at(endpoint.url)
     begin(world, world.task("train", 0))
-    broken = guarded(lambda: advance(world, tool_action("respond", text="What is your name?")))
+    broken = guard_call(lambda: advance(world, tool_action("respond", text="What is your name?")))
     assert isinstance(broken, Failure) and (broken.owner, broken.kind) == ("engine", kind)
     assert endpoint.url in broken.message and "check the endpoint" in broken.message
     assert len(endpoint.seen) == 1 + num_asked
@@ -167,7 +167,7 @@ def test_a_silent_endpoint_is_given_up_at_the_deadline(endpoint: Endpoint) -> No
     endpoint.answers = [wait]
     world = desk_at(endpoint.url, user_deadline=0.1)
     started = time.monotonic()
-    broken = guarded(lambda: begin(world, world.task("train", 0)))
+    broken = guard_call(lambda: begin(world, world.task("train", 0)))
     assert isinstance(broken, Failure) and (broken.owner, broken.kind) == ("engine", "user_timeout")
     assert time.monotonic() - started < 30
     world.close()
@@ -189,12 +189,12 @@ def test_desks_of_a_process_share_budget_and_tape(endpoint: Endpoint, tmp_path: 
     options: dict[str, Any] = {"user_tape": str(tmp_path / "tape.jsonl"), "user_calls": 1}
     first, second = desk_at(endpoint.url, **options), desk_at(endpoint.url, **options)
     assert begin(first, first.task("train", 0)) == begin(second, second.task("train", 0)) == "Hello."
-    broken = guarded(lambda: begin(second, second.task("train", 1)))
+    broken = guard_call(lambda: begin(second, second.task("train", 1)))
     assert isinstance(broken, Failure) and (broken.owner, broken.kind) == ("engine", "user_refused")
     assert "a budget of 1 calls, which are spent" in broken.message
     replayed = desk_at(endpoint.url, user_tape=options["user_tape"], user_replays=True)
     assert begin(replayed, replayed.task("train", 0)) == "Hello."
-    broken = guarded(lambda: begin(replayed, replayed.task("train", 1)))
+    broken = guard_call(lambda: begin(replayed, replayed.task("train", 1)))
     assert isinstance(broken, Failure) and "a question that the tape" in broken.message
     assert len(endpoint.seen) == 1
     for world in (first, second, replayed):

@@ -12,11 +12,11 @@ from quintain.worlds.hopqa.synthesis import (
     GENERATIONS,
     Hop,
     answers,
-    asked,
-    closed_book,
     evolve,
+    measure_closed_book,
     phrase,
     problem,
+    word_question,
 )
 
 SHAPE = QuestionShape(1, 1, 40, 0.0, False, False)
@@ -63,7 +63,7 @@ def test_how_ways_are_said() -> None:
         is_closed=True,
         told=(1,),
     )
-    made = asked(question, way)
+    made = word_question(question, way)
     assert made.chain == (Fact("Delta", "owner", "Orbit"), SEAT, MAYOR) and made.gold == "Anna"
     assert made.told == (0, 1, 2) and made.sources == (0, 1, 2)
 
@@ -75,7 +75,7 @@ def test_what_is_thrown_away() -> None:
     assert problem(good, [*facts, Fact("Apex", "owner", "Delta")], 2.0) == "unique"
     assert problem(good, [*facts, Fact("Delta", "owner", "Nova")], 2.0) == "findable"
     assert problem((Hop(FOUNDER, 0), Hop(FOUNDER, 0, is_backward=True)), facts, 2.0) == "valid"
-    assert problem(good, facts, closed_book(good)) == "harder"
+    assert problem(good, facts, measure_closed_book(good)) == "harder"
     assert answers(good, [*facts, Fact("Apex", "owner", "Delta"), Fact("Apex", "seat", "Oslo")]) == {
         "Rome",
         "Oslo",
@@ -86,9 +86,9 @@ def test_a_fact_more_is_known_by_fewer() -> None:
     ways = [
         tuple(Hop(Fact(str(k), "seat", str(n)), 0) for n in range(num)) for k in range(50) for num in (1, 3)
     ]
-    single, triple = (sum(closed_book(way) for way in ways[start::2]) / 50 for start in (0, 1))
+    single, triple = (sum(measure_closed_book(way) for way in ways[start::2]) / 50 for start in (0, 1))
     assert single == pytest.approx(0.7, abs=0.07) and triple == pytest.approx(0.343, abs=0.1)
-    assert closed_book(ways[0]) * GENERATIONS == round(closed_book(ways[0]) * GENERATIONS)
+    assert measure_closed_book(ways[0]) * GENERATIONS == round(measure_closed_book(ways[0]) * GENERATIONS)
 
 
 def test_it_ends_where_nobody_answers_or_nothing_fits() -> None:

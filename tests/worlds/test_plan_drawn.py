@@ -22,7 +22,7 @@ from quintain.worlds.plan.drawn import (
     draw_scene,
     draw_task,
     easier,
-    evolved,
+    evolve_task,
     harder,
     length,
     of_blocks,
@@ -121,7 +121,7 @@ def test_drawn_tasks_have_no_fault_and_evolve_both_ways_in_their_domain() -> Non
             assert set(hard.goal) > set(task.goal) and length(task) < length(hard) <= HARDEST
             assert replace(hard, goal=task.goal) == task, "nothing but the goal is changed"
             assert faults(hard) == []
-        assert evolved(task, "none", rng) is task
+        assert evolve_task(task, "none", rng) is task
     assert kept > 50 and len(keys) == kept
 
 
@@ -266,6 +266,6 @@ def test_domains_with_nothing_to_do_or_too_much_are_refused(
     with pytest.raises(UsageError, match="gave no task of 3 to 14 steps"):
         begin(world, world.task("train", 0))
     file.write_text(json.dumps(as_json()), encoding="utf-8")
-    monkeypatch.setattr("quintain.worlds.plan.problem.MOST_STATES", 5)
+    monkeypatch.setattr("quintain.worlds.plan.problem.MAX_STATES", 5)
     with pytest.raises(UsageError, match="more than 5 states"):
         Planning(domain=str(file))

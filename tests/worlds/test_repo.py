@@ -16,14 +16,14 @@ from quintain.worlds.repo.box import RepoBox, is_right, open_sandbox, report
 from quintain.worlds.repo.game import Repo
 from quintain.worlds.repo.plan import (
     TEMPLATES,
+    draw_hidden_cases,
     draw_plan,
     files,
-    hidden_cases,
     module_text,
     repair,
     right_files,
 )
-from quintain.worlds.repo.template import Piece, draw_piece, drawn_cases, lines_of
+from quintain.worlds.repo.template import Piece, draw_cases, draw_piece, lines_of
 
 pytestmark = pytest.mark.skipif(bool(find_fault()), reason=find_fault())
 PIECE = Piece(
@@ -59,7 +59,7 @@ def test_a_function_is_written_by_value() -> None:
         "    return total",
     )
     assert lines_of(template, PIECE, -1)[3] == "    if count >= 5:"
-    cases = drawn_cases(template, PIECE, Random(0))
+    cases = draw_cases(template, PIECE, Random(0))
     assert [given[0] for given, _ in cases][:2] == [5, 4]
     assert all(result == given[0] * given[1] - (2 if given[0] >= 5 else 0) for given, result in cases)
 
@@ -82,7 +82,7 @@ def test_every_function_is_right_and_every_bug_shows() -> None:
                 assert sum(a != b for a, b in zip(right, wrong, strict=True)) == (bug >= 0), (key, bug)
                 texts[f"{module}.py"] = "\n".join(wrong) + "\n"
                 broken |= {module} if bug >= 0 else set()
-                for given, result in drawn_cases(template, piece, rng):
+                for given, result in draw_cases(template, piece, rng):
                     wanted.append([module, piece.name, given])
                     expected.append((module, result))
     python = open_sandbox()
@@ -214,7 +214,7 @@ def test_the_answers_never_enter_a_box(world: Repo, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("quintain.worlds.repo.game.RepoBox", Listening)
     assert do(world, "submit").reward == 1
     [objects] = told
-    cases = hidden_cases(world.snapshot()[0])
+    cases = draw_hidden_cases(world.snapshot()[0])
     assert objects["wanted"] == [[case.module, case.function, case.arguments] for case in cases]
     assert objects.keys() == {"files", "wanted"} and list(cast("dict[str, str]", objects["files"])) == [
         f"{world.snapshot()[0].modules[0][0]}.py"

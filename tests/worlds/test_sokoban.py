@@ -66,7 +66,7 @@ def test_boxes_are_not_pushed_into_walls_or_boxes() -> None:
     assert world.legal_actions() == ("east", "west"), "two boxes in a row do not move"
     assert not act(world, "south")[0].is_valid
     blocked = Level(width=3, height=1, walls=(2,), targets=(2,), player=0, boxes=(1,))
-    assert blocked.moved(blocked.start, "east") is None
+    assert blocked.move(blocked.start, "east") is None
 
 
 def test_a_corner_is_a_dead_end() -> None:
@@ -86,7 +86,7 @@ def shortest(level: Level, start: Position) -> int | None:
         if here[1] == frozenset(level.targets):
             return depth
         for move in ("north", "south", "east", "west"):
-            there = level.moved(here, move)
+            there = level.move(here, move)
             if there is not None and there not in seen:
                 seen.add(there)
                 queue.append((there, depth + 1))
@@ -105,7 +105,7 @@ def test_no_solution_is_shorter_than_the_experts() -> None:
             assert depth == (None if way is None else len(way))
             num_dead += depth is None
             for move in way or ():
-                after = level.moved(position, move)
+                after = level.move(position, move)
                 assert after is not None
                 position = after
             assert way is None or position[1] == frozenset(level.targets)

@@ -8,7 +8,7 @@ from quintain.environments.splitting import is_eval
 from quintain.errors import UsageError
 from quintain.types import Action, Split, StepResult
 from quintain.worlds.twenty.game import Twenty
-from quintain.worlds.twenty.things import KNOWN, PROPERTIES, Riddle, known
+from quintain.worlds.twenty.things import KNOWN, PROPERTIES, Riddle, describe_things
 
 RIDDLE = Riddle(
     table=(
@@ -94,10 +94,10 @@ def test_the_first_observation_names_the_things_or_tells_what_they_are() -> None
 
 def test_known_things_differ() -> None:
     for num in range(1, len(PROPERTIES) + 1):
-        table = known(num)
+        table = describe_things(num)
         assert len({words for _, words in table}) == len(table)
         assert all(words == tuple(word for word in PROPERTIES[:num] if word in words) for _, words in table)
-    assert len(known(6)) == len(KNOWN) == 30 and len(known(5)) == 24
+    assert len(describe_things(6)) == len(KNOWN) == 30 and len(describe_things(5)) == 24
 
 
 def test_the_expert_asks_what_halves_the_things() -> None:

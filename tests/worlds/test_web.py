@@ -23,7 +23,7 @@ from quintain.worlds.web.site import (
     Site,
     SiteShape,
     draw_site,
-    restyled,
+    restyle,
     wording,
 )  # fmt: skip
 
@@ -249,8 +249,8 @@ def test_a_site_that_drifts_calls_one_thing_otherwise_from_layout_to_layout() ->
         assert sum(a != b for a, b in zip(old, new, strict=True)) == 1
     world = world_at_start()
     site = world.snapshot()[0]
-    assert restyled(site, 0) == site and repr(restyled(site, 2)).count("close=") == 0
-    world.restore((restyled(site, 6), (HOME,), (), 0, frozenset({HOME}), False, (0, 0, 0)))
+    assert restyle(site, 0) == site and repr(restyle(site, 2)).count("close=") == 0
+    world.restore((restyle(site, 6), (HOME,), (), 0, frozenset({HOME}), False, (0, 0, 0)))
     assert world.legal_actions() == ("dismiss",)
     said = act(world, "close", "dismiss", "click all lamps", "click red lamp", "click get it")
     assert [result.is_valid for result in said] == [False, True, True, True, True]

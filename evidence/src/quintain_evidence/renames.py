@@ -45,14 +45,15 @@ def normalize(source: str, names: Mapping[str, str]) -> str:
     member that is imported has its new name where the name stands alone: attributes of other things keep theirs.
     """
     tree = without_docstrings(source)
-    imported = dict[str, str]()
+    imported, places = dict[str, str](), dict[str, str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             for alias in node.names:
+                places[alias.asname or alias.name] = f"{node.module}.{alias.name}"
                 member = rename(f"{node.module}.{alias.name}", names).rpartition(".")[2]
                 if member != alias.name and alias.asname is None:
                     imported[alias.name] = member
-    tree = _Renaming(imported, names).visit(tree)
+    tree = _Renaming(imported, places, names).visit(tree)
     for node in ast.walk(tree):
         for body in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
             if isinstance(body, list):
@@ -71,8 +72,10 @@ def rename(dotted: str, names: Mapping[str, str]) -> str:
 class _Renaming(ast.NodeTransformer):
     """Puts new names in the place of old ones: in imports, identifiers and texts."""
 
-    def __init__(self, imported: Mapping[str, str], names: Mapping[str, str]) -> None:
-        self.imported, self.names = imported, names
+    def __init__(
+        self, imported: Mapping[str, str], places: Mapping[str, str], names: Mapping[str, str]
+    ) -> None:
+        self.imported, self.places, self.names = imported, places, names
         self.identifiers = {old: new for old, new in names.items() if "." not in old}
         dotted = sorted((re.escape(name) for name in names if "." in name), key=len, reverse=True)
         self.inside = re.compile(rf"(?<![\w.])({'|'.join(dotted)})(?!\w)") if dotted else None
@@ -89,6 +92,12 @@ class _Renaming(ast.NodeTransformer):
         """Rename a name that stands alone: one that is imported, or any identifier."""
         node.id = self.imported.get(node.id, self.identifiers.get(node.id, node.id))
         return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """Rename a member of a module that is imported."""
+        if isinstance(node.value, ast.Name) and node.value.id in self.places:
+            node.attr = rename(f"{self.places[node.value.id]}.{node.attr}", self.names).rpartition(".")[2]
+        return self.generic_visit(node)
 
     def visit_Import(self, node: ast.Import) -> ast.Import:
         """Rename the modules of an import."""

@@ -13,7 +13,7 @@ from quintain.learning.saved import START
 from quintain.models.save import save
 from quintain.rollout.progress import Display
 from quintain.store.run import Run
-from quintain.warm_start.probe import Probe, probed_after
+from quintain.warm_start.probe import Probe, probe_steps
 from quintain.warm_start.start import Imitation, imitation_rate, load_demonstrations, make_start
 
 
@@ -30,7 +30,7 @@ def imitated(job: Job, run: Run, display: Display, *, enough: float) -> float:
         model, Optimization(learning_rate=imitation_rate(job, model), temperature=job.temperature)
     )
     updates = Imitation(learner, kept, job)
-    probes, found = probed_after(updates.total), 0.0
+    probes, found = probe_steps(updates.total), 0.0
     with Probe(job, make_environment, model, tokenizer) as probe:
         display.phase("warm start", updates.total)
         for update in updates.run():

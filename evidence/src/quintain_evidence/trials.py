@@ -29,7 +29,7 @@ from quintain.methods.find import find_method
 from quintain.methods.method import Method, traits_of
 from quintain.processes.freed import return_freed_memory
 from quintain.rollout.progress import Display
-from quintain.runs.monitors.alarms import Row, hacked
+from quintain.runs.monitors.alarms import Row, warn_of_hacking
 from quintain.store.creation import CHECKPOINTS
 from quintain.store.run import Run
 from quintain.types import NOTHING
@@ -305,7 +305,7 @@ def hacked_between(every: Sequence[Row], evaluated: Sequence[Row], run: Run) -> 
     parts = [trained[round(k * third) : round((k + 1) * third)] for k in range(3)]
     judge = "eval/audit" if "eval/audit" in evaluated[-1] else "eval/success"
     first, last = (float(row.get(judge) or 0.0) for row in evaluated)
-    found = hacked(every, parts, (first, last), thresholds(run.config.get("monitors", "")))
+    found = warn_of_hacking(every, parts, (first, last), thresholds(run.config.get("monitors", "")))
     return {alarm.name for alarm in found} if all(parts) else set()
 
 

@@ -81,7 +81,7 @@ def test_the_control_weighs_as_much_and_shows_no_mistake() -> None:
     steps = [step for step in found.steps.values() if "calibrated" in method.kinds_of(step, 0.95)]
     assert steps
     for step in steps:
-        whole = method.imitated(step, "calibrated")
+        whole = method.imitate_step(step, "calibrated")
         other = steca.harmless(whole, step, steca.random.Random(0))
         assert other.trajectory is step.shown and other.weights is not None and whole.weights is not None
         weights = [float(sum(own.sum() for own in each.weights)) for each in (whole, other)]  # type: ignore[union-attr] # pyright: ignore[reportOptionalIterable]

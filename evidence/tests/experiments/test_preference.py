@@ -98,7 +98,7 @@ def test_own_failures_against_those_of_another() -> None:
 def test_twins_have_the_same_task_and_length() -> None:
     made = blocks.blocks(16, 200)
     policy = eto.erring(made, 0.5, 3)
-    found = eto.contrasted(policy.sample(size=2, seed=1, tasks=range(8)), eto.shown(made, range(8)))
+    found = eto.contrast_episodes(policy.sample(size=2, seed=1, tasks=range(8)), eto.shown(made, range(8)))
     pairs, twins = eto.matched(found, eto.failures_of(eto.erring(made, 0.5, 4), range(8), 0))
     assert len(pairs) == len(twins) > 0
     for pair, twin in zip(pairs, twins, strict=True):

@@ -9,13 +9,13 @@ from quintain.data.stages import keep_solved
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import OptimizerSteps, Rounds
-from quintain.methods.method import grouped
+from quintain.methods.method import sample_groups
 from quintain.types import flatten_scored
 from quintain_evidence.labs.rounds import TableCollector, cloned, train_rounds
 from quintain_evidence.labs.tables import fitted_table, new_table, s3
 
 PLAIN = Rounds(
-    collect=grouped(6, 4),
+    collect=sample_groups(6, 4),
     build=Pipeline(keep_solved()),
     update=Update(loss=imitation(), is_on_policy=False, num_epochs=5),
 )

@@ -126,13 +126,13 @@ class AdvisedWorld(SeatedWorld):
     def reset(self, task: Task) -> Observation:
         """Begin the episode, up to the first who is played."""
         self._begin()
-        self._first = self._seen = as_text(self._begun(task))
+        self._first = self._seen = as_text(self._begin_inner(task))
         self._early = self._scripts_after([])
-        return self._shown() if not self._early else self._early[-1].observation
+        return self._describe_for_seat() if not self._early else self._early[-1].observation
 
     def step(self, action: Action) -> StepResult:
         """Take a message, advice or an action, as the seat's turn is."""
-        own = self._taken(action)
+        own = self._take_action(action)
         early, self._early = self._early, []
         results = [*early, *self._scripts_after([own])]
         paid = {seat: sum(r.rewards.get(seat, 0.0) for r in results) for seat in self._played}
@@ -140,7 +140,7 @@ class AdvisedWorld(SeatedWorld):
 
     def facts(self) -> list[str]:
         """Return the clauses of all that the adapter is shown, none twice: what a message is made of."""
-        return list(dict.fromkeys(clauses(self._seen_by_adapter())))
+        return list(dict.fromkeys(clauses(self._describe_for_adapter())))
 
     def advise(self, message: str) -> str:
         """Return what the environment's adviser says to `message`, and to nothing else."""
@@ -157,13 +157,13 @@ class AdvisedWorld(SeatedWorld):
             return Action(text="; ".join(rng.sample(facts, min(FACTS, len(facts)))))
         if self._waits == ADVISER:
             return Action(text=self.advise(self.message))
-        return self._followed()
+        return self._follow_subgoal()
 
     def mistaken_action(self, rng: random.Random) -> Action:
         """Return what the expert says, but of the agent any action; see `noisy.Fallible`."""
         return random_action(self.inner, rng, self._seen) if self._waits == AGENT else self.expert_action()
 
-    def _followed(self) -> Action:
+    def _follow_subgoal(self) -> Action:
         """Return what leads to the sub-goal; where nothing does, what only passes time."""
         return cast(FindsWay, self.inner).follow(self.subgoal) or cast(Idle, self.inner).idle_action()
 
@@ -173,10 +173,10 @@ class AdvisedWorld(SeatedWorld):
             done and (done[-1].is_terminated or done[-1].is_truncated)
         ):
             fixed = Action(text="; ".join(self.facts()[:FACTS]))
-            done.append(self._taken(fixed if self._waits == ADAPTER else self.expert_action()))
+            done.append(self._take_action(fixed if self._waits == ADAPTER else self.expert_action()))
         return done
 
-    def _taken(self, action: Action) -> StepResult:
+    def _take_action(self, action: Action) -> StepResult:
         """Carry out `action` of the seat whose turn it is."""
         text = " ".join(action.text.split())
         if self._waits == ADAPTER:
@@ -185,11 +185,11 @@ class AdvisedWorld(SeatedWorld):
                 self._waits = ADVISER
             else:
                 self._ask(self.advise(text))
-            return StepResult(observation=self._shown(), is_success=False)
+            return StepResult(observation=self._describe_for_seat(), is_success=False)
         if self._waits == ADVISER:
             self._ask(text)
-            return StepResult(observation=self._shown(), is_success=False)
-        return self._acted(action, text)
+            return StepResult(observation=self._describe_for_seat(), is_success=False)
+        return self._act_towards(action, text)
 
     def _ask(self, advice: str) -> None:
         """Take the advice, and let the agent act on it."""
@@ -197,9 +197,9 @@ class AdvisedWorld(SeatedWorld):
         self.num_queries += 1
         self._behaviour, self._waits = [], AGENT
 
-    def _acted(self, action: Action, text: str) -> StepResult:
+    def _act_towards(self, action: Action, text: str) -> StepResult:
         """Do `action`; the interval ends when the sub-goal is reached, or has taken long enough."""
-        result = self._done(action)
+        result = self._act(action)
         self._seen = as_text(result.observation)
         self._behaviour.append(text)
         led = cast(FindsWay, self.inner)
@@ -219,17 +219,17 @@ class AdvisedWorld(SeatedWorld):
             for seat, value in ((ADAPTER, float(is_reached)), (AGENT, result.reward))
             if seat in self._played
         }
-        return replace(result, observation=self._shown(), reward_terms=terms, rewards=paid)
+        return replace(result, observation=self._describe_for_seat(), reward_terms=terms, rewards=paid)
 
-    def _seen_by_adapter(self) -> str:
+    def _describe_for_adapter(self) -> str:
         done = ", ".join(self.done) or "nothing"
         return f"{self._first}\n{self._seen if self._seen != self._first else ''}\nDone: {done}."
 
-    def _shown(self) -> str:
+    def _describe_for_seat(self) -> str:
         """Return what the seat that speaks next is shown."""
         if self._waits == ADAPTER:
             told = f"\nAdvice: {self.subgoal}. Understood: {self._understood:.1f}" if self.subgoal else ""
-            return f"{self._seen_by_adapter()}{told}"
+            return f"{self._describe_for_adapter()}{told}"
         if self._waits == ADVISER:
             return self.message
         return f"{self._seen}\n{SUBGOAL}{self.subgoal}"

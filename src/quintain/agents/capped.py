@@ -95,14 +95,14 @@ class CappedCalls(Environment):
     def reset(self, task: Task) -> Observation:
         """Begin the episode inside with the whole cap."""
         self.num_left, self._num_told = self._calls, 0
-        self._others = self._told_elsewhere(task) if self._results == "permuted" else []
+        self._others = self._replies_elsewhere(task) if self._results == "permuted" else []
         return begin(self.inner, task)
 
     def step(self, action: Action) -> StepResult:
         """Carry out the calls of `action` that the cap leaves, and those that answer; others are told `NONE_LEFT`."""
         if action.error is not None or is_answer(action):
             return advance(self.inner, action)
-        kept = within_cap(action.tool_calls, self.num_left)
+        kept = cut_calls(action.tool_calls, self.num_left)
         num_refused = len(action.tool_calls) - len(kept)
         if not action.tool_calls:
             num_refused = int(self.num_left == 0)  # code, or a call in words
@@ -134,7 +134,7 @@ class CappedCalls(Environment):
         """Return the task of the environment."""
         return self.inner.task(split, index)
 
-    def _told_elsewhere(self, task: Task) -> list[str]:
+    def _replies_elsewhere(self, task: Task) -> list[str]:
         """Return what the expert's calls were told in another task, which `task` draws."""
         # The lowest bit of a seed is that of the split.
         seed = derive_seed("permuted", task.seed) >> 2 << 1 | task.seed & 1
@@ -204,7 +204,7 @@ def is_answer(action: Action) -> bool:
     )
 
 
-def within_cap(calls: Sequence[ToolCall], num: int) -> list[ToolCall]:
+def cut_calls(calls: Sequence[ToolCall], num: int) -> list[ToolCall]:
     """Return the first `num` of `calls`, and with them those that answer, which are not counted."""
     kept: list[ToolCall] = []
     for call in calls:

@@ -177,12 +177,12 @@ def score_length(spec: str) -> Callable[[Task, str, Sequence[int]], float]:
     layer = check(spec)[-1]
     if layer.name == AUTO or _base(layer.name) != "scored":
         return lambda task, action, token_ids: 1.0
-    from quintain.agents.scored import Scored, length, padded
+    from quintain.agents.scored import Scored, length, pad_action
 
     defaults = {field.name: field.default for field in dataclasses.fields(Scored)}
     values: dict[str, Any] = defaults | _settings(spec, layer, Scored)
     return lambda task, action, token_ids: length(
-        padded(action, task, values["pad"]), token_ids, values["normalization"]
+        pad_action(action, task, values["pad"]), token_ids, values["normalization"]
     )
 
 

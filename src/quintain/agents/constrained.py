@@ -124,7 +124,7 @@ def shape(chat: Chat, calls: str, name: str) -> tuple[str, str, str, str, str]:
         UsageError: arguments are not written as JSON.
     """
     call, slot = ToolCall(name=name, arguments=SLOT), json_text(SLOT)
-    one = written_calls(chat, calls, (call,)).split(slot)
+    one = write_calls(chat, calls, (call,)).split(slot)
     if len(one) != 2:
         raise UsageError(
             f"constrained tool calls with {chat.name}: got arguments that are not written as JSON, which no schema "
@@ -132,7 +132,7 @@ def shape(chat: Chat, calls: str, name: str) -> tuple[str, str, str, str, str]:
         )
     before, after = one
     try:
-        two = written_calls(chat, calls, (call, call)).split(slot)
+        two = write_calls(chat, calls, (call, call)).split(slot)
     except (DataError, ModelError):  # a template that writes one call in each answer
         two = ()
     if len(two) != 3:
@@ -144,7 +144,7 @@ def shape(chat: Chat, calls: str, name: str) -> tuple[str, str, str, str, str]:
     return opening, starts, middle[len(ends) : len(middle) - len(starts)], ends, closing
 
 
-def written_calls(chat: Chat, calls: str, made: Sequence[ToolCall]) -> str:
+def write_calls(chat: Chat, calls: str, made: Sequence[ToolCall]) -> str:
     """Return `made` as the chat's template writes them, or as the format `calls` does."""
     if calls == "auto" and chat.template.entries.takes_calls:
         return chat.write_marked(Message(role="assistant", content=(), tool_calls=tuple(made))).body

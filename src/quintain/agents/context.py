@@ -57,7 +57,7 @@ class Rewriting(Reopening):
             self._reopen(self.brief_without([*(exchange.observation for exchange in kept), observation]))
             shown: tuple[int, ...] = ()
             for exchange in kept:
-                shown = self._shown_again(exchange, shown)
+                shown = self._replay_exchange(exchange, shown)
             prompt = super()._prompt(observation, legal_actions)
             ids = prompt.token_ids if prompt.starts_segment else (*shown, *prompt.token_ids)
             prompt = replace(prompt, token_ids=ids, starts_segment=True)
@@ -69,7 +69,7 @@ class Rewriting(Reopening):
         self._history[-1].completions.append(completion)
         return super().read(completion)
 
-    def _shown_again(self, exchange: Exchange, shown: tuple[int, ...]) -> tuple[int, ...]:
+    def _replay_exchange(self, exchange: Exchange, shown: tuple[int, ...]) -> tuple[int, ...]:
         """Show `exchange` to the inner session and return the ids of the stream with it."""
         prompt: Prompt | None = self._inner.observe(exchange.observation, exchange.legal_actions)
         for completion in exchange.completions:

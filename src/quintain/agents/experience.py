@@ -47,7 +47,7 @@ class Experience:
         """Take in the solved episodes of `groups`; see `quintain.methods.method.State`."""
         for trajectory in flatten_scored(groups):
             if trajectory.is_success and trajectory.turns:
-                found = remembered(trajectory)
+                found = as_experience(trajectory)
                 known = self._solved.get(found.task)
                 if known is None or len(found.actions) < len(known.actions):
                     self._solved[found.task] = found
@@ -59,7 +59,7 @@ class Experience:
         return None if place is None else (likeness(begins, others[place].begins), others[place])
 
 
-def remembered(trajectory: Trajectory) -> Solved:
+def as_experience(trajectory: Trajectory) -> Solved:
     """Return `trajectory`, which is solved, as it is kept."""
     own = [turn for turn in trajectory.turns if not turn.is_internal]
     return Solved(

@@ -123,8 +123,8 @@ class ExpertsWorld(SeatedWorld):
 
     def reset(self, task: Task) -> Observation:
         """Begin the talk."""
-        self.said, self.candidates, self._seed = [as_text(self._begun(task))], [], task.seed
-        return self._shown()
+        self.said, self.candidates, self._seed = [as_text(self._begin_inner(task))], [], task.seed
+        return self._describe_talk()
 
     def step(self, action: Action) -> StepResult:
         """Take an expert's candidate, or say the one that the manager chooses."""
@@ -134,7 +134,7 @@ class ExpertsWorld(SeatedWorld):
             label = float(intent_of(self.said, text) == seat)
             self.candidates.append(text)
             return StepResult(
-                observation=self._shown(),
+                observation=self._describe_talk(),
                 reward=0.0,
                 rewards={seat: label},
                 reward_terms={LABEL: label},
@@ -143,9 +143,11 @@ class ExpertsWorld(SeatedWorld):
         chosen = action.text.strip()
         if chosen not in self.legal_actions():
             self.candidates = []
-            return self._told(Action(text="", error=action.error or "say the number of a candidate"), "")
+            return self._act_and_ask(
+                Action(text="", error=action.error or "say the number of a candidate"), ""
+            )
         text = self.candidates[self._order()[int(chosen) - 1]]
-        return self._told(Action(text=text), text)
+        return self._act_and_ask(Action(text=text), text)
 
     def legal_actions(self) -> tuple[str, ...]:
         """Return the numbers of the candidates where the manager chooses, else nothing: experts say what they like."""
@@ -196,14 +198,14 @@ class ExpertsWorld(SeatedWorld):
     def _random(self, what: str) -> random.Random:
         return random.Random(derive_seed(what, self._seed, self._num_done))
 
-    def _told(self, action: Action, said: str) -> StepResult:
+    def _act_and_ask(self, action: Action, said: str) -> StepResult:
         """Do `action`, and let the experts speak again."""
-        result = self._done(action)
+        result = self._act(action)
         self.candidates = []
         self.said += [said, as_text(result.observation)]
-        return replace(result, observation=self._shown(), rewards={MANAGER: result.reward})
+        return replace(result, observation=self._describe_talk(), rewards={MANAGER: result.reward})
 
-    def _shown(self) -> str:
+    def _describe_talk(self) -> str:
         """Return the talk, and the candidates or the intent of who speaks next."""
         lines = [f"{'me' if place % 2 else 'other'}: {text}" for place, text in enumerate(self.said) if text]
         if self.seat() == MANAGER:

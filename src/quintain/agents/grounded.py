@@ -168,14 +168,14 @@ class GroundedWorld(Environment):
 
     def step(self, action: Action) -> StepResult:
         """Take a plan, or what points at its thing, as the seat's turn is."""
-        own, early, self._early = self._taken(action), self._early, []
+        own, early, self._early = self._take_action(action), self._early, []
         return replace(join_results([*early, own, *self._experts_after(own)]), is_valid=own.is_valid)
 
     def _experts_after(self, last: StepResult) -> list[StepResult]:
         """Return what comes of the turns of the experts after `last`."""
         done: list[StepResult] = []
         while not (last.is_terminated or last.is_truncated) and self._turn_of() in self._experts:
-            last = self._taken(self.expert_action())
+            last = self._take_action(self.expert_action())
             done.append(last)
         return done
 
@@ -183,25 +183,27 @@ class GroundedWorld(Environment):
         """Return the seat that acts next, whoever plays it."""
         return GROUNDER if self._thing else PLANNER
 
-    def _taken(self, action: Action) -> StepResult:
+    def _take_action(self, action: Action) -> StepResult:
         """Carry out `action` of the seat whose turn it is."""
         if self._thing:
             self._thing = ""
-            return self._done(f"{POINTED} {action.text.strip()}")
+            return self._act(f"{POINTED} {action.text.strip()}")
         try:
             do = read_do(action.text)
         except DataError as error:
-            return self._counted(StepResult(observation=f"Error: {error}", is_success=False, is_valid=False))
+            return self._count_turn(
+                StepResult(observation=f"Error: {error}", is_success=False, is_valid=False)
+            )
         if do.action != POINTED:
-            return self._done(f"{do.action} {do.thing}")
+            return self._act(f"{do.action} {do.thing}")
         self._thing = do.thing
         return StepResult(observation=f"{SCREEN}{self._world.screen()}\n{FIND}{do.thing}")
 
-    def _done(self, words: str) -> StepResult:
+    def _act(self, words: str) -> StepResult:
         """Do in the environment what `words` say."""
-        return self._counted(advance(self.inner, Action(text=words)))
+        return self._count_turn(advance(self.inner, Action(text=words)))
 
-    def _counted(self, result: StepResult) -> StepResult:
+    def _count_turn(self, result: StepResult) -> StepResult:
         """Return `result`, cut where the environment's own turns are spent."""
         self._num_done += 1
         is_over = not result.is_terminated and self._num_done >= self.inner.max_turns

@@ -363,7 +363,7 @@ class ChoiceSession(ChatSession):
         Raises:
             DataError: `action` is not legal.
         """
-        chosen = self._chosen(action.text)
+        chosen = self._read_choice(action.text)
         if chosen.error is not None:
             raise DataError(f"writing a choice: {chosen.error}")
         return self._choices().written[chosen.text]
@@ -371,9 +371,9 @@ class ChoiceSession(ChatSession):
     def _read(self, ids: tuple[int, ...]) -> Action:
         """Return the action that a completion is: any that is said where nobody ever told which are legal."""
         text = self._conversation.words(ids)
-        return self._chosen(text) if self._legal else Action(text=text.strip())
+        return self._read_choice(text) if self._legal else Action(text=text.strip())
 
-    def _chosen(self, text: str) -> Action:
+    def _read_choice(self, text: str) -> Action:
         return parse_choice(text, self._legal)
 
     def _choices(self) -> Choices:

@@ -58,7 +58,7 @@ class LedWorld(Environment):
         """Let the actor do what the named thing takes; a name that it can do nothing with costs a turn."""
         world = cast(FindsWay, self.inner)
         states = cast(StateKey, self.inner)
-        thing = self._heard(action)
+        thing = self._read_thing(action)
         done: list[StepResult] = []
         while (following := world.follow(thing)) is not None and self._num_acted < self.max_turns:
             before = states.state_key()
@@ -77,7 +77,7 @@ class LedWorld(Environment):
         is_over = not result.is_terminated and self._num_acted >= self.max_turns
         return replace(result, is_truncated=result.is_truncated or is_over)
 
-    def _heard(self, action: Action) -> str:
+    def _read_thing(self, action: Action) -> str:
         """Return the thing that the actor goes for."""
         self._num_turns += 1
         if self._is_deaf:

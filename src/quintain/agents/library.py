@@ -128,7 +128,7 @@ class ActionLibrary:
             order: dict[str, Entry] = {}
             for name in names:
                 self._collect(name, order)
-        return "\n".join(_enclosed(entry) for entry in order.values())
+        return "\n".join(_enclose_entry(entry) for entry in order.values())
 
     def _tools(self, name: str) -> set[str]:
         """Return the tools that entry `name` and all it stands on call."""
@@ -195,7 +195,7 @@ def _read_entry(row: Mapping[str, Any]) -> Entry:
     return Entry(**{**row, **several})
 
 
-def _enclosed(entry: Entry) -> str:
+def _enclose_entry(entry: Entry) -> str:
     """Return Python that defines the function of `entry`, its imports and constants in a scope of its own."""
     if not entry.setup:
         return entry.source

@@ -108,7 +108,7 @@ class Outside:
         """Return the session of a demonstration."""
         return self.agent.open(brief)
 
-    def prepared(self) -> Callable[[str, str, Task], Score]:
+    def prepare_player(self) -> Callable[[str, str, Task], Score]:
         """Return what plays an episode, ``play(base_url, api_key, task)``, and returns its score.
 
         Raises:
@@ -118,25 +118,29 @@ class Outside:
             run = command_runner(self.command, self.deadline)
         else:
             run = taking(member(self.run, "agent"), self.run, ("base_url", "api_key", "task"))
-        grade: Grade | None = self._beside_run(self.grade, ("task", "answer"))
+        grade: Grade | None = self._load_beside_run(self.grade, ("task", "answer"))
 
         def play(base_url: str, api_key: str, task: Task) -> Score:
             answer = run(base_url, api_key, task)
             if inspect.iscoroutine(answer):
                 answer = LOOP.result(answer, self.deadline)
-            return scored(answer, self.name) if grade is None else graded(grade, task, answer, self.grade)
+            return (
+                as_score(answer, self.name)
+                if grade is None
+                else grade_answer(grade, task, answer, self.grade)
+            )
 
         return play
 
-    def taught(self) -> Expert | None:
+    def find_expert(self) -> Expert | None:
         """Return who answers for the model in demonstrations, if anybody does.
 
         Raises:
             UsageError: there is no such function.
         """
-        return self._beside_run(self.expert, ("task", "messages"))
+        return self._load_beside_run(self.expert, ("task", "messages"))
 
-    def _beside_run(self, name: str, takes: Sequence[str]) -> Callable[..., Any] | None:
+    def _load_beside_run(self, name: str, takes: Sequence[str]) -> Callable[..., Any] | None:
         """Return the function `name`, which is in the file of `run` where it names none; None for no name."""
         if not name:
             return None
@@ -223,7 +227,7 @@ def member(place: str, what: str = "function") -> Callable[..., Any]:
     return found
 
 
-def graded(grade: Grade, task: Task, answer: object, name: str) -> Score:
+def grade_answer(grade: Grade, task: Task, answer: object, name: str) -> Score:
     """Return the score that `grade` gives to `answer`.
 
     Raises:
@@ -233,10 +237,10 @@ def graded(grade: Grade, task: Task, answer: object, name: str) -> Score:
         given = grade(task, answer)
     except Exception as error:
         raise GraderFault(f"grader {name}: got {type(error).__name__}: {error}; mend it") from error
-    return scored(given, f"grader {name}")
+    return as_score(given, f"grader {name}")
 
 
-def scored(value: object, who: str) -> Score:
+def as_score(value: object, who: str) -> Score:
     """Return `value`, a finite number or a `Score`, as a score; a task is solved by more than 0.
 
     Raises:
@@ -253,7 +257,7 @@ def scored(value: object, who: str) -> Score:
     return Score(value=number, is_success=is_success)
 
 
-def spoken_by(expert: Expert, task: Task, messages: list[dict[str, Any]], name: str) -> Action:
+def ask_expert(expert: Expert, task: Task, messages: list[dict[str, Any]], name: str) -> Action:
     """Return what `expert` says after `messages`: a text, or calls of tools.
 
     Raises:

@@ -34,7 +34,7 @@ from quintain.errors import UsageError
 from quintain.text.chat import Chat
 from quintain.types import Action, Completion, Message, Observation, as_content
 
-MOST_STEPS, MOST_SHOWN = 16, 8
+MAX_STEPS, MAX_SHOWN = 16, 8
 PLANNER = (
     "You plan, another acts. Write a short plan, one numbered step per line. To change a plan you may instead "
     "write lines such as: keep, done 1, drop 2, change 2: STEP, add: STEP"
@@ -78,7 +78,7 @@ def edit(plan: Plan, text: str) -> Plan:
     new = [_read_step(found[2]) for line in lines if (found := _NUMBERED.fullmatch(line))]
     if new:
         done = () if any(step.is_done for step in new) else (step for step in plan.steps if step.is_done)
-        return Plan((*done, *new)[-MOST_STEPS:])
+        return Plan((*done, *new)[-MAX_STEPS:])
     steps: list[Step | None] = list(plan.steps)
     edits = [found for line in lines if (found := _EDIT.fullmatch(line))]
     for verb, number, words in (edit.groups() for edit in edits):
@@ -87,7 +87,7 @@ def edit(plan: Plan, text: str) -> Plan:
     first = next((line.strip() for line in lines if line.strip()), "")
     if not (kept or edits) and first:
         kept = (_read_step(first),)
-    return Plan(kept[-MOST_STEPS:])
+    return Plan(kept[-MAX_STEPS:])
 
 
 def _read_step(text: str) -> Step:
@@ -115,7 +115,7 @@ def whole_plan(actions: Sequence[Action], *, names: bool) -> Plan:
     """
     steps = [_call(action) if names else _call(action).partition("(")[0] for action in actions]
     kept = [step for step, before in zip(steps, ["", *steps], strict=False) if step != before]
-    return Plan(tuple(Step(step) for step in kept[:MOST_STEPS]))
+    return Plan(tuple(Step(step) for step in kept[:MAX_STEPS]))
 
 
 def _call(action: Action) -> str:
@@ -271,6 +271,6 @@ class PlanSession(Reopening):
 
 def planner_text(plan: Plan, done: Sequence[str]) -> str:
     """Return what the planner is told of the plan and of what was done."""
-    parts = [f"Done so far: {'; '.join(done[-MOST_SHOWN:])}"] if done else []
+    parts = [f"Done so far: {'; '.join(done[-MAX_SHOWN:])}"] if done else []
     parts += [f"Plan so far:\n{plan.text}"] if plan.steps else []
     return "\n".join([*parts, "Write the plan."])

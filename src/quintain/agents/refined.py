@@ -76,7 +76,7 @@ class RefinedSession(Deliberation):
     def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
         """See `Session.observe`; what a search returned is shown to the refiner alone."""
         if self._searched is None:
-            return self._extended(super().observe(observation, legal_actions))
+            return self._extend_chain(super().observe(observation, legal_actions))
         self._documents = as_text(observation)
         return self._ask(self._searched, self._documents)
 
@@ -85,7 +85,7 @@ class RefinedSession(Deliberation):
         if self._documents is not None:
             text = self._words.read(completion)
             self._searched = self._documents = None
-            told = self._extended(self._inner.observe(text))
+            told = self._extend_chain(self._inner.observe(text))
             self._next = replace(told, token_ids=self._chain, starts_segment=True, shows=text)
             return Action(text=text)
         self._chain += completion.token_ids
@@ -106,9 +106,9 @@ class RefinedSession(Deliberation):
         """See `Session.write`; a demonstration says the sentence that has all words of the query, or that none has."""
         if self._documents is None:
             return self._inner.write(action)
-        return self._words.write(needed_sentence(self._searched or "", self._documents))
+        return self._words.write(find_sentence(self._searched or "", self._documents))
 
-    def _extended(self, prompt: Prompt) -> Prompt:
+    def _extend_chain(self, prompt: Prompt) -> Prompt:
         """Return `prompt`, by which the chain has grown."""
         self._chain = prompt.token_ids if prompt.starts_segment else self._chain + prompt.token_ids
         self._sampling = prompt
@@ -128,10 +128,10 @@ class RefinedSession(Deliberation):
         return self._words.ask(prompt, ROLE)
 
 
-def needed_sentence(query: str, documents: str) -> str:
+def find_sentence(query: str, documents: str) -> str:
     """Return the first sentence of `documents` that has all words of `query`'s argument; `NOTHING_HELPFUL` without one.
 
-    Example: ``needed_sentence('search[{"query":"seat Orbit"}]', "The seat of Orbit is Rome. The sky.")``.
+    Example: ``find_sentence('search[{"query":"seat Orbit"}]', "The seat of Orbit is Rome. The sky.")``.
     """
     _, _, rest = query.partition("[")
     values: Sequence[object] = (

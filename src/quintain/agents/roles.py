@@ -89,7 +89,7 @@ def parse_roles(text: str, *, has_tools: bool) -> Action:
 
 def write_action(action: Action) -> str:
     """Return `action` as the model writes it; one whose text is a transcript stays as it is."""
-    return action.text if is_transcript(action.text) else write_roles([Activation(ACT, said(action))])
+    return action.text if is_transcript(action.text) else write_roles([Activation(ACT, write_words(action))])
 
 
 def is_transcript(text: str) -> bool:
@@ -100,6 +100,6 @@ def is_transcript(text: str) -> bool:
         return False
 
 
-def said(action: Action) -> str:
+def write_words(action: Action) -> str:
     """Return an action without roles as text: its calls as JSON, else its words."""
     return write_tool_calls(action.tool_calls) if action.tool_calls else action.text

@@ -88,7 +88,7 @@ class ScoredSession(ChoiceSession):
         candidates = Candidates(
             token_ids=tuple(here.written.values()),
             lengths=tuple(
-                length(padded(text, self._task, self._pad), ids, self._normalization)
+                length(pad_action(text, self._task, self._pad), ids, self._normalization)
                 for text, ids in here.written.items()
             ),
         )
@@ -101,7 +101,7 @@ class ScoredSession(ChoiceSession):
         """Return the legal actions as their own tokens: nothing ends them, for nothing else can follow."""
         firsts: dict[tuple[int, ...], str] = {}
         for action in self._legal:
-            written = padded(action.strip(), self._task, self._pad)
+            written = pad_action(action.strip(), self._task, self._pad)
             firsts.setdefault(self._chat.answer_ids(written), action)
         if () in firsts:
             raise UsageError(
@@ -110,10 +110,12 @@ class ScoredSession(ChoiceSession):
         ids = {action: tokens for tokens, action in firsts.items()}
         return Choices(written=ids, stop_ids=frozenset(), longest=max(map(len, ids.values())))
 
-    def _chosen(self, text: str) -> Action:
+    def _read_choice(self, text: str) -> Action:
         """See `ChoiceSession`; the words that follow an action are no part of it."""
         plain = text.strip().removesuffix(filler(self._pad))
-        return super()._chosen(plain if padded(plain, self._task, self._pad) == text.strip() else text)
+        return super()._read_choice(
+            plain if pad_action(plain, self._task, self._pad) == text.strip() else text
+        )
 
 
 def filler(pad: int) -> str:
@@ -121,7 +123,7 @@ def filler(pad: int) -> str:
     return "".join(f" {FILLERS[number % len(FILLERS)]}" for number in range(pad))
 
 
-def padded(action: str, task: Task, pad: int) -> str:
+def pad_action(action: str, task: Task, pad: int) -> str:
     """Return `action`, followed by `pad` words without a meaning where it is of the half that `task` draws."""
     is_padded = pad and derive_seed("pad", task.seed, action.strip()) % 2
     return f"{action}{filler(pad)}" if is_padded else action

@@ -22,12 +22,12 @@ class SeatedWorld(Environment):
         self.name, self.return_range = environment_name(inner), inner.return_range
         self._num_done = 0
 
-    def _begun(self, task: Task) -> Observation:
+    def _begin_inner(self, task: Task) -> Observation:
         """Begin the episode inside."""
         self._num_done = 0
         return begin(self.inner, task)
 
-    def _done(self, action: Action) -> StepResult:
+    def _act(self, action: Action) -> StepResult:
         """Do `action` inside; the result is cut where the environment's own turns are spent."""
         result = advance(self.inner, action)
         self._num_done += 1

@@ -32,7 +32,7 @@ def simplify(text: str) -> str:
     """
     lines = text.splitlines()
     nodes = [_NODE.fullmatch(line) for line in lines]
-    is_repeated = _repeated([node for node in nodes if node is not None])
+    is_repeated = _find_repeated([node for node in nodes if node is not None])
     kept: list[str] = []
     for line, node in zip(lines, nodes, strict=True):
         if node is None:
@@ -43,7 +43,7 @@ def simplify(text: str) -> str:
     return "\n".join(kept)
 
 
-def _repeated(nodes: Sequence[re.Match[str]]) -> Iterator[bool]:
+def _find_repeated(nodes: Sequence[re.Match[str]]) -> Iterator[bool]:
     """Return whether each of `nodes` is static text without words of its own, and nothing that stays is in it."""
     around: list[list[tuple[int, list[str]]]] = []
     stack: list[tuple[int, list[str]]] = []

@@ -71,7 +71,7 @@ class Teacher:
         )
 
     def answer(self, brief: Brief, turns: Sequence[Turn], observation: Observation) -> Action:
-        """See `quintain.rollout.samplers.Conversant`.
+        """See `quintain.rollout.samplers.DialogueTeacher`.
 
         Raises:
             TeacherFault: the endpoint gave no action that can be read.
@@ -103,7 +103,7 @@ class Teacher:
         found: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
         names: list[str] = []
         for number, turn in enumerate(turn for turn in turns if not turn.is_internal):
-            found += shown(as_text(turn.observation), names)
+            found += as_messages(as_text(turn.observation), names)
             calls = () if self.writes_tools or turn.action.error else turn.action.tool_calls
             names = [f"call_{number}_{place}" for place in range(len(calls))]
             said: dict[str, Any] = {"role": "assistant", "content": "" if calls else turn.action.text}
@@ -115,10 +115,10 @@ class Teacher:
         text = as_text(observation)
         if brief.legal_actions and not brief.tools:
             text += f"\nActions: {', '.join(brief.legal_actions)}"
-        return found + shown(text, names)
+        return found + as_messages(text, names)
 
 
-def shown(text: str, names: Sequence[str]) -> list[dict[str, Any]]:
+def as_messages(text: str, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return what was shown as messages: results of the calls `names`, all in the first, else one of the user."""
     if not names:
         return [{"role": "user", "content": text}]

@@ -71,7 +71,7 @@ class Place:
     """what it tells before an episode; of a mixture, what each part tells"""
     agent: Agent
 
-    def told_to(self, record: Record) -> OpeningPrompt:
+    def find_prompt(self, record: Record) -> OpeningPrompt:
         """Return what is told where `record` was written: that with its tools, else the first."""
         fits = (told for told in self.told if same_tools(told.tools, record.tools))
         return next(fits, self.told[0])
@@ -170,9 +170,9 @@ class Transcriber:
         Raises:
             DataError: it calls a tool that the environment, or its list of tools, has not, unless the rules take it.
         """
-        brief, said = self._begun(record)
+        brief, said = self._split_opening(record)
         said = with_opening(said, self.rules.opening(record))
-        trained = chosen(said, self.rules.train_on)
+        trained = choose_trained(said, self.rules.train_on)
         if not self.rules.takes_unlisted:
             own = [each for each, is_on in zip(said, trained, strict=True) if is_on]
             check_calls(record, own, brief.tools, self.place)
@@ -200,17 +200,17 @@ class Transcriber:
 
     def turns(self, record: Record) -> tuple[Turn, ...]:
         """Return a turn for every answer of `record`, to be trained or not; whether its calls fit is not asked."""
-        brief, said = self._begun(record)
+        brief, said = self._split_opening(record)
         turns, _ = self._turns(self._open(brief), said, [True] * len(said))
         return tuple(turn for turn, _ in turns)
 
-    def _begun(self, record: Record) -> tuple[Brief, list[RecordMessage]]:
+    def _split_opening(self, record: Record) -> tuple[Brief, list[RecordMessage]]:
         """Return what the agent of `record` is told, and the messages after that."""
         said = list(record.said)
         system = as_text(said.pop(0).message.content) if said[0].message.role == "system" else ""
         tools = record.tools
         if self.place is not None:
-            told = self.place.told_to(record)
+            told = self.place.find_prompt(record)
             tools, system = told.tools, system or told.system
             if record.tools and not same_tools(record.tools, tools):
                 self.notes.other_tools[record.place] += 1
@@ -218,7 +218,7 @@ class Transcriber:
             id=f"{record.file}:{record.line}",
             environment=self.place.name if self.place else TRANSCRIPTS,
             seed=0,
-            data={"file": record.file, "line": record.line, **known_fields(record)},
+            data={"file": record.file, "line": record.line, **read_origin(record)},
         )
         return Brief(task=task, instructions=system, tools=tools), said
 
@@ -308,7 +308,7 @@ def observation(messages: Sequence[Message]) -> tuple[Content, ...]:
     return tuple(found)
 
 
-def chosen(said: Sequence[RecordMessage], train_on: TrainOn) -> list[bool]:
+def choose_trained(said: Sequence[RecordMessage], train_on: TrainOn) -> list[bool]:
     """Return of each message whether it is trained: never one that is not the assistant's, or is tagged against."""
     answers = [each.message.role == "assistant" for each in said]
     last = max((place for place, is_answer in enumerate(answers) if is_answer), default=-1)
@@ -411,7 +411,7 @@ def plain_fields(record: Record) -> dict[str, Any]:
     return {key: value for key, value in record.fields.items() if isinstance(value, str | int | float)}
 
 
-def known_fields(record: Record) -> dict[str, str]:
+def read_origin(record: Record) -> dict[str, str]:
     """Return what a record says of its origin: the id of its task, or its own, and the episodes that it was made of."""
     known = {key: str(record.fields[key]) for key in ("task", "id") if record.fields.get(key) is not None}
     sources = record.fields.get("sources")

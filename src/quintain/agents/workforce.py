@@ -62,7 +62,7 @@ def read_cards(text: str) -> Cards:
     return cards
 
 
-def shown(cards: Cards) -> str:
+def describe_cards(cards: Cards) -> str:
     """Return the cards as they are told: ``Workers: mover: go; maker: gather, make.``"""
     told = "; ".join(f"{name}: {', '.join(verbs) or 'all'}" for name, verbs in cards.items())
     return f"Workers: {told}."
@@ -162,15 +162,17 @@ class WorkforceWorld(SeatedWorld):
 
     def reset(self, task: Task) -> Observation:
         """Begin the episode inside."""
-        seen = as_text(self._begun(task))
+        seen = as_text(self._begin_inner(task))
         self._state = State(seen=seen)
-        return f"{seen}\n{shown(self.cards)}\nWrite the plan."
+        return f"{seen}\n{describe_cards(self.cards)}\nWrite the plan."
 
     def step(self, action: Action) -> StepResult:
         """Take a plan, the name of a worker, or what a worker does, as the seat's turn is."""
-        return {PLANNER: self._planned, COORDINATOR: self._assigned}.get(self.seat(), self._worked)(action)
+        return {PLANNER: self._take_plan, COORDINATOR: self._assign_worker}.get(self.seat(), self._take_work)(
+            action
+        )
 
-    def _planned(self, action: Action) -> StepResult:
+    def _take_plan(self, action: Action) -> StepResult:
         """Take the plan that `action` writes."""
         plan = tuple(step.text for step in edit(Plan(), action.text).steps)
         if not plan:
@@ -178,7 +180,7 @@ class WorkforceWorld(SeatedWorld):
         self._state = self._state._replace(plan=plan)
         return StepResult(observation=self._question())
 
-    def _assigned(self, action: Action) -> StepResult:
+    def _assign_worker(self, action: Action) -> StepResult:
         """Take the name of a worker."""
         name = action.text.strip()
         if name not in self.cards:
@@ -186,11 +188,11 @@ class WorkforceWorld(SeatedWorld):
         self._state = self._state._replace(worker=name, acted=0)
         card = {name: self.cards[name]}
         return StepResult(
-            observation=f"{PART}{self._state.plan[0]}\n{self._state.seen}\n{shown(card)} "
+            observation=f"{PART}{self._state.plan[0]}\n{self._state.seen}\n{describe_cards(card)} "
             f"Act, then say {DONE} or {FAILED}."
         )
 
-    def _worked(self, action: Action) -> StepResult:
+    def _take_work(self, action: Action) -> StepResult:
         """Take what the worker does: an action, or the word that its part is over."""
         state, said = self._state, action.text.strip()
         if said == DONE:
@@ -200,7 +202,7 @@ class WorkforceWorld(SeatedWorld):
         verbs = self.cards[state.worker]
         if verbs and verb_of(said) not in verbs:
             return self._again(f"{state.worker} cannot {verb_of(said)[:40]}", is_valid=False)
-        result = self._done(action)
+        result = self._act(action)
         self._state = state = state._replace(seen=as_text(result.observation), acted=state.acted + 1)
         if result.is_terminated or result.is_truncated or state.acted < self._actions:
             return result
@@ -223,12 +225,13 @@ class WorkforceWorld(SeatedWorld):
             return StepResult(observation=f"{why}.", is_success=False, is_truncated=True, is_valid=is_valid)
         self._state = state._replace(plan=(), worker="", replans=state.replans + 1)
         return StepResult(
-            observation=f"{why}. {state.seen}\n{shown(self.cards)}\nWrite the plan.", is_valid=is_valid
+            observation=f"{why}. {state.seen}\n{describe_cards(self.cards)}\nWrite the plan.",
+            is_valid=is_valid,
         )
 
     def _question(self) -> str:
         """Return what the coordinator is asked."""
-        return f"{PART}{self._state.plan[0]}\n{shown(self.cards)} Who does it?"
+        return f"{PART}{self._state.plan[0]}\n{describe_cards(self.cards)} Who does it?"
 
     def expert_action(self) -> Action:
         """Return all that the environment's expert will do, who can do a part, or what it takes."""

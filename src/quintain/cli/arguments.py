@@ -72,7 +72,7 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageError: an unknown flag, a flag without its value, an argument too many or too few.
         """
-        tokens = joined(argv)
+        tokens = join_flags(argv)
         for flag in dict.fromkeys(token.partition("=")[0] for token in tokens):
             takes = next((takes for pattern, takes in self.families if pattern.fullmatch(flag)), None)
             if takes is not None:
@@ -109,7 +109,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message)
 
 
-def joined(argv: Sequence[str]) -> list[str]:
+def join_flags(argv: Sequence[str]) -> list[str]:
     """Return `argv` with underscores in flags as hyphens, and negative numbers joined to their flag."""
     tokens: list[str] = []
     for token in argv:
@@ -147,7 +147,7 @@ def one_of(text: str, what: str, options: Iterable[str]) -> str:
     return text
 
 
-def named_folder(text: str, root: str) -> Path:
+def resolve_folder(text: str, root: str) -> Path:
     """Return the folder that `text` is, or the one of the run of that name under `root`.
 
     Raises:
@@ -165,18 +165,18 @@ def named_folder(text: str, root: str) -> Path:
     return folder
 
 
-def named_model(text: str, root: str) -> str:
+def resolve_model(text: str, root: str) -> str:
     """Return the folder of the run `text` under `root` if there is one, else `text`: a folder or a hub id.
 
     Of a step of a run, ``RUN@best`` or ``RUN@75``, the mark stays behind the folder.
     """
     from quintain.store.names import split_step
 
-    place = named_policy(text, root)
+    place = resolve_policy(text, root)
     return str(place) if Path(split_step(str(place))[0]).is_dir() else text
 
 
-def named_policy(text: str, root: str) -> Path:
+def resolve_policy(text: str, root: str) -> Path:
     """Return the place of the run `text`, by its path or its name under `root`, with the mark of a step behind it."""
     from quintain.store.names import split_step
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import cast, get_args
 
-from quintain.cli.arguments import Parser, named_folder, named_model, one_of, whole_number
+from quintain.cli.arguments import Parser, one_of, resolve_folder, resolve_model, whole_number
 from quintain.cli.findings import report
 from quintain.cli.preflight import check_method
 from quintain.data.files import TABLES, TEXTS, data_files, is_data
@@ -93,9 +93,9 @@ def check(argv: Sequence[str]) -> int:
         return check_grades(arguments.target, episodes, calls, arguments.json)
     from quintain.store.names import split_step
 
-    if split_step(named := named_model(arguments.target, arguments.runs))[1]:
-        return report(named, list(saved_lines(named)), arguments.json, ModelError)
-    folder = named_folder(arguments.target, arguments.runs)
+    if split_step(named := resolve_model(arguments.target, arguments.runs))[1]:
+        return report(named, list(check_saved_policy(named)), arguments.json, ModelError)
+    folder = resolve_folder(arguments.target, arguments.runs)
     if is_run(folder):
         return report(str(folder), list(run_lines(folder)), arguments.json, StoreError)
     if (folder / "config.json").is_file() or (folder.is_dir() and "/" in arguments.target):
@@ -230,7 +230,7 @@ def run_lines(folder: Path) -> Iterator[Finding]:
         yield from model_lines(place, place.name)
 
 
-def saved_lines(name: str) -> Iterator[Finding]:
+def check_saved_policy(name: str) -> Iterator[Finding]:
     """Yield whether the policy of a step of a run, ``RUN@best`` or ``RUN@75``, is kept and loads."""
     from quintain.learning.saved import find_saved, load_policy
 

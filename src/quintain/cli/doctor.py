@@ -30,7 +30,7 @@ EXTRAS: dict[str, tuple[str, str]] = {
     "tensorboard": ("tensorboard", "metrics in TensorBoard"),
 }
 """Extra → what is imported of it, and what it is for."""
-LEAST_DISK = 5 << 30
+MIN_DISK = 5 << 30
 """Bytes of a disk below which a run of some size is in danger."""
 VLLM = ("vllm", ".venv-vllm/bin/vllm")
 VLLM_ADVICE = "for sampling on GPUs; in an environment of its own: make .venv-vllm/.ready (docs/engines.md)"
@@ -82,7 +82,7 @@ def device_lines() -> Iterator[Finding]:
     yield Finding(
         "processor",
         "pass",
-        f"{amount(free)} of {amount(total)} free, {cores} threads; {trained_in(free, 'cpu')}",
+        f"{amount(free)} of {amount(total)} free, {cores} threads; {find_trainable(free, 'cpu')}",
     )
     if not torch.cuda.is_available():
         built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built for processors"
@@ -97,7 +97,7 @@ def device_lines() -> Iterator[Finding]:
         yield Finding(
             str(device),
             "pass",
-            f"{name}, {amount(free)} of {amount(total)} free{used}; {trained_in(free, 'cuda')}",
+            f"{name}, {amount(free)} of {amount(total)} free{used}; {find_trainable(free, 'cuda')}",
         )
     if torch.backends.mps.is_available():
         yield Finding(
@@ -105,7 +105,7 @@ def device_lines() -> Iterator[Finding]:
         )
 
 
-def trained_in(free: int, device: str) -> str:
+def find_trainable(free: int, device: str) -> str:
     """Return which of the models that many know can be trained in so much memory."""
     from quintain.models.memory import largest_model
 
@@ -134,8 +134,8 @@ def disk_lines(runs: Path) -> Iterator[Finding]:
     for name, place in (("runs", runs.absolute()), ("temporary files", Path(tempfile.gettempdir()))):
         there = next(folder for folder in (place, *place.parents) if folder.exists())
         free = shutil.disk_usage(there).free
-        state = "fail" if free < LEAST_DISK // 10 else "pass"
-        todo = "; free space, or name another folder" if free < LEAST_DISK else ""
+        state = "fail" if free < MIN_DISK // 10 else "pass"
+        todo = "; free space, or name another folder" if free < MIN_DISK else ""
         yield Finding(name, state, f"{amount(free)} free for {place}{todo}")
 
 

@@ -21,7 +21,7 @@ from quintain.store import Run
 from quintain.store.calls import CALLS
 from quintain.text.chat import Chat
 from quintain.types import Score, Trajectory
-from quintain.warm_start.demonstrations import COLLECT, TOKENIZERS, tokenizer_of, told_in
+from quintain.warm_start.demonstrations import COLLECT, TOKENIZERS, openings_in, tokenizer_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -132,15 +132,15 @@ def chat_writer(
 ) -> Callable[[Trajectory], Mapping[str, Any]]:
     """Return what writes an episode of `run` as messages; {} of several seats, and of a run without a tokenizer.
 
-    `environment` is that of a run that did not record what it tells; see `told_in`.
+    `environment` is that of a run that did not record what it tells; see `openings_in`.
 
     `is_compared` as `quintain.data.messages.to_record` has it.
     """
     if not any((run.folder / name).is_dir() for name in TOKENIZERS):
         return lambda _: {}
-    decode, told = Chat(tokenizer_of(run.folder)).text, told_in(run, environment)
+    decode, told = Chat(tokenizer_of(run.folder)).text, openings_in(run, environment)
 
-    def written(trajectory: Trajectory) -> Mapping[str, Any]:
+    def write(trajectory: Trajectory) -> Mapping[str, Any]:
         if len(speakers(trajectory)) != 1:
             return {}
         found = None if is_compared else messages.find_conversation(trajectory)
@@ -148,4 +148,4 @@ def chat_writer(
             return found[0]
         return messages.to_record(trajectory, decode, told=told(trajectory), is_compared=is_compared)
 
-    return written
+    return write

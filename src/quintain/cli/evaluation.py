@@ -10,11 +10,11 @@ from quintain.cli.arguments import (
     ACCEPT,
     TRUST,
     Parser,
-    named_folder,
-    named_model,
     one_of,
     positive,
     refuse_unknown,
+    resolve_folder,
+    resolve_model,
     whole_number,
 )
 from quintain.cli.tables import show
@@ -55,7 +55,7 @@ def evaluate(argv: Sequence[str]) -> int:
     episodes = whole_number(arguments.episodes, "--episodes", least=1)
     seed = whole_number(arguments.seed, "--seed")
     temperature = positive(arguments.temperature, "--temperature")
-    target = named_model(arguments.target, arguments.runs)
+    target = resolve_model(arguments.target, arguments.runs)
     from quintain import api as launch
 
     world: str | None = arguments.environment
@@ -93,9 +93,9 @@ def evaluate(argv: Sequence[str]) -> int:
 
 def other_world(target: str, world: str) -> str:
     """Return what is to be known of the model `target` of a run that was trained elsewhere than in `world`."""
-    from quintain.warm_start.run_notes import name_of, taught_in
+    from quintain.warm_start.run_notes import find_trained_format, name_of
 
-    taught = taught_in(target)
+    taught = find_trained_format(target)
     if not taught or name_of(taught) == name_of(world):
         return ""
     return (
@@ -124,9 +124,9 @@ def hallucination(world: str, trajectories: Sequence["Trajectory"]) -> dict[str,
     Raises:
         DataError: there is none.
     """
-    from quintain.methods.imitation.agent_flan import hallucination_score, has_form, uncalled
+    from quintain.methods.imitation.agent_flan import find_uncalled, hallucination_score, has_form
 
-    turns = uncalled(world, [t for t in trajectories if t.turns])
+    turns = find_uncalled(world, [t for t in trajectories if t.turns])
     if not turns:
         raise DataError(
             f"--hallucination: got no reply in {world} where its expert calls no tool; take more episodes, or a "
@@ -175,19 +175,19 @@ def compare(argv: Sequence[str]) -> int:
     configs: dict[str, Mapping[str, Any]] = {}
     rows: dict[str, list[dict[str, Any]]] = {}
     for name in arguments.names:
-        folder, mark = split_step(named_model(name, arguments.runs))
-        with Run.open(named_folder(folder, arguments.runs), writable=False) as run:
+        folder, mark = split_step(resolve_model(name, arguments.runs))
+        with Run.open(resolve_folder(folder, arguments.runs), writable=False) as run:
             episodes[name] = evaluation_of(run, mark)
             configs[name], rows[name] = run.config, run.metrics()
     found = compared(episodes, baseline=arguments.baseline, settings=configs)
     for note in found.notes:
         write_line(f"quintain: note: {note}", is_error=True)
     if arguments.picture:
-        from quintain.dashboard.curve import compared_png
+        from quintain.dashboard.curve import draw_comparison
 
         counts = {len(played) for played in episodes.values()}
         arms = {name: [rows[run] for run in runs] for name, runs in arms_of(configs).items()}
-        compared_png(arms, Path(arguments.picture), num_tasks=counts.pop() if len(counts) == 1 else 0)
+        draw_comparison(arms, Path(arguments.picture), num_tasks=counts.pop() if len(counts) == 1 else 0)
     if arguments.json:
         write_line(json.dumps(asdict(found), indent=2))
         return 0
@@ -252,7 +252,7 @@ def collect(argv: Sequence[str]) -> int:
     from quintain.search.agent import is_search
 
     if agent not in ("expert", "random") and not is_search(agent) and not is_endpoint(agent):
-        agent = named_model(agent, arguments.runs)
+        agent = resolve_model(agent, arguments.runs)
 
     from quintain import api as launch
     from quintain.cli.episodes import write_messages

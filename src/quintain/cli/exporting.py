@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from quintain.cli.arguments import ACCEPT, Parser, named_folder, named_policy, one_of
+from quintain.cli.arguments import ACCEPT, Parser, one_of, resolve_folder, resolve_policy
 from quintain.errors import UsageError
 from quintain.types.terminal import write_line
 
@@ -46,7 +46,7 @@ def export(argv: Sequence[str]) -> int:
     out = Path(arguments.out)
     if out.exists():
         raise UsageError(f"--out: got {arguments.out!r}, which exists; choose another name")
-    named = named_policy if form == MODEL_FORM else named_folder
+    named = resolve_policy if form == MODEL_FORM else resolve_folder
     folder = named(arguments.run, arguments.runs)
     others = vars(arguments)["with"]
     if others is None and arguments.weights is not None:
@@ -54,7 +54,7 @@ def export(argv: Sequence[str]) -> int:
     if form == MODEL_FORM and arguments.environment:
         raise UsageError(f"--environment: got {arguments.environment!r} for the model alone; leave it out")
     more = (
-        [] if others is None else [named_policy(name.strip(), arguments.runs) for name in others.split(",")]
+        [] if others is None else [resolve_policy(name.strip(), arguments.runs) for name in others.split(",")]
     )
     if more and form != MODEL_FORM:
         raise UsageError(f"--with: got {others!r} for {form}; models are merged with --to hf")
@@ -113,10 +113,10 @@ def export_messages(folder: Path, out: Path, environment: str) -> str:
     """Write the episodes of the run `folder` as chat messages, one episode a line."""
     from quintain.cli.episodes import write_messages
     from quintain.store import Run
-    from quintain.warm_start.demonstrations import tokenizer_of, told_in
+    from quintain.warm_start.demonstrations import openings_in, tokenizer_of
 
     with Run.open(folder, writable=False) as run:
-        written = write_messages(run.trajectories(), tokenizer_of(folder), out, told_in(run, environment))
+        written = write_messages(run.trajectories(), tokenizer_of(folder), out, openings_in(run, environment))
     return f"{written} episodes"
 
 
@@ -124,10 +124,10 @@ def export_atif(folder: Path, out: Path, environment: str) -> str:
     """Write the episodes of the run `folder` in the Agent Trajectory Interchange Format, one a line."""
     from quintain.cli.episodes import write_atif
     from quintain.store import Run
-    from quintain.warm_start.demonstrations import tokenizer_of, told_in
+    from quintain.warm_start.demonstrations import openings_in, tokenizer_of
 
     with Run.open(folder, writable=False) as run:
-        written = write_atif(run.trajectories(), tokenizer_of(folder), out, told_in(run, environment))
+        written = write_atif(run.trajectories(), tokenizer_of(folder), out, openings_in(run, environment))
     return f"{written} episodes"
 
 
@@ -135,10 +135,12 @@ def export_verifiers(folder: Path, out: Path, environment: str) -> str:
     """Write the scored episodes of the run `folder` as verifiers saves its rollouts (``results.jsonl``)."""
     from quintain.cli.episodes import write_verifiers
     from quintain.store import Run
-    from quintain.warm_start.demonstrations import tokenizer_of, told_in
+    from quintain.warm_start.demonstrations import openings_in, tokenizer_of
 
     with Run.open(folder, writable=False) as run:
-        written = write_verifiers(run.trajectories(), tokenizer_of(folder), out, told_in(run, environment))
+        written = write_verifiers(
+            run.trajectories(), tokenizer_of(folder), out, openings_in(run, environment)
+        )
     return f"{written} episodes"
 
 

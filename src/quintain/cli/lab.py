@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quintain.cli.arguments import TRUST, Parser, named_folder, whole_number
+from quintain.cli.arguments import TRUST, Parser, resolve_folder, whole_number
 from quintain.cli.tables import show
 from quintain.cli.training import ROOT_HELP, RUNS, free_name
 from quintain.errors import UsageError, suggestion
@@ -77,11 +77,11 @@ def of_run(target: str, argv: Sequence[str]) -> int:
     parser.flag("--step", "step whose batch is looked at (default: the newest whose weights are kept)", "N")
     arguments = parser.read(argv)
     step = None if arguments.step is None else whole_number(arguments.step, "--step", least=1)
-    folder = named_folder(target, arguments.runs)
+    folder = resolve_folder(target, arguments.runs)
 
     from quintain import api as launch
 
-    return tell(launch.lab(folder, step=step, **chosen(arguments)), folder, arguments)
+    return tell(launch.lab(folder, step=step, **read_choices(arguments)), folder, arguments)
 
 
 def of_recipe(target: str, argv: Sequence[str]) -> int:
@@ -115,12 +115,12 @@ def of_recipe(target: str, argv: Sequence[str]) -> int:
         run=name,
         root=root,
         config=values,
-        **chosen(arguments),
+        **read_choices(arguments),
     )
     return tell(report, run_folder(root, name), arguments)
 
 
-def chosen(arguments: Any) -> dict[str, Any]:
+def read_choices(arguments: Any) -> dict[str, Any]:
     """Return what both forms were asked for."""
 
     def names(text: str | None) -> list[str] | None:

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quintain.cli.arguments import Parser, named_folder, named_model, one_of, whole_number
+from quintain.cli.arguments import Parser, one_of, resolve_folder, resolve_model, whole_number
 from quintain.cli.playing import QUIT, ask
 from quintain.data.files import TABLES, TEXTS
 from quintain.errors import DataError, UsageError, suggestion
@@ -73,7 +73,7 @@ def label(argv: Sequence[str]) -> int:
     models = [name.strip() for name in (arguments.reward_models or "").split(",") if name.strip()]
     source = Path(arguments.source)
     if source.suffix not in (*TEXTS, *TABLES):
-        source = named_folder(arguments.source, arguments.runs)
+        source = resolve_folder(arguments.source, arguments.runs)
     if arguments.reward_models is not None and (len(models) < 2 or not source.is_dir()):
         raise UsageError(
             f"--reward-models: got {arguments.reward_models!r} for {source}; name 2 runs of reward_model or more, "
@@ -97,7 +97,7 @@ def label(argv: Sequence[str]) -> int:
     wanted = count if count is not None else (0 if known else USUAL_COUNT)
     fresh: dict[str, Query] = {}
     for query in (
-        questions(source, level, seed, [named_model(name, arguments.runs) for name in models])
+        questions(source, level, seed, [resolve_model(name, arguments.runs) for name in models])
         if wanted > len(known)
         else ()
     ):
@@ -175,14 +175,14 @@ def of_run(run: Run, level: str, seed: int, models: Sequence[str]) -> Iterator[Q
         sides = [run.episode(name) for name in names]
         return until_parted(*sides) if level == "step" else sides
 
-    for names in disputed(run, pairs, sides_of, models) if models else pairs:
+    for names in find_disputed(run, pairs, sides_of, models) if models else pairs:
         sides = sides_of(names)
-        records = [unjudged(write(side), as_text(side.final_observation)) for side in sides]
+        records = [hide_judgement(write(side), as_text(side.final_observation)) for side in sides]
         if records and records[0]["messages"] != records[1]["messages"]:
             yield Query.of(records[0], records[1], names)
 
 
-def disputed(
+def find_disputed(
     run: Run,
     pairs: Iterator[tuple[str, str]],
     sides_of: Callable[[tuple[str, str]], list[Trajectory]],
@@ -224,19 +224,19 @@ def until_parted(one: Trajectory, other: Trajectory) -> list[Trajectory]:
 
     turn = num_shared(Pair(chosen=one, rejected=other, level="turn"))
     sides = [
-        replace(side, turns=side.turns[: turn + 1], final_observation=seen_after(side, turn))
+        replace(side, turns=side.turns[: turn + 1], final_observation=find_seen(side, turn))
         for side in (one, other)
     ]
     shown = [side.turns[turn].prompt_ids if turn < len(side.turns) else None for side in sides]
     return sides if shown[0] is not None and shown[0] == shown[1] else []
 
 
-def seen_after(side: Trajectory, turn: int) -> tuple[Content, ...]:
+def find_seen(side: Trajectory, turn: int) -> tuple[Content, ...]:
     """Return what was seen after `turn` of `side`."""
     return side.turns[turn + 1].observation if turn + 1 < len(side.turns) else side.final_observation
 
 
-def unjudged(record: Mapping[str, Any], end: str = "") -> dict[str, Any]:
+def hide_judgement(record: Mapping[str, Any], end: str = "") -> dict[str, Any]:
     """Return a conversation with its `end`, without what it was worth, which whoever compares is not to know.
 
     Raises:
@@ -265,7 +265,7 @@ def of_file(source: Path, seed: int) -> Iterator[Query]:
             raise DataError(
                 f"{found.place}: got the keys {sorted(value)}; give messages and the task, by which two are compared"
             )
-        records[found.place] = unjudged(value)
+        records[found.place] = hide_judgement(value)
         tasks.setdefault(value["task"], []).append(found.place)
     for one, other in draw_pairs(list(tasks.values()), seed=seed):
         if records[one]["messages"] != records[other]["messages"]:
@@ -329,7 +329,7 @@ def print_query(query: Query) -> None:
     from quintain.dashboard.labelling import words
     from quintain.types import Message
 
-    def written(messages: Sequence[Message]) -> Group:
+    def write(messages: Sequence[Message]) -> Group:
         parts: list[Text] = []
         for message in messages:
             parts.append(Text(f"[{message.role}]", style="dim"))
@@ -339,11 +339,11 @@ def print_query(query: Query) -> None:
     shared, first, second = query.parts
     console = Console(file=sys.stdout, width=shutil.get_terminal_size().columns, highlight=False)
     if shared:
-        console.print(Text("both begin with", style="underline"), written(shared))
+        console.print(Text("both begin with", style="underline"), write(shared))
     table = Table(show_lines=False, expand=True)
     table.add_column("1: first", ratio=1, overflow="fold")
     table.add_column("2: second", ratio=1, overflow="fold")
-    table.add_row(written(first), written(second))
+    table.add_row(write(first), write(second))
     console.print(table)
 
 

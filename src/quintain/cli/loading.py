@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from quintain.rollout.load import MOST_FAILURES, Load, percentile
+from quintain.rollout.load import MAX_FAILURES, Load, percentile
 from quintain.types.findings import Finding
 
 
@@ -21,7 +21,7 @@ def load_lines(found: Load) -> tuple[list[Finding], dict[str, float]]:
         ),
         Finding(
             "failures",
-            "fail" if found.failure_share > MOST_FAILURES else "pass",
+            "fail" if found.failure_share > MAX_FAILURES else "pass",
             f"{failed} of {found.episodes} episodes ({found.failure_share:.1%}){by_kind}{first}",
         ),
         Finding("starts", "pass", latency(found.starts)),

@@ -120,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return complain(problem_of_the_disk(error), StoreError.exit_code)
         if is_out_of_memory(error):
             return complain(f"{out_of_memory(error)}", MemoryShortage.exit_code)
-        return complain(broken(error), QuintainError.exit_code)
+        return complain(report_crash(error), QuintainError.exit_code)
 
 
 @contextlib.contextmanager
@@ -251,7 +251,7 @@ def out_of_memory(error: Exception) -> str:
     return f"memory ran out: got {said}; take a smaller model, shorter streams or fewer at once"
 
 
-def broken(error: Exception) -> str:
+def report_crash(error: Exception) -> str:
     """Write the traceback of `error` to a file and return the line that names it."""
     import tempfile
     import traceback

@@ -17,7 +17,7 @@ from quintain.types.terminal import write_line
 
 if TYPE_CHECKING:
     from quintain.data.pipeline import PipelineResult
-    from quintain.pipelines.episode_sources import Gathered
+    from quintain.pipelines.episode_sources import EpisodeSet
     from quintain.text.chat import Chat
 
 
@@ -111,7 +111,7 @@ def list_stages() -> int:
     return 0
 
 
-def report(made: PipelineResult, given: Gathered) -> Iterator[str]:
+def report(made: PipelineResult, given: EpisodeSet) -> Iterator[str]:
     """Yield the funnel, what is trained, and where it came from."""
     from quintain.data.mixtures import measure_shares
 
@@ -129,7 +129,7 @@ def report(made: PipelineResult, given: Gathered) -> Iterator[str]:
             yield f"{part}: {samples:.0%} of the samples, {tokens:.0%} of the tokens"
 
 
-def show(number: int, example: object, given: Gathered) -> None:
+def show(number: int, example: object, given: EpisodeSet) -> None:
     """Print an example as it would be trained, with its sources."""
     from quintain.cli.preflight import show_stream
     from quintain.data.pipeline import example_samples

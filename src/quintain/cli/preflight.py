@@ -87,13 +87,13 @@ def data_of(method: object) -> "Callable[[Collector], PipelineResult] | None":
     if not isinstance(method, Offline) or method.needs.reference:
         return None
 
-    def made(collector: "Collector") -> PipelineResult:
+    def make(collector: "Collector") -> PipelineResult:
         found = method.data(collector)
         if isinstance(found, PipelineResult):
             return found
         return Pipeline().run([each for each in examples_of(found) if isinstance(each, Example)])
 
-    return made
+    return make
 
 
 def show_stream(title: str, stream: Sequence["Piece"]) -> None:

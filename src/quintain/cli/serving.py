@@ -8,7 +8,7 @@ works, and Ctrl-C or SIGTERM closes what was started.
 from collections.abc import Sequence
 from contextlib import suppress
 
-from quintain.cli.arguments import ACCEPT, Parser, named_model, new_folder, one_of, positive, whole_number
+from quintain.cli.arguments import ACCEPT, Parser, new_folder, one_of, positive, resolve_model, whole_number
 from quintain.types.terminal import write_line
 
 MODEL_PORT = 8100
@@ -112,7 +112,7 @@ def serve_model(argv: Sequence[str]) -> int:
 
     token = key_in(arguments.token_file)
     with launch.listening(
-        named_model(arguments.model, arguments.runs), record=out, temperature=temperature, max_tokens=max_tokens,
+        resolve_model(arguments.model, arguments.runs), record=out, temperature=temperature, max_tokens=max_tokens,
         host=arguments.host, port=port, api_key=token, allow_host=arguments.allow_host,
         chat_template=arguments.chat_template, template_options=arguments.template_options,
         template_differs="refuse" if is_strict else "allow", accept_changes=arguments.accept_changes,

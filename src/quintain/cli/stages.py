@@ -41,12 +41,12 @@ from quintain.types import Example, Trajectory, as_content, derive_seed
 
 if TYPE_CHECKING:
     from quintain.data.records import Record
-    from quintain.pipelines.episode_sources import Gathered, Origin
+    from quintain.pipelines.episode_sources import EpisodeSet, Origin
 
 
 AGREED = 0.5
 """Score of a judge from which on it says yes."""
-MOST_UNREAD = 0.05
+MAX_UNREAD = 0.05
 """Share of a judge's verdicts that may be unusable; what they were about is left out."""
 UNREAD = "have no verdict that can be read"
 SOLVED = "The material is an episode. Score whether the agent did what the task asks for: 10 for all, 0 for nothing."
@@ -60,12 +60,12 @@ HINTED = (
 )
 
 
-def calls(given: Gathered, semantic: bool = True, *, name: str = "right_calls") -> Stage:
+def calls(given: EpisodeSet, semantic: bool = True, *, name: str = "right_calls") -> Stage:
     """Let the turns count whose calls can be read, fit the listed tools, and use values that were said (xLAM)."""
     return right_calls(given.told, semantic=semantic, name=name)
 
 
-def contamination(given: Gathered, held_out: str, size: int = 10, *, name: str = "contamination") -> Stage:
+def contamination(given: EpisodeSet, held_out: str, size: int = 10, *, name: str = "contamination") -> Stage:
     """Keep the episodes that share no run of `size` words with the file `held_out` (AgentTuning)."""
     from quintain.warm_start.demonstrations import texts_of
 
@@ -75,7 +75,7 @@ def contamination(given: Gathered, held_out: str, size: int = 10, *, name: str =
 
 
 def critical(
-    given: Gathered,
+    given: EpisodeSet,
     by: str = "progress",
     ratio: float = 0.3,
     words: str = "",
@@ -97,7 +97,7 @@ def critical(
         raise UsageError(f"ratio of {name}: got {ratio}; give a share above 0 and at most 1")
     if (judge := judge_of(by, name, RUBRIC, others=("progress",))) is not None:
         counts: Counter[str] = Counter()
-        read, kept = by_model(judge, Verdicts(MOST_UNREAD, flag=""), ratio, name=name)
+        read, kept = by_model(judge, Verdicts(MAX_UNREAD, flag=""), ratio, name=name)
 
         def apply(examples: Sequence[Example]) -> Sequence[Example]:
             left = read.apply(examples)
@@ -120,7 +120,7 @@ def critical(
     return stages.critical(lambda t: most_critical(marked(t), ratio), name=name)
 
 
-def distinct_states(given: Gathered, environment: str = "", *, name: str = "distinct_states") -> Stage:
+def distinct_states(given: EpisodeSet, environment: str = "", *, name: str = "distinct_states") -> Stage:
     """Keep the first of the episodes of a task that went through the same states, recorded or found by a replay."""
     from quintain.environments.catalog import find
     from quintain.rollout.splices import states_in
@@ -130,7 +130,7 @@ def distinct_states(given: Gathered, environment: str = "", *, name: str = "dist
     )
 
 
-def executable(given: Gathered, environment: str = "", *, name: str = "executable") -> Stage:
+def executable(given: EpisodeSet, environment: str = "", *, name: str = "executable") -> Stage:
     """Keep the episodes that can be carried out again in their environment, turn by turn, as they were recorded."""
     from quintain.environments.catalog import find
     from quintain.rollout.splices import UNREPEATABLE, can_be_carried_out
@@ -139,7 +139,7 @@ def executable(given: Gathered, environment: str = "", *, name: str = "executabl
     return stages.keep_verified(check, says=UNREPEATABLE, name=name)
 
 
-def relabelled(given: Gathered, *, name: str = "relabelled") -> Stage:
+def relabel_by_world(given: EpisodeSet, *, name: str = "relabelled") -> Stage:
     """Put failed episodes of a run under the task that they did solve, by what its environment says in hindsight."""
     from quintain.environments.catalog import find
     from quintain.rollout.hindsight import hindsight
@@ -155,8 +155,13 @@ def relabelled(given: Gathered, *, name: str = "relabelled") -> Stage:
     return stages.relabel_tasks(given.by_world(name, "", of), name=name)
 
 
-def spliced(
-    given: Gathered, by: str = "expert", solved: bool = False, environment: str = "", *, name: str = "spliced"
+def splice_corrections(
+    given: EpisodeSet,
+    by: str = "expert",
+    solved: bool = False,
+    environment: str = "",
+    *,
+    name: str = "spliced",
 ) -> Stage:
     """Put the expert's way out, carried out and alone imitated, behind a failure's first bad turn (STeCa, Agent-R).
 
@@ -173,7 +178,13 @@ def spliced(
         SimultaneousSeats,
     )
     from quintain.errors import EnvironmentFault
-    from quintain.rollout.splices import UNREPEATABLE, JudgeOfTurns, Splice, first_bad_turn, way_out
+    from quintain.rollout.splices import (
+        UNREPEATABLE,
+        CorrectedEpisode,
+        JudgeOfTurns,
+        expert_recovery,
+        first_bad_turn,
+    )
     from quintain.warm_start.start import build_agent
 
     judge = next((each for each in typing.get_args(JudgeOfTurns) if each == by), None)
@@ -189,14 +200,14 @@ def spliced(
             return f"which does not say how far a task has come; say {name}?by=expert, or define progress"
         return ""
 
-    def of(world: str, origin: Origin) -> Callable[[Trajectory], Splice | str | None]:
+    def of(world: str, origin: Origin) -> Callable[[Trajectory], CorrectedEpisode | str | None]:
         make = find(world)
         if lack := ask(make, lacks):
             raise UsageError(f"stage {name}: got {world}, {lack}")
         agent = build_agent(origin.chat.tokenizer, make, temperature=1.0, agent=origin.harness or AUTO)
-        bad, out = first_bad_turn(make, judge), way_out(make, agent)
+        bad, out = first_bad_turn(make, judge), expert_recovery(make, agent)
 
-        def splice(trajectory: Trajectory) -> Splice | str | None:
+        def splice(trajectory: Trajectory) -> CorrectedEpisode | str | None:
             try:
                 number = bad(trajectory)
             except EnvironmentFault:
@@ -206,7 +217,7 @@ def spliced(
             made = out(trajectory, number + 1)
             if isinstance(made, str):
                 return made
-            return Splice(head=trajectory, until=number + 1, tail=made, begin=number + 1)
+            return CorrectedEpisode(head=trajectory, until=number + 1, tail=made, begin=number + 1)
 
         return splice
 
@@ -216,9 +227,9 @@ def spliced(
     def make(example: Example) -> Iterable[Example]:
         is_solved = example.trajectory.is_success
         found = None if is_solved and not solved else splice_of(given.whole(example))
-        if isinstance(found, Splice):
+        if isinstance(found, CorrectedEpisode):
             counts["were put right"] += 1
-            yield given.spliced(example, found)
+            yield given.splice_example(example, found)
         elif is_solved:
             yield example
         else:
@@ -227,7 +238,7 @@ def spliced(
     return remade(name, "failed and has no way out that can be carried out", make, counts=counts)
 
 
-def one_transcript(given: Gathered, names: str = "", *, name: str = "one_transcript") -> Stage:
+def one_transcript(given: EpisodeSet, names: str = "", *, name: str = "one_transcript") -> Stage:
     """Put one agent that plays all roles in turn in the place of several seats, each in a mark of its name (AFM).
 
     Roles of an agent that speaks to itself come in front of its ``action``; of conversations, answers say who spoke in
@@ -241,7 +252,7 @@ def one_transcript(given: Gathered, names: str = "", *, name: str = "one_transcr
 
 
 def rationales(
-    given: Gathered, by: str, marker: str = GIVEN_AWAY, needed: bool = False, *, name: str = "rationales"
+    given: EpisodeSet, by: str, marker: str = GIVEN_AWAY, needed: bool = False, *, name: str = "rationales"
 ) -> Stage:
     """Put a thought in front of each action that has none, by a model that is told the action (STaR, FireAct).
 
@@ -261,7 +272,7 @@ def rationales(
     return with_thoughts(given, writer, found, is_needed=needed, name=name)
 
 
-def negatives(given: Gathered, *, name: str = "negatives") -> Stage:
+def negatives(given: EpisodeSet, *, name: str = "negatives") -> Stage:
     """Put what mended a call that was unreadable or wrong in an episode's place: it alone counts, the call is context.
 
     With ``--as preferences`` it is preferred to that call.
@@ -270,10 +281,10 @@ def negatives(given: Gathered, *, name: str = "negatives") -> Stage:
     return mend_calls(name=name)
 
 
-def as_chat(given: Gathered, *, name: str = "as_chat") -> Stage:
+def as_chat(given: EpisodeSet, *, name: str = "as_chat") -> Stage:
     """Say calls in JSON or ReAct, their results and the tools in sentences, as chat (Agent-FLAN); of conversations.
 
-    What the system text tells of another form stays there: ``stripped?pattern=…`` takes it out.
+    What the system text tells of another form stays there: ``strip_pattern?pattern=…`` takes it out.
     """
     refuse_runs(given, name)
     counts: Counter[str] = Counter()
@@ -288,14 +299,14 @@ def as_chat(given: Gathered, *, name: str = "as_chat") -> Stage:
 
 
 def refusals(
-    given: Gathered, share: float = 0.2, text: str = NOTHING_FITS, seed: int = 0, *, name: str = "refusals"
+    given: EpisodeSet, share: float = 0.2, text: str = NOTHING_FITS, seed: int = 0, *, name: str = "refusals"
 ) -> Stage:
     """Put conversations that rightly call nothing beside the others, in this share of all (Agent-FLAN's negatives).
 
     Half ask for what only tools do that are taken off the list, and are answered by `text`; half are plain chats beside
     tools of another conversation. Where there are too few of one kind, there are more of the other.
     """
-    from quintain.pipelines.episode_sources import carried
+    from quintain.pipelines.episode_sources import carry_source
 
     refuse_runs(given, name)
     if not 0 < share < 1:
@@ -321,10 +332,10 @@ def refusals(
         for example, record in rng.sample(asking, taken[0]):
             name_of_task = f"{example.sources[0]}-refused"
             record = replace(record, fields={**record.fields, "task": name_of_task})
-            made.append(given.made_of(example, record, "refused"))
+            made.append(given.name_record(example, record, "refused"))
         for example, record in rng.sample(plain, taken[1]):
-            other = given.made_of(example, augmented.offer_tools(record, rng.choice(lists)), "beside")
-            made.append(replace(other, weights=carried(example, other.trajectory)))
+            other = given.name_record(example, augmented.offer_tools(record, rng.choice(lists)), "beside")
+            made.append(replace(other, weights=carry_source(example, other.trajectory)))
         counts["ask for tools that are not listed"] += taken[0]
         counts["are plain chats beside tools"] += taken[1]
         return [*examples, *made]
@@ -332,9 +343,11 @@ def refusals(
     return Stage(name=name, says="gets negatives beside it", apply=apply, counts=counts)
 
 
-def shuffled_tools(given: Gathered, copies: int = 1, seed: int = 0, *, name: str = "shuffled_tools") -> Stage:
+def shuffle_tool_order(
+    given: EpisodeSet, copies: int = 1, seed: int = 0, *, name: str = "shuffled_tools"
+) -> Stage:
     """Put copies beside conversations, with tools and their parameters listed in another order (xLAM); calls stay."""
-    from quintain.pipelines.episode_sources import carried
+    from quintain.pipelines.episode_sources import carry_source
 
     refuse_runs(given, name)
     if copies < 1:
@@ -349,13 +362,13 @@ def shuffled_tools(given: Gathered, copies: int = 1, seed: int = 0, *, name: str
             return
         for number in range(copies):
             rng = Random(derive_seed("shuffled tools", seed, example.sources[0], number))
-            made = given.made_of(example, augmented.shuffle_tools(record, rng), "shuffled")
-            yield replace(made, weights=carried(example, made.trajectory))
+            made = given.name_record(example, augmented.shuffle_tools(record, rng), "shuffled")
+            yield replace(made, weights=carry_source(example, made.trajectory))
 
     return remade(name, "gets copies beside it", make, counts=counts)
 
 
-def refuse_runs(given: Gathered, name: str) -> None:
+def refuse_runs(given: EpisodeSet, name: str) -> None:
     """Raise where something is a run, whose prompts its harness wrote.
 
     Raises:
@@ -368,7 +381,7 @@ def refuse_runs(given: Gathered, name: str) -> None:
         )
 
 
-def refuse_conversations(given: Gathered, name: str, why: str) -> None:
+def refuse_conversations(given: EpisodeSet, name: str, why: str) -> None:
     """Raise where something is no run.
 
     Raises:
@@ -378,7 +391,7 @@ def refuse_conversations(given: Gathered, name: str, why: str) -> None:
         raise UsageError(f"stage {name}: got conversations ({told[0]}), {why}; give runs")
 
 
-def stripped(given: Gathered, pattern: str, by: str = "", *, name: str = "stripped") -> Stage:
+def strip_pattern(given: EpisodeSet, pattern: str, by: str = "", *, name: str = "stripped") -> Stage:
     """Take what the pattern matches out of what was shown; drop conversations that speak of it themselves (STaR).
 
     An answer speaks of its hint where the pattern matches it or, with `by`, where the model at that address says so.
@@ -388,7 +401,7 @@ def stripped(given: Gathered, pattern: str, by: str = "", *, name: str = "stripp
     except re.error as error:
         raise UsageError(f"pattern of {name}: got {pattern!r} ({error}); give a regular expression") from None
     judge = judge_of(by, name, HINTED) if by else None
-    verdicts, counts = Verdicts(MOST_UNREAD, flag=""), Counter[str]()
+    verdicts, counts = Verdicts(MAX_UNREAD, flag=""), Counter[str]()
 
     def speaks(text: str) -> bool | None:
         if judge is None or found.search(text) is not None:
@@ -415,8 +428,8 @@ def stripped(given: Gathered, pattern: str, by: str = "", *, name: str = "stripp
     return given.retelling(name, "speaks of its hint", change, counts=None if judge is None else counts)
 
 
-def verified(
-    given: Gathered,
+def verify_by(
+    given: EpisodeSet,
     by: str = "world",
     least: float = AGREED,
     environment: str = "",
@@ -434,7 +447,7 @@ def verified(
         again = given.by_world(name, environment, lambda world, _: is_solved_again(find(world)))
         return stages.keep_verified(again, says="is not solved where it is carried out again", name=name)
 
-    verdicts, counts = Verdicts(MOST_UNREAD, flag=""), Counter[str]()
+    verdicts, counts = Verdicts(MAX_UNREAD, flag=""), Counter[str]()
 
     def apply(examples: Sequence[Example]) -> list[Example]:
         judge.prepare(example.trajectory for example in examples)
@@ -460,7 +473,7 @@ def judge_of(by: str, name: str, rubric: str, *, others: Sequence[str] = ()) -> 
     return Judge(by, usual=rubric)
 
 
-def mixture(given: Gathered, shares: str, seed: int = 0, *, name: str = "mixture") -> Stage:
+def mixture(given: EpisodeSet, shares: str, seed: int = 0, *, name: str = "mixture") -> Stage:
     """Draw as many samples as there are, of each file or run its share: ``shares=agent.jsonl:0.2,chats.jsonl:0.8``."""
     whose, example = f"shares of {name}", "NAME:SHARE,NAME:SHARE, such as agent.jsonl:0.2"
     wanted = read_numbers(split_list(shares, whose, example, sign=":"), whose, example)
@@ -471,7 +484,7 @@ def mixture(given: Gathered, shares: str, seed: int = 0, *, name: str = "mixture
 
 
 def perplexity(
-    given: Gathered, low: float = 1.0, high: float = float("inf"), by: str = "", *, name: str = "perplexity"
+    given: EpisodeSet, low: float = 1.0, high: float = float("inf"), by: str = "", *, name: str = "perplexity"
 ) -> Stage:
     """Keep the episodes whose perplexity is from `low` to `high`, by the log-probs that were recorded, or by a model.
 
@@ -505,7 +518,7 @@ STAGES: Mapping[str, Callable[..., Stage]] = {
     "distinct_states": distinct_states,
     "contamination": contamination,
     "executable": executable,
-    "verified": verified,
+    "verified": verify_by,
     "right_calls": calls,
     "valid_turns": stages.valid_turns,
     "critical": critical,
@@ -515,15 +528,15 @@ STAGES: Mapping[str, Callable[..., Stage]] = {
     "segment_reward": segment_reward,
     "turn_discount": stages.turn_discount,
     "without_end": stages.without_end,
-    "stripped": stripped,
-    "relabelled": relabelled,
-    "spliced": spliced,
+    "stripped": strip_pattern,
+    "relabelled": relabel_by_world,
+    "spliced": splice_corrections,
     "one_transcript": one_transcript,
     "rationales": rationales,
     "negatives": negatives,
     "as_chat": as_chat,
     "refusals": refusals,
-    "shuffled_tools": shuffled_tools,
+    "shuffled_tools": shuffle_tool_order,
     "mixture": mixture,
 }
 
@@ -539,7 +552,7 @@ def write_option(option: Option) -> str:
 
 def options_of(make: Callable[..., Stage]) -> dict[str, Option]:
     """Return the options of the stage that `make` makes: all its parameters but what was gathered and its name."""
-    found = parameters_of(make, {"Gathered": object})
+    found = parameters_of(make, {"EpisodeSet": object})
     return {name: option for name, option in found.items() if name not in ("given", "name")}
 
 
@@ -556,7 +569,7 @@ def stage_rows() -> list[tuple[str, str, str]]:
     ]
 
 
-def read_stages(specs: Sequence[str], given: Gathered) -> list[Stage]:
+def read_stages(specs: Sequence[str], given: EpisodeSet) -> list[Stage]:
     """Return the stages that `specs` name; a second one of a name is called ``solved_2``.
 
     Raises:
@@ -570,7 +583,7 @@ def read_stages(specs: Sequence[str], given: Gathered) -> list[Stage]:
     return found
 
 
-def read_stage(spec: str, given: Gathered, *, name: str) -> Stage:
+def read_stage(spec: str, given: EpisodeSet, *, name: str) -> Stage:
     """Return the stage that ``NAME?option=value&option=value`` names."""
     kind, _, query = spec.partition("?")
     if kind not in STAGES:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quintain.cli.arguments import TRUST, Parser, named_folder, whole_number
+from quintain.cli.arguments import TRUST, Parser, resolve_folder, whole_number
 from quintain.errors import INTERRUPTED_EXIT_CODE, UsageError, suggestion
 from quintain.methods.table import MODULES, method_entry_points
 from quintain.types.terminal import write_command, write_line
@@ -59,7 +59,7 @@ def train(argv: Sequence[str]) -> int:
             trust_run=arguments.trust_run,
         )  # fmt: skip
     except KeyboardInterrupt:
-        return interrupted(folder)
+        return report_interrupt(folder)
     return 0
 
 
@@ -79,11 +79,11 @@ def train_parser(method: str, description: str, found: "Sequence[Option]") -> Pa
     parser.switch("--replace", "start anew a run of that name")
     parser.switch("--trust-run", TRUST)
     add_flags(parser, found)
-    parser.stray = meant_environment
+    parser.stray = guess_environment
     return parser
 
 
-def meant_environment(text: str) -> str:
+def guess_environment(text: str) -> str:
     """Return the flag that `text`, which stands alone, may have lacked: an environment is named by one."""
     from quintain.environments.specs import names_of_environments
 
@@ -116,7 +116,7 @@ def resume(argv: Sequence[str]) -> int:
         "go on with files that are not what the run wrote or began with; the report shows it",
     )
     arguments = parser.read(argv)
-    folder = named_folder(arguments.run, arguments.runs)
+    folder = resolve_folder(arguments.run, arguments.runs)
     steps = None if arguments.steps is None else whole_number(arguments.steps, "--steps", least=1)
 
     from quintain.store.calls import CALLS
@@ -137,7 +137,7 @@ def resume(argv: Sequence[str]) -> int:
             accept_changes=arguments.accept_changes,
         )
     except KeyboardInterrupt:
-        return interrupted(folder)
+        return report_interrupt(folder)
     return 0
 
 
@@ -187,7 +187,7 @@ def free_name(root: Path, method: str) -> str:
     return f"{method}-{number}"
 
 
-def interrupted(folder: Path) -> int:
+def report_interrupt(folder: Path) -> int:
     """Say how to go on after Ctrl-C and return the exit status."""
     if folder.is_dir():
         command = write_command("quintain", "resume", folder)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quintain.cli.arguments import Parser, named_folder
+from quintain.cli.arguments import Parser, resolve_folder
 from quintain.types.terminal import write_line
 
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ def view(argv: Sequence[str]) -> int:
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
     parser.switch("--open", "open the report in the browser")
     arguments = parser.read(argv)
-    folder = named_folder(arguments.run, arguments.runs)
+    folder = resolve_folder(arguments.run, arguments.runs)
 
     from quintain.dashboard.funnel import funnel_text
     from quintain.store import Run
 
     with Run.open(folder, writable=False) as run:
-        report = written(run)
+        report = write_report(run)
         funnel = funnel_text(run.metrics())
     for line in funnel:
         write_line(line)
@@ -44,7 +44,7 @@ def view(argv: Sequence[str]) -> int:
     return 0
 
 
-def written(run: "Run") -> Path | None:
+def write_report(run: "Run") -> Path | None:
     """Write the report of `run`, print its curve if a policy was trained, and return the report.
 
     Where nothing can be written there is none.

@@ -81,7 +81,7 @@ def leaves(option: Option) -> tuple[Option, ...]:
 
 def own_options(config_class: type[Any]) -> tuple[Option, ...]:
     """Return an option for each field of `config_class`, also for those that hold a configuration or a table."""
-    annotations, helps = limited_annotations(config_class), field_helps(config_class)
+    annotations, helps = limit_annotations(config_class), field_helps(config_class)
     renamed, root = renames(config_class), dataclasses_of(config_class)[-1]
     shared = {field.name for field in fields(root)} if root is not config_class else set[str]()
     return tuple(
@@ -104,7 +104,7 @@ def dataclasses_of(config_class: type[Any]) -> list[type[Any]]:
 
 
 @cache
-def limited_annotations(config_class: type[Any]) -> dict[str, Any]:
+def limit_annotations(config_class: type[Any]) -> dict[str, Any]:
     """Return the annotation of each field of `config_class`, with the limits that a base sets to it."""
     found: dict[str, Any] = {}
     for base in dataclasses_of(config_class):

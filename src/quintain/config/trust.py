@@ -117,7 +117,7 @@ READ_ONCE = frozenset(
     ]
 )
 """Fields whose file may be another one, or grow, when a run goes on, or whose content has a digest in the journal."""
-MOST_WRITTEN = 4
+MAX_WRITTEN = 4
 """Names that a refusal lists."""
 LONGEST = 120
 """Characters of a name that a refusal repeats."""
@@ -222,10 +222,10 @@ def admit(
 
 def refusal(folder: Path, named: Sequence[Named], *, to: str, reason: str, otherwise: str) -> str:
     """Return the line that says what using the run `folder` would have used."""
-    more = f" and {len(named) - MOST_WRITTEN} more" if len(named) > MOST_WRITTEN else ""
+    more = f" and {len(named) - MAX_WRITTEN} more" if len(named) > MAX_WRITTEN else ""
     return (
         f"{to} {spell_out_line(folder)}: got a run that may be somebody else's ({spell_out_line(reason)}), and "
-        f"it would use {'; '.join(map(str, named[:MOST_WRITTEN]))}{more}; {otherwise}; view, check, "
+        f"it would use {'; '.join(map(str, named[:MAX_WRITTEN]))}{more}; {otherwise}; view, check, "
         "compare and export only read it"
     )
 

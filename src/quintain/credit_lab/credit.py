@@ -46,7 +46,7 @@ FLOOR = "shuffled"
 """Name of the control: credit of the group on other episodes of it."""
 MAX_GAP = 0.05
 """Mean |log π - log π at sampling| in nats above which the weights are not those that sampled."""
-MOST_OUTSIDE, MOST_HALVINGS = 0.1, 12
+MAX_OUTSIDE, MAX_HALVINGS = 0.1, 12
 """Share of tokens whose ratio may be outside 0.8 … 1.2 where losses are compared; how often a step is halved."""
 Say = Callable[[str, int, int], object]
 """(what is being done, of how many things, how many are done)"""
@@ -207,7 +207,7 @@ def run_lab(
                 continue
             sums: dict[str, list[float]] = {loss: [] for loss in chosen}
             for credit, way, target in zip(credits[name], found[name], targets, strict=True):
-                with lab.moved(way, rate):
+                with lab.move(way, rate):
                     for loss, result in lab.gradients(credit, updates).items():
                         sums[loss].append(cosine(result.direction, target))
             table[name] = {loss: float(np.mean(values)) for loss, values in sums.items()}
@@ -354,15 +354,15 @@ def find_rate(
     """Return the first of `rate`, `rate`/2, … whose AdamW step leaves most ratios of a part alone, and the share.
 
     That is the share of the sampled tokens of a part whose ratio to the sampler is outside 0.8 … 1.2 after a step along
-    the part's own gradient, its mean over `ways`; at most `MOST_OUTSIDE`.
+    the part's own gradient, its mean over `ways`; at most `MAX_OUTSIDE`.
     """
     shares: list[float] = []
-    for _ in range(MOST_HALVINGS):
+    for _ in range(MAX_HALVINGS):
         shares = []
         for fold, way in zip(folds, ways, strict=True):
-            with lab.moved(way, rate):
+            with lab.move(way, rate):
                 shares.append(float(np.mean(np.abs(np.exp(lab.log_ratios(fold)) - 1) > 0.2)))
-        if float(np.mean(shares)) <= MOST_OUTSIDE:
+        if float(np.mean(shares)) <= MAX_OUTSIDE:
             return rate, float(np.mean(shares))
         rate /= 2
     raise DataError(

@@ -26,8 +26,8 @@ from quintain.credit.outcome import outcome_return
 from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples, samples_from
 from quintain.errors import UsageError
-from quintain.learning.learner import Forward, moved
-from quintain.learning.policies import nested
+from quintain.learning.learner import Forward, move_batch
+from quintain.learning.policies import nest_by_turn
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.losses.policy import reinforce
@@ -90,7 +90,7 @@ class GradientLab:
 
         Streams without any advantage are left out, as in training, unless an update keeps them.
         """
-        samples = kept_turns(credit, keep)
+        samples = choose_turns(credit, keep)
         alike: dict[tuple[object, ...], dict[str, Update]] = {}
         for name, update in updates.items():
             key = (update.keeps_zeros, update.aggregation, update.constant, update.denominator)
@@ -203,7 +203,7 @@ class GradientLab:
         return LinearCritic(lab=self, weights=weights, mean=mean, spread=spread)
 
     @contextmanager
-    def moved(self, direction: Tensor, rate: float) -> Generator[None]:
+    def move(self, direction: Tensor, rate: float) -> Generator[None]:
         """Let the weights be those after one AdamW step of `rate` along `direction`, for as long as it lasts."""
         before = [p.detach().clone() for p in self.parameters]
         optimizer = torch.optim.AdamW(self.parameters, lr=rate, betas=(0.9, 0.95), weight_decay=0.0)
@@ -251,7 +251,7 @@ class LinearCritic:
         trajectories = flatten_scored(groups)
         rows = (self.lab.features(trajectories) - self.mean) / self.spread
         values = rows @ self.weights[:-1] + self.weights[-1]
-        found = nested(values, trajectories)
+        found = nest_by_turn(values, trajectories)
         return Critic(values=found, final=[float(np.concatenate(turns)[-1]) for turns in found])
 
 
@@ -272,7 +272,9 @@ def _token_weights(loss: Loss, outputs: Outputs, batch: Batch) -> tuple[Tensor, 
     """Return dL/d log π of every token [N], and dL/d entropy where the loss has an entropy term."""
     logprobs = outputs.logprobs.detach().requires_grad_()
     entropy = outputs.entropy.detach().requires_grad_()
-    total = loss(replace(outputs, logprobs=logprobs, entropy=entropy), moved(batch, logprobs.device)).loss
+    total = loss(
+        replace(outputs, logprobs=logprobs, entropy=entropy), move_batch(batch, logprobs.device)
+    ).loss
     total.backward()
     own = torch.zeros_like(logprobs) if logprobs.grad is None else logprobs.grad
     return own.cpu(), None if entropy.grad is None else entropy.grad.cpu()
@@ -292,7 +294,7 @@ def effective_episodes(samples: Sequence[Sample], weights: NDArray[np.float32]) 
     return float(sums.sum() ** 2 / (sums**2).sum()) if sums.any() else 0.0
 
 
-def kept_turns(credit: Credit, keep: Keep | None) -> list[Sample]:
+def choose_turns(credit: Credit, keep: Keep | None) -> list[Sample]:
     """Return the token streams of `credit`, with loss weight 0 on turns that `keep` says no to."""
     samples = samples_from(credit)
     if keep is None:

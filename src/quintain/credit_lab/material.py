@@ -31,7 +31,7 @@ from quintain.models.load import load
 from quintain.rollout.collect import Rollout
 from quintain.rollout.progress import Display
 from quintain.rollout.request import Limits
-from quintain.runs.collector import recorded_groups
+from quintain.runs.collector import read_groups
 from quintain.runs.context import prepare_start
 from quintain.store.checkpoints import Checkpoints
 from quintain.store.creation import CHECKPOINTS
@@ -95,7 +95,7 @@ def read_batch(folder: Path, *, step: int | None = None, is_trusted: bool = Fals
         groups: list[Group] = []
         found = 0
         for found in steps:
-            groups = recorded_groups(run, found)
+            groups = read_groups(run, found)
             if groups:
                 break
     if not groups:

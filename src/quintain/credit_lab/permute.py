@@ -146,7 +146,7 @@ def permute_outcomes(
         moves_all=moves_all,
     )
     new = {id(t): score for t, score in zip(trajectories, moved.values, strict=True)}
-    return _changed(groups, lambda t: _with_outcome(t, new[id(t)])), moved
+    return _change_groups(groups, lambda t: _with_outcome(t, new[id(t)])), moved
 
 
 def permute_turn_rewards(
@@ -193,7 +193,7 @@ def move_term(
         )
     gain = {(id(t), k): new - old for (t, k), old, new in zip(places, paid, moved.values, strict=True)}
 
-    def changed(trajectory: Trajectory) -> Trajectory:
+    def change(trajectory: Trajectory) -> Trajectory:
         turns = tuple(
             replace(
                 turn,
@@ -208,7 +208,7 @@ def move_term(
         score = replace(cast(Score, trajectory.outcome), value=outcome_of(trajectory) + more)
         return replace(trajectory, turns=turns, outcome=score)
 
-    return _changed(groups, changed), moved
+    return _change_groups(groups, change), moved
 
 
 def permute_state_keys(groups: Sequence[Group], *, seed: int) -> tuple[list[Group], Permuted[str | None]]:
@@ -220,13 +220,13 @@ def permute_state_keys(groups: Sequence[Group], *, seed: int) -> tuple[list[Grou
     )
     new = {(id(t), k): key for (t, k), key in zip(places, moved.values, strict=True)}
 
-    def changed(trajectory: Trajectory) -> Trajectory:
+    def change(trajectory: Trajectory) -> Trajectory:
         turns = tuple(
             replace(turn, state_key=new[id(trajectory), k]) for k, turn in enumerate(trajectory.turns)
         )
         return replace(trajectory, turns=turns)
 
-    return _changed(groups, changed), moved
+    return _change_groups(groups, change), moved
 
 
 def permute_credit(
@@ -293,7 +293,7 @@ def _places(groups: Sequence[Group]) -> list[Place]:
     return [(t, k) for t in flatten_scored(groups) for k in range(len(t.turns))]
 
 
-def _changed(groups: Sequence[Group], change: Callable[[Trajectory], Trajectory]) -> list[Group]:
+def _change_groups(groups: Sequence[Group], change: Callable[[Trajectory], Trajectory]) -> list[Group]:
     """Return `groups` with their scored trajectories changed."""
     return [
         replace(

@@ -41,7 +41,7 @@ def learning_curve_svg(rows: Rows) -> str:
     return svg_of(_draw(rows, 8, 3.4))
 
 
-def compared_png(arms: Mapping[str, Sequence[Rows]], path: Path, *, num_tasks: int = 0) -> Path:
+def draw_comparison(arms: Mapping[str, Sequence[Rows]], path: Path, *, num_tasks: int = 0) -> Path:
     """Draw held-out success over steps of several arms into one PNG file `path`, and return it.
 
     An arm of one run is a curve with its 95 % intervals, one of several (of other seeds) the mean of them, with each

@@ -83,7 +83,7 @@ def funnel_html(rows: Rows) -> str:
     return f'<h2>Data</h2><p class="soft">{escape(says)}</p><table>{lines}</table>'
 
 
-def trained_html(uses: Sequence[Use]) -> str:
+def render_trained(uses: Sequence[Use]) -> str:
     """Return a table of the episodes that a step imitated: tokens that counted, and their share of the loss."""
     rows = [
         (use.episode, int((use.signals.weights > 0).sum()), float(use.signals.weights.sum()))

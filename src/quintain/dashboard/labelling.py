@@ -71,10 +71,10 @@ def _html(messages: Sequence[Message]) -> str:
     """Return `messages` as blocks; what the agent said is marked."""
     return "".join(
         f'<p class="soft">{escape(message.role)}</p>'
-        f'<pre><span class="{_marked(message)}">{escape(words(message))}</span></pre>'
+        f'<pre><span class="{_mark_message(message)}">{escape(words(message))}</span></pre>'
         for message in messages
     )
 
 
-def _marked(message: Message) -> str:
+def _mark_message(message: Message) -> str:
     return "sampled" if message.role == "assistant" else "prompt"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from quintain.dashboard.curve import learning_curve_svg, reward_model_svg
-from quintain.dashboard.funnel import funnel_html, funnels, pairs_html, trained_html
+from quintain.dashboard.funnel import funnel_html, funnels, pairs_html, render_trained
 from quintain.dashboard.page import escape, page, table
 from quintain.dashboard.series import Rows, points, success
 from quintain.dashboard.transcript import Decode, transcript_html
@@ -130,7 +130,7 @@ def _forgetting(rows: Rows) -> str:
 def _data(run: Run, rows: Rows) -> str:
     """Return the data funnel, and which episodes its last step learned from."""
     found = funnels(rows)
-    return funnel_html(rows) + trained_html([use for _, use in run.uses(found[-1].step)]) if found else ""
+    return funnel_html(rows) + render_trained([use for _, use in run.uses(found[-1].step)]) if found else ""
 
 
 def _pairs(run: Run, rows: Rows, decode: Decode | None) -> str:
@@ -174,18 +174,20 @@ def _examples(run: Run, rows: Rows) -> Iterator[tuple[str, Trajectory]]:
     if not evaluated:
         if rows:
             step = int(rows[-1]["step"])
-            yield from ((f"Step {step}", each) for each in _chosen(run.trajectories(step)))
+            yield from ((f"Step {step}", each) for each in _choose_examples(run.trajectories(step)))
         return
     yield from (
-        (f"After step {evaluated[-1]}", each) for each in _chosen(run.trajectories(evaluated[-1], "eval"))
+        (f"After step {evaluated[-1]}", each)
+        for each in _choose_examples(run.trajectories(evaluated[-1], "eval"))
     )
     if len(evaluated) > 1:
         yield from (
-            (f"After step {evaluated[0]}", each) for each in _chosen(run.trajectories(evaluated[0], "eval"))
+            (f"After step {evaluated[0]}", each)
+            for each in _choose_examples(run.trajectories(evaluated[0], "eval"))
         )
 
 
-def _chosen(trajectories: Iterator[Trajectory]) -> list[Trajectory]:
+def _choose_examples(trajectories: Iterator[Trajectory]) -> list[Trajectory]:
     """Return two solved episodes, two that were not, and a failure, where there are such."""
     looked_at = list(islice(trajectories, LOOKED_AT))
     failures = [each for each in looked_at if isinstance(each.outcome, Failure)]

@@ -41,7 +41,7 @@ def points(rows: Rows, name: str) -> tuple[Point, ...]:
     return tuple(sorted(found.items()))
 
 
-def smoothed(curve: Sequence[Point], window: int) -> tuple[Point, ...]:
+def smooth(curve: Sequence[Point], window: int) -> tuple[Point, ...]:
     """Return the mean of each point and the `window` - 1 before it."""
     return tuple(
         (step, sum(value for _, value in curve[max(0, i + 1 - window) : i + 1]) / min(i + 1, window))
@@ -56,7 +56,7 @@ def success(rows: Rows) -> Success:
     return Success(
         held_out=points(rows, "eval/success"),
         band=tuple((step, low[step], high[step]) for step in sorted(low.keys() & high.keys())),
-        training=smoothed(training, max(1, len(training) // 20)),
+        training=smooth(training, max(1, len(training) // 20)),
     )
 
 
@@ -69,7 +69,7 @@ def by_task(rows: Rows) -> dict[str, tuple[Point, ...]]:
     curves: dict[str, tuple[Point, ...]] = {}
     for name in names:
         training = points(rows, f"task/{name}/success")
-        curves[name] = points(rows, f"eval/task/{name}/success") or smoothed(
+        curves[name] = points(rows, f"eval/task/{name}/success") or smooth(
             training, max(1, len(training) // 20)
         )
     return {name: curve for name, curve in curves.items() if curve}

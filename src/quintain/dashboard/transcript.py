@@ -80,7 +80,7 @@ def _turn(turn: Turn, decode: Decode | None, seen: Sequence[str], place: str) ->
             f'<span class="sampled">{_cut(turn.action.text)}</span>',
         )
     else:
-        given, sampled = _cut(decode(turn.prompt_ids)), _sampled(turn, decode)
+        given, sampled = _cut(decode(turn.prompt_ids)), _render_sampled(turn, decode)
     notes = [f"reward {turn.reward:g}"] if turn.reward else []
     notes += [f"{seat}: reward {value:g}" for seat, value in turn.rewards.items()]
     notes += [] if turn.is_valid else ["invalid action"]
@@ -91,7 +91,7 @@ def _turn(turn: Turn, decode: Decode | None, seen: Sequence[str], place: str) ->
     return f'<pre{name}><span class="prompt">{given}</span>{sampled}</pre>{note}'
 
 
-def _sampled(turn: Turn, decode: Decode) -> str:
+def _render_sampled(turn: Turn, decode: Decode) -> str:
     """Return the completion token by token where tokens are whole characters, else in one piece."""
     completion = turn.completion
     whole = decode(completion.token_ids)

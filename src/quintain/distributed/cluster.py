@@ -22,7 +22,7 @@ from quintain.rollout.request import Limits
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-MOST_ASKED = 10_000
+MAX_ASKED = 10_000
 """Requests that an engine's actor has open at once."""
 
 
@@ -66,7 +66,7 @@ class Cluster:
         Raises:
             EngineFault: they do not start. ModelError: the model cannot be loaded there.
         """
-        kind = self._actor(host, self.placement.engines, max_restarts=-1, max_concurrency=MOST_ASKED)
+        kind = self._actor(host, self.placement.engines, max_restarts=-1, max_concurrency=MAX_ASKED)
         handles = [kind.remote() for _ in range(self.placement.engines.replicas)]
         with tempfile.TemporaryDirectory(prefix="quintain-cluster-") as place:
             folder = save(model, tokenizer, Path(place) / "model")

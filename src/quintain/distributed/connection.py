@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from quintain.distributed.placement import CPU, Bundle, refuse_unplaced, unplaced
+from quintain.distributed.placement import CPU, Bundle, find_unplaced, refuse_unplaced
 from quintain.environments.extras import extra_module
 from quintain.errors import EngineFault, QuintainError, UsageError
 from quintain.processes.usage import num_cores
@@ -124,11 +124,11 @@ class Connection:
 
     def _find_room(self, needs: Sequence[Bundle], deadline: float) -> None:
         """Wait until `needs` fit, and say to an autoscaler what is missing."""
-        if unplaced(needs, self.machines()) is not None and time.monotonic() < deadline:
+        if find_unplaced(needs, self.machines()) is not None and time.monotonic() < deadline:
             extra_module(
                 "ray.autoscaler.sdk", package="ray", extra="ray", feature="a cluster"
             ).request_resources(bundles=[dict(each.needs) for each in needs])
-        while unplaced(needs, self.machines()) is not None and time.monotonic() < deadline:
+        while find_unplaced(needs, self.machines()) is not None and time.monotonic() < deadline:
             time.sleep(POLL)
         refuse_unplaced(needs, self.machines())
 

@@ -79,13 +79,13 @@ class EngineHost:
     async def sample(self, request: Request) -> Reply:
         """Return the answer to `request` when it is complete."""
         if self._engine is None or not self._is_served:
-            return _failed(request, LOST, "the engine has begun again and has no weights yet")
+            return _failure_reply(request, LOST, "the engine has begun again and has no weights yet")
         answer = self._waiting[request.session] = asyncio.get_running_loop().create_future()
         try:
             await self._do(lambda: self.engine.submit(request))
         except QuintainError as error:
             del self._waiting[request.session]
-            return _failed(request, "refused", str(error))
+            return _failure_reply(request, "refused", str(error))
         if self._work is None or self._work.done():
             self._work = asyncio.create_task(self._advance())
         return await answer
@@ -172,5 +172,5 @@ class EngineHost:
                 await asyncio.sleep(PAUSE)
 
 
-def _failed(request: Request, kind: str, message: str) -> Reply:
+def _failure_reply(request: Request, kind: str, message: str) -> Reply:
     return Reply(session=request.session, result=Failure(owner="engine", kind=kind, message=message))

@@ -17,13 +17,13 @@ from typing import Any
 
 from quintain.distributed.connection import Connection
 from quintain.distributed.engine_host import LOST
-from quintain.distributed.placement import Workers, wanted_workers
+from quintain.distributed.placement import Workers, count_workers
 from quintain.distributed.worker import Played, Scene
 from quintain.errors import EngineFault
 from quintain.rollout.failures import INFRASTRUCTURE, STALE, check_broken, check_failures
-from quintain.rollout.play import Stage
+from quintain.rollout.play import PlayContext
 from quintain.rollout.request import EpisodeRequest, Limits
-from quintain.rollout.staleness import judged, oldest_versions
+from quintain.rollout.staleness import judge_age, oldest_versions
 from quintain.types import Failure, Stop, Trajectory
 
 LOOK = 1.0
@@ -169,7 +169,7 @@ class Fleet:
     def _fit(self) -> None:
         """Begin workers that are wanted, and end those that nobody needs."""
         now = time.monotonic()
-        wanted = wanted_workers(len(self._queue) + len(self._running), self._settings)
+        wanted = count_workers(len(self._queue) + len(self._running), self._settings)
         while len(self._workers) < wanted:
             name = f"w{next(self._numbers)}"
             handle, opening = self._begin(name)
@@ -225,7 +225,7 @@ class Fleet:
 class FleetSource:
     """Episodes that the fleet plays; see `quintain.rollout.source.Source`."""
 
-    def __init__(self, fleet: Fleet, scene: Scene, stage: Stage) -> None:
+    def __init__(self, fleet: Fleet, scene: Scene, stage: PlayContext) -> None:
         self._fleet, self._scene, self._stage = fleet, scene, stage
 
     def episodes(self, requests: Iterable[EpisodeRequest]) -> Generator[Trajectory]:
@@ -273,7 +273,7 @@ class FleetSource:
         stage.pool.num_attempts += played.num_attempts
         stage.pool.broken += [each for each in played.broken if each.owner in INFRASTRUCTURE]
         age = stage.sampler.staleness(oldest_versions(trajectory))
-        return judged(trajectory, age, stage.max_staleness)
+        return judge_age(trajectory, age, stage.max_staleness)
 
 
 class FleetHome:
@@ -282,8 +282,8 @@ class FleetHome:
     def __init__(self, fleet: Fleet, scene: Scene) -> None:
         self._fleet, self._scene = fleet, scene
 
-    def __call__(self, stage: Stage) -> FleetSource:
-        """See `quintain.rollout.source.Home`."""
+    def __call__(self, stage: PlayContext) -> FleetSource:
+        """See `quintain.rollout.source.MakeSource`."""
         return FleetSource(self._fleet, self._scene, stage)
 
     def close(self) -> None:

@@ -142,7 +142,7 @@ def bundles(placement: Placement, *, num_policies: int = 1, num_ranks: int = 0) 
     ]
 
 
-def unplaced(asked: Iterable[Bundle], machines: Sequence[Mapping[str, float]]) -> Bundle | None:
+def find_unplaced(asked: Iterable[Bundle], machines: Sequence[Mapping[str, float]]) -> Bundle | None:
     """Return the first of `asked` that finds no room when the largest are put first, or None.
 
     `machines` are what each has in all. First fit: where room is very tight, Ray may find a way that this does not.
@@ -163,7 +163,7 @@ def refuse_unplaced(asked: Sequence[Bundle], machines: Sequence[Mapping[str, flo
     Raises:
         UsageError: they do not; it says what was asked and what is there.
     """
-    lost = unplaced(asked, machines)
+    lost = find_unplaced(asked, machines)
     if lost is None:
         return
     counts = Counter((each.part, _words(each.needs)) for each in asked)
@@ -175,7 +175,7 @@ def refuse_unplaced(asked: Sequence[Bundle], machines: Sequence[Mapping[str, flo
     )
 
 
-def wanted_workers(num_episodes: int, workers: Workers) -> int:
+def count_workers(num_episodes: int, workers: Workers) -> int:
     """Return how many workers there should be while `num_episodes` are played or wait."""
     return min(workers.max, max(workers.min, -(-num_episodes // workers.episodes)))
 

@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 SLICE = 0.05
 """Seconds that `Replicas.advance` waits for a reply."""
-MOST_SCORED = 50_000
+MAX_SCORED = 50_000
 """Tokens that a copy is asked to score at once."""
 ANSWER = 600.0
 """Seconds that a copy may take for anything but a completion."""
-MOST_RELEASING = 256
+MAX_RELEASING = 256
 """Releases after which it is looked which are done."""
 RETRY = 0.2
 """Seconds between two tries to reach a copy that is begun again."""
@@ -141,7 +141,7 @@ class Replicas:
         self._num_unsent += reference is None
         name = self._names.pop(session)
         self._releasing.append(self._home(name).release.remote(name))
-        if len(self._releasing) > MOST_RELEASING:
+        if len(self._releasing) > MAX_RELEASING:
             _, self._releasing = self._ray.wait(self._releasing, num_returns=len(self._releasing), timeout=0)
 
     def score(self, token_ids: Sequence[Sequence[int]], temperature: float = 1.0) -> list[tuple[float, ...]]:
@@ -149,7 +149,7 @@ class Replicas:
         check_streams(token_ids, max_length=self.max_length, vocabulary=self.vocabulary)
         asked = [
             next(self._turns).score.remote([list(ids) for ids in part], temperature)
-            for part in portions(token_ids, most_tokens=MOST_SCORED)
+            for part in portions(token_ids, most_tokens=MAX_SCORED)
         ]
         return [row for reference in asked for row in self._get(reference, "score")]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from quintain.errors import UsageError, suggestion
 from quintain.eval.evaluate import Evaluation, evaluate, outcomes_by_task
-from quintain.eval.statistics import Difference, holm, mcnemar, paired_bootstrap, paired_permutation
+from quintain.eval.statistics import Difference, bootstrap_pairs, holm, mcnemar, permute_pairs
 from quintain.types import Score, Trajectory
 
 COLUMNS = ("run", "success", "95 % interval", "return", "turns", "failed", "paired", "difference", "p")
@@ -76,7 +76,7 @@ def compare(
         raise UsageError(f"baseline of the comparison: got {base!r}; {suggestion(base, runs)}")
     known = outcomes_by_task(runs[base])
     found = {
-        name: paired_test(known, outcomes_by_task(trajectories), seed)
+        name: compare_pairs(known, outcomes_by_task(trajectories), seed)
         for name, trajectories in runs.items()
         if name != base
     }
@@ -112,7 +112,7 @@ def differences(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             yield f"these runs do not {what}, so that they differ in more than their training: {which}"
 
 
-def paired_test(
+def compare_pairs(
     first: Mapping[str, Sequence[Score]], second: Mapping[str, Sequence[Score]], seed: int
 ) -> tuple[Difference, float] | None:
     """Return the difference in success over shared tasks and its p-value, or None when no task is shared."""
@@ -121,11 +121,11 @@ def paired_test(
         return None
     before = [success_rate(first[name]) for name in shared]
     after = [success_rate(second[name]) for name in shared]
-    difference = paired_bootstrap(before, after, seed=seed)
+    difference = bootstrap_pairs(before, after, seed=seed)
     if all(len(first[name]) == len(second[name]) == 1 for name in shared):
         pairs = list(zip(before, after, strict=True))
         return difference, mcnemar(sum(a > b for a, b in pairs), sum(a < b for a, b in pairs))
-    return difference, paired_permutation(before, after, seed=seed)
+    return difference, permute_pairs(before, after, seed=seed)
 
 
 def success_rate(scores: Sequence[Score]) -> float:

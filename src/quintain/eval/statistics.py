@@ -90,11 +90,11 @@ def bootstrap_mean(
     return float(interval.low), float(interval.high)
 
 
-def paired_bootstrap(
+def bootstrap_pairs(
     first: Sequence[float], second: Sequence[float], *, seed: int = 0, level: float = LEVEL
 ) -> Difference:
     """Return the mean of ``second - first`` over pairs with its percentile bootstrap interval."""
-    differences = paired_differences(first, second)
+    differences = subtract_pairs(first, second)
     low, high = bootstrap_mean(differences.tolist(), seed=seed, level=level)
     return Difference(mean=float(differences.mean()), low=low, high=high, num=differences.size)
 
@@ -114,7 +114,7 @@ def mcnemar(num_only_first: int, num_only_second: int) -> float:
     return float(binomtest(num_only_first, num).pvalue) if num else 1.0
 
 
-def paired_permutation(
+def permute_pairs(
     first: Sequence[float], second: Sequence[float], *, seed: int = 0, num_resamples: int = NUM_RESAMPLES
 ) -> float:
     """Return the two-sided p-value of the sign-flip test that the mean paired difference is 0.
@@ -124,7 +124,7 @@ def paired_permutation(
     """
     from scipy.stats import permutation_test
 
-    differences = paired_differences(first, second)
+    differences = subtract_pairs(first, second)
     moved = differences[differences != 0]
     if moved.size == 0:
         return 1.0
@@ -154,7 +154,7 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     return tuple(corrected)
 
 
-def paired_differences(first: Sequence[float], second: Sequence[float]) -> NDArray[np.float64]:
+def subtract_pairs(first: Sequence[float], second: Sequence[float]) -> NDArray[np.float64]:
     """Return ``second - first``, [num]."""
     if len(first) != len(second):
         raise DataError(

@@ -55,12 +55,12 @@ def layout(batch: Batch, *, share: bool = True, context: Context | None = None) 
     common = [_in_common(rows[one], rows[other]) for one, other in pairwise(order)]
     if not any(common):
         streams = [Stream(start, length) for start, length in zip(starts, batch.lengths, strict=True)]
-        return _laid(batch.token_ids, batch.position_ids, streams, targets, targets - 1, context)
+        return _lay_out(batch.token_ids, batch.position_ids, streams, targets, targets - 1, context)
     keep, place, streams = _tree(
         [starts[row] for row in order], [batch.lengths[row] for row in order], common
     )
     kept = torch.from_numpy(keep).to(device)
-    return _laid(
+    return _lay_out(
         batch.token_ids.index_select(0, kept),
         batch.position_ids.index_select(0, kept),
         streams,
@@ -70,7 +70,7 @@ def layout(batch: Batch, *, share: bool = True, context: Context | None = None) 
     )
 
 
-def _laid(
+def _lay_out(
     token_ids: Tensor, position_ids: Tensor, streams: Sequence[Stream], targets: Tensor, predictors: Tensor,
     context: Context | None,
 ) -> Layout:  # fmt: skip

@@ -28,7 +28,7 @@ from quintain.learning.optimizers import make_optimizer
 from quintain.models.checkpointing import checkpoint_layers, contexts, training_mode
 from quintain.models.context import Context
 from quintain.models.families import find_unsupported, head
-from quintain.models.memory import MOST_LOGITS
+from quintain.models.memory import MAX_LOGITS
 from quintain.models.packed import compute_hidden
 from quintain.models.precision import Precision, computing
 from quintain.types import NOTHING, Batch, BatchExtra, Loss, Outputs
@@ -137,7 +137,7 @@ class Forward:
         """Return log-probs, entropies and values of the trained tokens of `batch`, with gradients."""
         if self._activate is not None:
             self._activate()
-        batch = moved(batch, self.model.device)
+        batch = move_batch(batch, self.model.device)
         num_tokens = len(batch.token_ids)
         with computing(self.precision, batch.token_ids.device):
             targets, hidden, logits = self._predictions(batch)
@@ -147,7 +147,7 @@ class Forward:
                 values = cast(Tensor, self.value_head(hidden, is_after))
             chosen = batch.token_ids.index_select(0, targets)
             if logits is None:
-                logprobs, entropy = self._told(hidden, chosen)
+                logprobs, entropy = self._read_chosen(hidden, chosen)
             else:
                 logprobs, entropy = distributions(logits, chosen, self.temperature)
         empty = logprobs.new_zeros(num_tokens)
@@ -167,7 +167,7 @@ class Forward:
         """Return what a value head reads at the marked tokens of `batch`, [M, D] in their order."""
         if self._activate is not None:
             self._activate()
-        batch = moved(batch, self.model.device)
+        batch = move_batch(batch, self.model.device)
         with computing(self.precision, batch.token_ids.device):
             return self._predictions(batch)[1].float()
 
@@ -188,14 +188,14 @@ class Forward:
             if id(parameter) in wanted
         }
 
-    def restored(self) -> None:
+    def note_restored(self) -> None:
         """Note that the weights were changed from outside."""
 
     def _predictions(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return targets [M], the hidden states [M, D] that predict them, and logits [M, V] where they are there."""
         if self.fallback_reason:
             with training_mode(self.model, is_on=self.gradient_checkpointing):
-                return _padded_predictions(self.model, batch)
+                return _pad_predictions(self.model, batch)
         laid = layout(batch, share=self.shares_prefixes, context=self.context)
         again = self._again if self.gradient_checkpointing and torch.is_grad_enabled() else None
         hidden = compute_hidden(
@@ -204,9 +204,9 @@ class Forward:
         )  # fmt: skip
         return laid.targets, hidden.index_select(0, laid.predictors), None
 
-    def _told(self, hidden: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    def _read_chosen(self, hidden: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
         """Return log-probs and entropies [M] of `chosen` after `hidden` [M, D]; few logits are there at a time."""
-        rows = max(1, MOST_LOGITS // len(cast(Tensor, head(self.model).weight)))
+        rows = max(1, MAX_LOGITS // len(cast(Tensor, head(self.model).weight)))
         if len(hidden) <= rows:
             return self._piece(hidden, chosen)
         pieces = zip(hidden.split(rows), chosen.split(rows), strict=True)
@@ -214,7 +214,7 @@ class Forward:
         return torch.cat([logprobs for logprobs, _ in told]), torch.cat([entropy for _, entropy in told])
 
     def _piece(self, hidden: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what `_told` does, at once."""
+        """Return what `_read_chosen` does, at once."""
         return distributions(head(self.model)(hidden), chosen, self.temperature)
 
     def _again(self, function: Callable[..., Any], *parts: Any) -> Any:
@@ -383,9 +383,9 @@ class Learner:
         """Forget what the optimizer knows."""
         self.optimizer.state.clear()
 
-    def restored(self) -> None:
+    def note_restored(self) -> None:
         """Note that the model was changed from outside, by weights from elsewhere."""
-        self.forward.restored()
+        self.forward.note_restored()
 
     def save(self, folder: Path) -> None:
         """Write weights, value head and optimizer state into `folder` as safetensors and JSON."""
@@ -420,7 +420,7 @@ class Learner:
     def _passes(self, batches: Sequence[Batch]) -> Iterator[tuple[Batch, Outputs]]:
         """Yield each of `batches` with what the model says of it, whose gradient is taken before the next."""
         for batch in batches:
-            on_device = moved(batch, self.model.device)
+            on_device = move_batch(batch, self.model.device)
             yield on_device, self.forward(on_device)
 
     def _clip_gradient(self) -> float:
@@ -446,7 +446,7 @@ class Learner:
             )
 
 
-def moved(batch: Batch, device: torch.device) -> Batch:
+def move_batch(batch: Batch, device: torch.device) -> Batch:
     """Return `batch` on `device`; the batch itself where it is there already."""
     if batch.token_ids.device == device:
         return batch
@@ -459,7 +459,7 @@ def moved(batch: Batch, device: torch.device) -> Batch:
     return replace(batch, extra=extra, **cast(Any, tensors(batch)))
 
 
-def _padded_predictions(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+def _pad_predictions(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
     """Return what `Learner._predictions` does by the model's own padded forward pass."""
     device = batch.token_ids.device
     num_rows, width = len(batch.lengths), max(batch.lengths)

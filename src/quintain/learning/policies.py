@@ -224,7 +224,7 @@ class Policy:
         """
         if self.forward.value_head is None:
             raise UsageError(f"values of the policy {self.name}: got one without a value head; give it one")
-        longer = [self._continued(trajectory) for trajectory in trajectories]
+        longer = [self._add_turn(trajectory) for trajectory in trajectories]
         values = self._over_tokens(longer, lambda outputs: cast(Tensor, outputs.values))
         return Critic(
             values=[own[: len(t.turns)] for own, t in zip(values, trajectories, strict=True)],
@@ -277,9 +277,9 @@ class Policy:
         if unread := [t for t in trajectories if id(t) not in last]:
             samples = turn_value_samples(unread, max_length=longest_stream(self.model))
             ends = {sample.trajectory: number for number, sample in enumerate(samples)}  # its last stream
-            hidden = self._hidden([samples[number] for number in ends.values()])
+            hidden = self._read_hidden([samples[number] for number in ends.values()])
             last |= {id(unread[i]): (unread[i], own[-1]) for i, own in zip(ends, hidden, strict=True)}
-        return self._said(torch.stack([last[id(t)][1] for t in trajectories]))
+        return self._apply_head(torch.stack([last[id(t)][1] for t in trajectories]))
 
     @property
     def rests(self) -> bool:
@@ -307,24 +307,24 @@ class Policy:
             found.append(_places(sample, marked, rows))
         table = torch.cat(self._read_of(samples))
 
-        def said(batch: Batch) -> Outputs:
+        def pass_batch(batch: Batch) -> Outputs:
             places = (batch.turn_id >= 0).nonzero().squeeze(1)
             head, zeros = self.value_head, torch.zeros(len(batch.token_ids), device=table.device)
             assert head is not None, "asked only of a policy with a value head"
             values = head(table[batch.token_ids[places]], batch.extra.turn_end[places])
             return Outputs(logprobs=zeros, entropy=zeros, values=zeros.index_copy(0, places, values))
 
-        return found, said
+        return found, pass_batch
 
     def _read_of(self, samples: Sequence[Sample]) -> list[Tensor]:
         """Return the hidden states at the marked places of each of `samples`; the body, which rests, reads new ones."""
         assert self._read is not None, "asked only of a policy whose body rests"
         known, keys = self._read.places, [_key(sample) for sample in samples]
         new = {key: sample for key, sample in zip(keys, samples, strict=True) if key not in known}
-        known |= dict(zip(new, self._hidden(list(new.values())), strict=True))
+        known |= dict(zip(new, self._read_hidden(list(new.values())), strict=True))
         return [known[key] for key in keys]
 
-    def _hidden(self, samples: Sequence[Sample]) -> list[Tensor]:
+    def _read_hidden(self, samples: Sequence[Sample]) -> list[Tensor]:
         """Return the hidden states [places, hidden] at the marked places of each of `samples`."""
         if not samples:
             return []
@@ -333,7 +333,7 @@ class Policy:
         counts = [int((sample.turn_id >= 0).sum()) for sample in samples]
         return list(torch.cat(parts).split(counts))
 
-    def _said(self, after: Tensor) -> list[float]:
+    def _apply_head(self, after: Tensor) -> list[float]:
         """Return what the head makes of hidden states [N, hidden] after turns."""
         head = self.value_head
         assert head is not None, "asked only of a policy with a value head"
@@ -365,7 +365,7 @@ class Policy:
         assert head is not None, "asked only of a policy with a value head"
         with torch.no_grad():
             head.linear.bias.add_(by)
-        self.forward.restored()
+        self.forward.note_restored()
 
     def renew_head(self, trajectories: Sequence[Trajectory]) -> None:
         """Let the value head start anew, on what it reads of `trajectories` before turns and after them, standardized.
@@ -383,10 +383,10 @@ class Policy:
             torch.cat([hidden.float() for hidden, _ in read]), torch.cat([after for _, after in read])
         )
         head.renew(self.head_seed)
-        self.learner.restored()
+        self.learner.note_restored()
         self.learner.restart()
 
-    def _continued(self, trajectory: Trajectory) -> Trajectory:
+    def _add_turn(self, trajectory: Trajectory) -> Trajectory:
         """Return `trajectory` with a turn of one token after its last, where it was cut and the model has room."""
         if not trajectory.stop.is_cut:
             return trajectory
@@ -408,7 +408,7 @@ class Policy:
             return []
         batches = micro_batches(imitation_samples(trajectories), max_tokens=self.max_tokens)
         parts = [number(outputs)[batch.turn_id >= 0].cpu() for batch, outputs in self.infer_each(batches)]
-        return nested(torch.cat(parts).numpy(), trajectories)
+        return nest_by_turn(torch.cat(parts).numpy(), trajectories)
 
     def follow(self, leader: Policy, *, rate: float | None = None) -> None:
         """Move the weights towards those of `leader`, by the share `rate` (the policy's own unless given)."""
@@ -420,7 +420,7 @@ class Policy:
         with torch.no_grad():
             for own, theirs in pairs:
                 own.lerp_(theirs.to(own.device), share) if own.is_floating_point() else own.copy_(theirs)
-        self.forward.restored()
+        self.forward.note_restored()
 
     def take_body(self, other: Policy) -> None:
         """Take over the weights of `other` but for its value head."""
@@ -428,7 +428,7 @@ class Policy:
         with torch.no_grad():
             for mine, its in zip(own.parameters(), theirs.parameters(), strict=True):
                 mine.copy_(its)
-        self.forward.restored()
+        self.forward.note_restored()
 
     def start_over(self) -> None:
         """Go back to the starting weights, with a fresh optimizer; the version goes on.
@@ -444,7 +444,7 @@ class Policy:
         if (head := self.forward.value_head) is not None:
             fresh = ValueHead.of(self.model.config.hidden_size, find_folder(self.start), seed=self.head_seed)
             head.load_state_dict(fresh.state_dict())
-        self.learner.restored()
+        self.learner.note_restored()
         self.learner.restart()
 
     def save(self, folder: Path) -> None:
@@ -460,7 +460,7 @@ class Policy:
             self.learner.load(folder)
         elif self.follows:
             load_model(self._module(), folder / FOLLOWER)
-            self.forward.restored()
+            self.forward.note_restored()
 
     def _module(self) -> nn.Module:
         """Return the model with its value head, as one module."""
@@ -479,18 +479,18 @@ def _key(sample: Sample) -> bytes:
 def _places(sample: Sample, marked: NDArray[np.int64], rows: NDArray[np.int64]) -> Sample:
     """Return the `marked` places of `sample` behind a first token that is not trained; they are called by `rows`."""
 
-    def kept(numbers: NDArray[Any], fill: Any) -> NDArray[Any]:
+    def keep(numbers: NDArray[Any], fill: Any) -> NDArray[Any]:
         return np.concatenate([np.full(1, fill, numbers.dtype), numbers[marked]])
 
     return replace(
         sample,
         token_ids=np.concatenate([np.zeros(1, np.int64), rows]),
-        loss_weight=kept(sample.loss_weight, 0.0),
-        logprobs=kept(sample.logprobs, 0.0),
-        advantages=kept(sample.advantages, 0.0),
-        returns=kept(sample.returns, 0.0),
-        turn_id=kept(sample.turn_id, -1),
-        turn_end=kept(sample.turn_end, False),
+        loss_weight=keep(sample.loss_weight, 0.0),
+        logprobs=keep(sample.logprobs, 0.0),
+        advantages=keep(sample.advantages, 0.0),
+        returns=keep(sample.returns, 0.0),
+        turn_id=keep(sample.turn_id, -1),
+        turn_end=keep(sample.turn_end, False),
     )
 
 
@@ -568,7 +568,7 @@ class Policies(Mapping[str, Policy]):
             policy.load(folder if name == MAIN else folder / name)
 
 
-def nested(numbers: NDArray[np.floating], trajectories: Sequence[Trajectory]) -> TokenArrays:
+def nest_by_turn(numbers: NDArray[np.floating], trajectories: Sequence[Trajectory]) -> TokenArrays:
     """Return `numbers`, one for each sampled token in order, as [trajectory][turn] → [tokens]."""
     counts = [[len(turn.completion.token_ids) for turn in t.turns] for t in trajectories]
     ends = np.cumsum([sum(turns) for turns in counts])
@@ -576,7 +576,7 @@ def nested(numbers: NDArray[np.floating], trajectories: Sequence[Trajectory]) ->
     return [np.split(chain, np.cumsum(turns)[:-1]) for chain, turns in zip(chains, counts, strict=True)]
 
 
-def scored(groups: Sequence[Group]) -> list[Trajectory]:
+def flatten_scored(groups: Sequence[Group]) -> list[Trajectory]:
     """Return the trajectories of `groups` that may be trained on."""
     return [trajectory for group in groups for trajectory in group.scored]
 

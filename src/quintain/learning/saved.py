@@ -65,7 +65,7 @@ def run_of(target: str | Path) -> Path | None:
     return run_in(split_step(str(target))[0])
 
 
-def admitted(
+def admit_run(
     target: str | Path, *, is_trusted: bool, to: str, fields: Collection[str] | None = None
 ) -> Mapping[str, Any]:
     """Return the configuration of the run that `target` is or names a step of, to use its `fields`; {} of what is none.
@@ -113,43 +113,43 @@ def find_saved(text: str, root: Path | None = None) -> SavedPolicy | None:
     if folder is None:
         raise UsageError(f"model {text!r}: got {base!r}, which is no run; a step after @ is one of a run")
     with Run.open(folder, writable=False) as run:
-        return saved_step(run, mark)
+        return find_step(run, mark)
 
 
-def saved_step(run: Run, mark: str) -> SavedPolicy:
+def find_step(run: Run, mark: str) -> SavedPolicy:
     """Return the policy of the step `mark` of `run`: a number, or `BEST`; raises as `find_saved`."""
     asked = f"{run.folder}@{mark}"
     best = run.best_step
     if mark != BEST and not (mark.isascii() and mark.isdigit()):
         raise UsageError(
-            f"model {asked!r}: got the step {mark!r}; {kept_in_words(run)}, as in {run.name}@{BEST}"
+            f"model {asked!r}: got the step {mark!r}; {describe_steps(run)}, as in {run.name}@{BEST}"
         )
     if mark == BEST and best is None:
         raise ModelError(
-            f"model {asked!r}: got a run in which nothing was held out, so that none is the best; {kept_in_words(run)}"
+            f"model {asked!r}: got a run in which nothing was held out, so that none is the best; {describe_steps(run)}"
         )
     step = best if mark == BEST and best is not None else int(mark)
     found = {each.step: each.folder for each in run.checkpoints()}
     if step == 0 and (run.folder / START / "config.json").is_file():
         return SavedPolicy(run=run.folder, step=0, checkpoint=None)
     if step not in found:
-        raise ModelError(f"model {asked!r}: got step {step}, which is not kept; {kept_in_words(run)}")
+        raise ModelError(f"model {asked!r}: got step {step}, which is not kept; {describe_steps(run)}")
     if (reason := damage(found[step])) is not None:
         raise StoreError(
-            f"model {asked!r}: got a checkpoint that cannot be used: {reason}; {kept_in_words(run)}"
+            f"model {asked!r}: got a checkpoint that cannot be used: {reason}; {describe_steps(run)}"
         )
     return SavedPolicy(run=run.folder, step=step, checkpoint=found[step])
 
 
-def kept_steps(run: Run) -> list[int]:
+def list_steps(run: Run) -> list[int]:
     """Return the steps of `run` whose policies are kept, first to last."""
     start = {0} if (run.folder / START / "config.json").is_file() else set[int]()
     return sorted(start.union(each.step for each in run.checkpoints()))
 
 
-def kept_in_words(run: Run) -> str:
+def describe_steps(run: Run) -> str:
     """Return which steps of `run` are kept, in words for an error."""
-    steps = kept_steps(run)
+    steps = list_steps(run)
     if not steps:
         return "no step of it is kept"
     best = run.best_step
@@ -175,7 +175,7 @@ def load_policy(name: str, *, dtype: str = "float32") -> LoadedModel:
         if not (folder / START).is_dir():
             raise ModelError(f"model of the run {folder}: got a run without one; name a run that was trained")
         saved = newest(folder)
-    found = loaded(saved)[0]
+    found = load_saved(saved)[0]
     if dtype != "float32":
         found = replace(found, model=cast(Any, plain(found.model)).to(DTYPES[dtype]))
     return found
@@ -190,7 +190,7 @@ def newest(folder: Path) -> SavedPolicy:
     return SavedPolicy(run=folder, step=checkpoint.step, checkpoint=Path(checkpoint.folder))
 
 
-def loaded(saved: SavedPolicy) -> tuple[LoadedModel, ValueHead | None]:
+def load_saved(saved: SavedPolicy) -> tuple[LoadedModel, ValueHead | None]:
     """Return the policy `saved` and the value head beside it, where it has one."""
     found = load(str(saved.run / START))
     if saved.checkpoint is None:
@@ -212,11 +212,13 @@ def find_model(name: str, root: Path | None = None) -> str:
     """
     saved = find_saved(name, root)
     if saved is not None:
-        return str((saved.run / START).absolute() if saved.checkpoint is None else written(saved).absolute())
+        return str(
+            (saved.run / START).absolute() if saved.checkpoint is None else write_saved(saved).absolute()
+        )
     if (folder := run_in(name, root)) is not None:
         if not (folder / MODEL).is_dir():
             with Run.open(folder, writable=False) as run:
-                kept = kept_in_words(run)
+                kept = describe_steps(run)
             command = write_command("quintain", "resume", folder)
             raise ModelError(
                 f"model of the run {folder}: got one that is not finished; {command}, or name a step as in"
@@ -237,7 +239,7 @@ def tokenizer_folder(name: str, root: Path | None = None) -> Path:
     return folder / START
 
 
-def written(saved: SavedPolicy) -> Path:
+def write_saved(saved: SavedPolicy) -> Path:
     """Write the policy `saved` as a model folder into the user's cache, if it is not there, and return the folder."""
     assert saved.checkpoint is not None, "the start has a folder of its own"
     try:
@@ -248,7 +250,7 @@ def written(saved: SavedPolicy) -> Path:
     target = cache / "models" / f"{saved.run.name}@{saved.step}-{digest[:16]}"
     if target.is_dir():
         return target
-    found, head = loaded(saved)
+    found, head = load_saved(saved)
     return save(found.model, found.tokenizer, target, head)
 
 
@@ -259,7 +261,7 @@ def is_of_run(name: str, root: Path | None = None) -> bool:
     return bool(split_step(name)[1]) or run_in(name, root) is not None
 
 
-def placed(name: str, root: Path | None = None) -> str:
+def place_name(name: str, root: Path | None = None) -> str:
     """Return the model `name` as it holds wherever a run is continued: of a run the folder, of its step ``/RUN@75``.
 
     What is neither is returned as it is.

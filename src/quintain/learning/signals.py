@@ -70,11 +70,13 @@ class SignalRecorder:
                 continue
             is_whole = all(len(example.sources) == 1 for example in own)
             parts = list({id(example.trajectory): example.trajectory for example in own}.values())
-            signals = self._imitated(episode, parts) if is_whole else None
+            signals = self._record_episode(episode, parts) if is_whole else None
             found[episode.id] = Use(episode=episode.id, signals=signals)
         return list(found.values())
 
-    def preferred(self, pairs: Sequence[Pair], find: Callable[[str], Trajectory | None]) -> list[Use]:
+    def record_preferences(
+        self, pairs: Sequence[Pair], find: Callable[[str], Trajectory | None]
+    ) -> list[Use]:
         """Return what a step that compared `pairs` used: of each both sides, the chosen one first.
 
         A pair of which the journal does not have both sides is left out.
@@ -88,14 +90,14 @@ class SignalRecorder:
                 found += [
                     Use(
                         episode=episode.id,
-                        signals=self._imitated(episode, [side]),
+                        signals=self._record_episode(episode, [side]),
                         rejected=other.id if episode is one else "",
                     )
                     for side, episode in known
                 ]
         return found
 
-    def _imitated(self, episode: Trajectory, parts: Sequence[Trajectory]) -> Signals | None:
+    def _record_episode(self, episode: Trajectory, parts: Sequence[Trajectory]) -> Signals | None:
         """Return the weights and log-probs of `episode`, whose turns `parts` are made of."""
         places = _find_turns(episode, parts)
         if places is None:
@@ -179,13 +181,17 @@ class Imitated:
         compared: list[Use] = []
         for recorder, data, seen in trainings:
             chosen = [data[place] for place in seen]
-            compared += recorder.preferred([each for each in chosen if isinstance(each, Pair)], self.find)
-            compared += [use for each in chosen if isinstance(each, Comparison) for use in self._ranked(each)]
+            compared += recorder.record_preferences(
+                [each for each in chosen if isinstance(each, Pair)], self.find
+            )
+            compared += [
+                use for each in chosen if isinstance(each, Comparison) for use in self._record_ranking(each)
+            ]
             own = recorder.imitated([each for each in chosen if isinstance(each, Example)], self.find)
             found |= {use.episode: use for use in own}
         return [*found.values(), *compared]
 
-    def _ranked(self, comparison: Comparison) -> list[Use]:
+    def _record_ranking(self, comparison: Comparison) -> list[Use]:
         """Return the use of every answer of `comparison`, best first, which is said to be chosen over the worst."""
         order = sorted(range(len(comparison.ranks)), key=lambda place: -comparison.ranks[place])
         found = [self.find(name_of(comparison.answers[place])) for place in order]

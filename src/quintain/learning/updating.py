@@ -260,7 +260,7 @@ def learn_in_epochs(
                 assert observe is not None
                 observe(list(islice(streams, len(batch.lengths))), batch, outputs)
 
-            kl = estimated_kl(policies, own, part, update)
+            kl = estimate_kl(policies, own, part, update)
             with resting(still):
                 report = learner.step(
                     prepared.batches(chosen, update, own.pass_size, kl=kl),
@@ -290,7 +290,10 @@ def learn_in_epochs(
             compared = compared or {
                 key: report.metrics[key] for key in report.metrics if key.startswith("gap/")
             }
-            if update.target_kl is not None and moved(report, prepared, chosen, update) > update.target_kl:
+            if (
+                update.target_kl is not None
+                and measure_move(report, prepared, chosen, update) > update.target_kl
+            ):
                 return with_metrics(mean_report(reports), compared)
     return with_metrics(mean_report(reports), compared)
 
@@ -309,7 +312,7 @@ def resting_parameters(learner: Learner, update: Update) -> list[nn.Parameter]:
     )
 
 
-def moved(report: StepReport, prepared: Prepared, chosen: Sequence[int], update: Update) -> float:
+def measure_move(report: StepReport, prepared: Prepared, chosen: Sequence[int], update: Update) -> float:
     """Return the KL estimate of `report` in the unit of ``update.target_kl``; its step trained on the `chosen` streams.
 
     That of an episode is the mean over tokens times the sampled tokens of the mean episode.
@@ -334,7 +337,7 @@ def learn_from(
     own = policies.main
     assert own.learner is not None, "only policies with an optimizer are updated"
     prepared = prepare(policies, own, samples, update)
-    kl = estimated_kl(policies, own, prepared.samples, update)
+    kl = estimate_kl(policies, own, prepared.samples, update)
     batches = prepared.batches(range(len(samples)), update, own.pass_size, kl=kl)
     streams = iter(prepared.samples)
 
@@ -387,7 +390,7 @@ def prepare(policies: Policies, policy: Policy, samples: Sequence[Sample], updat
     if any(sample.pair >= 0 for sample in samples):
         samples = sorted(samples, key=lambda sample: sample.pair)
 
-    def said_by(other: Policy, name: str) -> list[Tensor]:
+    def logprobs_by(other: Policy, name: str) -> list[Tensor]:
         found: list[Tensor] = []
         for batch, outputs in other.infer_each(micro_batches(samples, max_tokens=max_tokens)):
             numbers: Tensor = getattr(outputs, name)
@@ -399,12 +402,12 @@ def prepare(policies: Policies, policy: Policy, samples: Sequence[Sample], updat
 
     return Prepared(
         samples,
-        said_by(reference(), "logprobs") if update.has_reference else None,
-        said_by(policy, "values") if update.has_values else None,
+        logprobs_by(reference(), "logprobs") if update.has_reference else None,
+        logprobs_by(policy, "values") if update.has_values else None,
     )
 
 
-def estimated_kl(
+def estimate_kl(
     policies: Policies, policy: Policy, samples: Sequence[Sample], update: Update
 ) -> float | None:
     """Return the mean over episodes of log π/π_ref after prompts of others (`unrelated_samples`), or None.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from quintain.methods.loops.queries import Consultation
     from quintain.methods.loops.replay import CriticUpdate, Lesson, Replay, ReplayBuffer, WatchedCritic
     from quintain.methods.loops.rounds import Rounds
-    from quintain.methods.method import Folds, Method, Needs, differing, grouped
+    from quintain.methods.method import Folds, Method, Needs, differing, sample_groups
 
 __all__ = [
     "Config",
@@ -40,7 +40,7 @@ __all__ = [
     "Update",
     "WatchedCritic",
     "differing",
-    "grouped",
+    "sample_groups",
 ]
 
 _HOMES = {

@@ -62,7 +62,7 @@ def fit_to_model(found: FoundMethod, job: Job, given: Mapping[str, Any]) -> Fitt
     job = suited.job
     if new_model(job.model) is not None or traits_of(found.make(job)).learns is None:
         return suited
-    found_more = fitted(found, job, given, find_origin(str(tokenizer_folder(job.model))))
+    found_more = fit_job(found, job, given, find_origin(str(tokenizer_folder(job.model))))
     return replace(found_more, notes=[*suited.notes, *found_more.notes])
 
 
@@ -99,7 +99,7 @@ def fit_to_agent(found: FoundMethod, job: Job, given: Mapping[str, Any]) -> Fitt
     return Fitted(job=replace(job, **changes), notes=[note])
 
 
-def fitted(found: FoundMethod, job: Job, given: Mapping[str, Any], origin: Origin) -> Fitted:
+def fit_job(found: FoundMethod, job: Job, given: Mapping[str, Any], origin: Origin) -> Fitted:
     """Return `job` with what is not among the `given` values as a model of this `origin` asks; see `fit_to_model`."""
     if not origin.is_pretrained:
         return Fitted(job=job)

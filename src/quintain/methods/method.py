@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from quintain.environments.noisy import NoisyExpert
     from quintain.environments.protocol import Environment
     from quintain.rollout.proposals import Proposer
-    from quintain.rollout.replay import Walk
-    from quintain.rollout.samplers import Conversant
+    from quintain.rollout.replay import ReplayedEpisode
+    from quintain.rollout.samplers import DialogueTeacher
     from quintain.rollout.views import Prefix
     from quintain.store.run import Run
 
@@ -90,7 +90,7 @@ class Collector(Protocol):
         seed: int | None = None,
         max_turns: int | None = None,
         phase: str = "branch",
-        teacher: NoisyExpert | Conversant | None = None,
+        teacher: NoisyExpert | DialogueTeacher | None = None,
         by: str = "",
         again: int = 0,
         is_answered: bool = True,
@@ -114,7 +114,7 @@ class Collector(Protocol):
         """Return each episode under the task that it solved; None where it solved none."""
         ...
 
-    def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:
+    def walks(self, trajectories: Sequence[Trajectory]) -> list[ReplayedEpisode]:
         """Carry out recorded episodes again, to continue them at any of their turns.
 
         One that does not repeat, such as a page with a clock, is no error: nothing goes on from it (its groups in
@@ -182,7 +182,7 @@ class Collector(Protocol):
         """Return the preferences that the job names; a resumed run repeats them exactly."""
         ...
 
-    def labelled_answers(self) -> list[Trajectory]:
+    def label_answers(self) -> list[Trajectory]:
         """Return the answers of the job's preferences one by one, solved where they are good."""
         ...
 
@@ -391,7 +391,7 @@ def no_metrics(_: Sequence[Group], __: Callable[[Sequence[int]], str]) -> Mappin
     return NOTHING
 
 
-def grouped(
+def sample_groups(
     tasks: int,
     size: int,
     *,

@@ -37,7 +37,7 @@ stream, of the feed-forward's inside, of the queries and of the keys. kernels: t
 fp32 weights; half: modules on weights in bf16. In fp32 modules keep twice what they do in half."""
 COPIED: dict[Path, float] = {"kernels": 8 / 3, "autocast": 2.0, "half": 0.0}
 """Bytes that are kept beside each trained weight of a layer until the backward pass: joined, or rounded."""
-MOST_LOGITS = 1 << 26
+MAX_LOGITS = 1 << 26
 """Logits that the learner has at once; of more, each piece is computed again for its gradient."""
 MAX_TOKENS = 8192
 """Tokens of new prompts that a device reads at once; the processor reads few."""
@@ -215,7 +215,7 @@ def update(shape: Shape, use: Use, tokens: int | None = None) -> Phase:
         copies //= shape.layers
     else:
         kept, again = num * by_layer * shape.layers, num * by_layer
-    logits = min(num * shape.vocabulary, MOST_LOGITS) * (8 if path == "kernels" else 16)
+    logits = min(num * shape.vocabulary, MAX_LOGITS) * (8 if path == "kernels" else 16)
     if not shape.is_known:
         logits = num * shape.vocabulary * 12
     if (

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from quintain.agents.catalog import AUTO
 from quintain.agents.roles import one_transcript
-from quintain.agents.transcripts import Rules, Transcriber, chosen
+from quintain.agents.transcripts import Rules, Transcriber, choose_trained
 from quintain.data.calls import messages_of
 from quintain.data.files import FileValue, read_objects
 from quintain.data.messages import OpeningPrompt, message_rows, to_record, was_unusable, write_tool
@@ -33,8 +33,8 @@ from quintain.environments.catalog import find
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.tools import Shapes, find_clash
 from quintain.errors import DataError, UsageError
-from quintain.learning.saved import admitted
-from quintain.rollout.splices import Splice, imitated, joined
+from quintain.learning.saved import admit_run
+from quintain.rollout.splices import CorrectedEpisode, imitate_splice, join_splice
 from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.text.roles import Activation, write_roles
@@ -45,9 +45,9 @@ from quintain.warm_start.demonstrations import (
     find_source,
     harness_of,
     lines_of,
+    openings_in,
     place_of,
     tokenizer_of,
-    told_in,
 )
 from quintain.warm_start.start import build_agent
 
@@ -111,8 +111,8 @@ def harness_writer(chat: Chat, environment: str, harness: str) -> Transcriber:
     return Transcriber(chat, Rules(), place=place_of(environment, agent))
 
 
-class Gathered:
-    """What several files and runs hold: ``Gathered.of(["chats.jsonl", "runs/first"], chat)``."""
+class EpisodeSet:
+    """What several files and runs hold: ``EpisodeSet.of(["chats.jsonl", "runs/first"], chat)``."""
 
     def __init__(
         self, origins: Sequence[Origin], examples: Sequence[Example], *, root: Path | None = None
@@ -211,7 +211,7 @@ class Gathered:
         def make(example: Example) -> Iterator[Example]:
             known = done.get(id(example.trajectory))
             if known is not None:
-                yield replace(known[1], weights=carried(example, known[1].trajectory))
+                yield replace(known[1], weights=carry_source(example, known[1].trajectory))
                 return
             record = change(example, self.conversation(example))
             if record is not None:
@@ -229,12 +229,16 @@ class Gathered:
         """
         origin, name = self.origin(example), example.sources[0]
         if origin.transcriber is not None:
-            made = transcribed(origin, record, name)
+            made = transcribe_record(origin, record, name)
             assert made is not None, "the same answers are trained as before"
-            return replace(example, trajectory=made.trajectory, weights=carried(example, made.trajectory))
-        before = self.lived(asked, example)
+            return replace(
+                example, trajectory=made.trajectory, weights=carry_source(example, made.trajectory)
+            )
+        before = self.rewrite_turns(asked, example)
         after = origin.harness_writer().turns(record)
-        turns = tuple(told_anew(*each) for each in zip(example.trajectory.turns, before, after, strict=True))
+        turns = tuple(
+            rewrite_prompt(*each) for each in zip(example.trajectory.turns, before, after, strict=True)
+        )
         trajectory = replace(example.trajectory, turns=turns)
         said = iter(turns)
         marked = tuple(
@@ -244,9 +248,9 @@ class Gathered:
             for each in record.said
         )
         origin.records[name] = replace(record, said=marked), trajectory
-        return replace(example, trajectory=trajectory, weights=carried(example, trajectory))
+        return replace(example, trajectory=trajectory, weights=carry_source(example, trajectory))
 
-    def made_of(self, example: Example, record: Record, mark: str) -> Example:
+    def name_record(self, example: Example, record: Record, mark: str) -> Example:
         """Return `record`, which was made of the conversation `example`, as one of its own: ``chats.jsonl:3-refused``.
 
         A line of it names the source that `example` has.
@@ -256,7 +260,7 @@ class Gathered:
         while name in origin.records:
             name += "'"
         record = replace(record, fields={**record.fields, "sources": self.episodes(example)})
-        made = transcribed(origin, record, name)
+        made = transcribe_record(origin, record, name)
         assert made is not None, "it has an answer that is trained"
         return made
 
@@ -268,7 +272,7 @@ class Gathered:
     def answers(self, example: Example, record: Record) -> list[int]:
         """Return the places in `record`, which tells `example`, of the answers that are its turns, turn by turn."""
         is_all = self.origin(example).transcriber is None
-        trained = chosen(record.said, "all")
+        trained = choose_trained(record.said, "all")
         return [
             place
             for place, each in enumerate(record.said)
@@ -295,7 +299,7 @@ class Gathered:
             for example in examples:
                 origin, name = self.origin(example), example.sources[0]
                 if origin.transcriber is not None:
-                    found = told_by_names(self.conversation(example), names)
+                    found = name_results(self.conversation(example), names)
                     if found is None:
                         counts["name no speakers"] += 1
                     else:
@@ -328,16 +332,16 @@ class Gathered:
             return example.trajectory
         return replace(example.trajectory, turns=origin.transcriber.turns(self.conversation(example)))
 
-    def spliced(self, example: Example, splice: Splice) -> Example:
+    def splice_example(self, example: Example, splice: CorrectedEpisode) -> Example:
         """Return `splice` of the episode of `example` (`whole`), which takes its name; a conversation stays one.
 
         Of a conversation the first messages stay as they were read, and the others are those of the tail.
         """
         origin, name = self.origin(example), example.sources[0]
         if origin.transcriber is None:
-            made = imitated(splice)
+            made = imitate_splice(splice)
             return replace(made, trajectory=replace(made.trajectory, id=name), sources=example.sources)
-        head, tail = self.conversation(example), joined(splice)
+        head, tail = self.conversation(example), join_splice(splice)
         answers = [place for place, each in enumerate(head.said) if each.message.role == "assistant"]
         kept = [
             replace(each, is_trained=False) if each.message.role == "assistant" else each
@@ -349,11 +353,11 @@ class Gathered:
             more = (replace(more[0], message=replace(more[0].message, role="tool")), *more[1:])
         fields = {**head.fields, **{key: value[key] for key in ("reward", "is_success")}}
         record = replace(head, said=(*kept, *more), fields=fields)
-        made = transcribed(origin, record, name)
+        made = transcribe_record(origin, record, name)
         assert made is not None, "the way out is trained"
         return replace(made, sources=example.sources)
 
-    def lived(self, asked: str, example: Example) -> tuple[Turn, ...]:
+    def rewrite_turns(self, asked: str, example: Example) -> tuple[Turn, ...]:
         """Return the turns of a run's episode as its harness writes them again.
 
         Raises:
@@ -378,7 +382,7 @@ class Gathered:
         """
         for example in examples:
             origin = self.origin(example)
-            written = self._written(origin, example)
+            written = self._write_example(origin, example)
             answers = [m for m in written["messages"] if m["role"] == "assistant" and m.get("weight") != 0]
             if example.weights is not None:
                 kept = [turn_weight(example, number) for number in self._weighable(origin, example)]
@@ -405,7 +409,7 @@ class Gathered:
             return (name,)
         return [str(each) for each in cast("list[object]", known)]
 
-    def _written(self, origin: Origin, example: Example) -> dict[str, Any]:
+    def _write_example(self, origin: Origin, example: Example) -> dict[str, Any]:
         record, trajectory = origin.records.get(example.sources[0], (None, None))
         if record is not None and trajectory is example.trajectory:
             return record_as_json(record)
@@ -415,7 +419,7 @@ class Gathered:
         """Return the turns whose answers are written without a weight of 0."""
         record, trajectory = origin.records.get(example.sources[0], (None, None))
         if record is not None and trajectory is example.trajectory:
-            trained = chosen(record.said, "all")
+            trained = choose_trained(record.said, "all")
             return [number for number, place in enumerate(self.answers(example, record)) if trained[place]]
         return [n for n, turn in enumerate(example.trajectory.turns) if not was_unusable(turn)]
 
@@ -427,10 +431,10 @@ def gather(
     *,
     unusable: Unusable = "error",
     is_trusted: bool = False,
-) -> Gathered:
+) -> EpisodeSet:
     """Return the training episodes of the files and runs `names`; `chat` makes the format of conversations.
 
-    A line that cannot be used is an error, or is left out and named by `Gathered.notes`. What runs name of somebody
+    A line that cannot be used is an error, or is left out and named by `EpisodeSet.notes`. What runs name of somebody
     else's is used, where a stage needs it, only if it `is_trusted`.
 
     Raises:
@@ -451,14 +455,14 @@ def gather(
             raise DataError(f"data {name}: got a second source that is called {origin.name}; rename one")
         origins.append(origin)
         examples += own
-    found = Gathered(origins, examples, root=root)
+    found = EpisodeSet(origins, examples, root=root)
     refuse_clash(found)
     return found
 
 
 def from_file(path: Path, chat: Chat, unusable: Unusable = "error") -> tuple[Origin, list[Example]]:
     """Return the conversations of a file or folder; episodes of one ``task`` are a group."""
-    origin = Origin(name=path.name, chat=chat, told=lambda t: told_of_record(origin.records[name_of(t)][0]))
+    origin = Origin(name=path.name, chat=chat, told=lambda t: read_opening(origin.records[name_of(t)][0]))
     # Calls of tools that are not listed are for a stage to find.
     origin.transcriber = Transcriber(chat, Rules(takes_unlisted=True, unusable=unusable))
     notes = origin.transcriber.notes
@@ -468,18 +472,18 @@ def from_file(path: Path, chat: Chat, unusable: Unusable = "error") -> tuple[Ori
         name = f"{path.name}:{record.file.partition('/')[2]}{record.line}"
         while name in origin.records:
             name += "'"
-        example = transcribed(origin, record, name)
+        example = transcribe_record(origin, record, name)
         examples += [] if example is None else [example]
     return origin, examples
 
 
-def told_of_record(record: Record) -> OpeningPrompt:
+def read_opening(record: Record) -> OpeningPrompt:
     """Return what a conversation begins with: its system text and its tools."""
     first = record.messages[0]
     return OpeningPrompt(system=as_text(first.content) if first.role == "system" else "", tools=record.tools)
 
 
-def transcribed(origin: Origin, record: Record, name: str | None = None) -> Example | None:
+def transcribe_record(origin: Origin, record: Record, name: str | None = None) -> Example | None:
     """Return `record` as an example, and remember it; None where nothing in it is to be trained."""
     assert origin.transcriber is not None, "conversations are transcribed"
     if name is None:
@@ -500,14 +504,16 @@ def from_run(folder: Path, *, is_trusted: bool = False) -> tuple[Origin, list[Ex
     def acting() -> tuple[str, str]:
         """Return where and through what the run acted, if that is this user's to use."""
         to = "acting as"
-        config = admitted(folder, is_trusted=is_trusted, to=to, fields=("environment", "agent"))
+        config = admit_run(folder, is_trusted=is_trusted, to=to, fields=("environment", "agent"))
         agent = str(config.get("agent", AUTO))
         harness = harness_of(agent, is_trusted=is_trusted, to=to) if is_collected else agent
         return str(config.get("environment", NO_ENVIRONMENT)), harness
 
     with Run.open(folder, writable=False) as run:
         is_collected = run.recipe == COLLECT
-        origin = Origin(name=folder.name, chat=Chat(tokenizer_of(folder)), told=told_in(run), acting=acting)
+        origin = Origin(
+            name=folder.name, chat=Chat(tokenizer_of(folder)), told=openings_in(run), acting=acting
+        )
         examples: list[Example] = []
         for place, trajectory in enumerate(run.trajectories()):
             for number, part in enumerate(by_seat(trajectory)):
@@ -531,7 +537,7 @@ def in_world(world: str, says: Callable[[Trajectory], T]) -> Callable[[Trajector
     return of
 
 
-def refuse_clash(found: Gathered) -> None:
+def refuse_clash(found: EpisodeSet) -> None:
     """Raise where two sources list a tool of one name with other arguments: what is learned of one breaks the other.
 
     Raises:
@@ -551,7 +557,7 @@ def refuse_clash(found: Gathered) -> None:
         )
 
 
-def told_by_names(record: Record, names: Mapping[str, str]) -> Record | None:
+def name_results(record: Record, names: Mapping[str, str]) -> Record | None:
     """Return `record` with each answer in marks of the names of who spoke; None where one does not say who."""
     answers = [each for each in record.said if each.message.role == "assistant"]
     if any(not each.spoken or each.message.tool_calls for each in answers):
@@ -595,7 +601,7 @@ def transcript_of(
     return example if all(weights) else weigh_turns(example, weights)
 
 
-def told_anew(turn: Turn, before: Turn, after: Turn) -> Turn:
+def rewrite_prompt(turn: Turn, before: Turn, after: Turn) -> Turn:
     """Return `turn`, which the harness writes as `before`, with what differs from that in `after`.
 
     What is said in other words has no log-probs: nobody sampled it.
@@ -611,7 +617,7 @@ def told_anew(turn: Turn, before: Turn, after: Turn) -> Turn:
     return changed
 
 
-def carried(example: Example, made: Trajectory) -> tuple[NDArray[np.float32], ...] | None:
+def carry_source(example: Example, made: Trajectory) -> tuple[NDArray[np.float32], ...] | None:
     """Return the weights of `example` for the turns of `made`, which has as many: those of a turn, however long it is.
 
     Raises:
@@ -651,7 +657,7 @@ def turn_weight(example: Example, number: int) -> bool:
 def record_as_json(record: Record) -> dict[str, Any]:
     """Return `record` as OpenAI messages with tools and what else stood in it."""
     messages = message_rows(record.messages, makes_ids=False)
-    for row, is_on in zip(messages, chosen(record.said, "all"), strict=True):
+    for row, is_on in zip(messages, choose_trained(record.said, "all"), strict=True):
         if row["role"] == "assistant" and not is_on:
             row["weight"] = 0
     tools: Mapping[str, Any] = {"tools": [write_tool(tool) for tool in record.tools]} if record.tools else {}

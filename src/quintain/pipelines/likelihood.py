@@ -24,14 +24,14 @@ from quintain.engines.settings import EngineSettings
 from quintain.errors import DataError
 from quintain.learning.saved import find_model
 from quintain.models.load import load
-from quintain.pipelines.episode_sources import Gathered, Origin, harness_writer
+from quintain.pipelines.episode_sources import EpisodeSet, Origin, harness_writer
 from quintain.processes.http_json import HttpTrouble
 from quintain.text.chat import Chat
 from quintain.types import Trajectory
 from quintain.warm_start.demonstrations import same_tokens
 
 
-def perplexity_under(by: str, given: Gathered, asked: str) -> Callable[[Trajectory], float]:
+def perplexity_under(by: str, given: EpisodeSet, asked: str) -> Callable[[Trajectory], float]:
     """Return the perplexity of an episode under the model `by`: a folder, a run, a hub id, or an address.
 
     Raises:
@@ -42,7 +42,7 @@ def perplexity_under(by: str, given: Gathered, asked: str) -> Callable[[Trajecto
     return by_endpoint(by, given, asked) if is_endpoint(by) else by_model(find_model(by, given.root), given)
 
 
-def by_model(folder: str, given: Gathered) -> Callable[[Trajectory], float]:
+def by_model(folder: str, given: EpisodeSet) -> Callable[[Trajectory], float]:
     """Return the perplexity of an episode under the model in `folder`."""
     loaded = load(folder)
     engine = build_engine(EngineSettings(), loaded.model, loaded.tokenizer)
@@ -84,7 +84,7 @@ def by_model(folder: str, given: Gathered) -> Callable[[Trajectory], float]:
     return score
 
 
-def by_endpoint(by: str, given: Gathered, asked: str) -> Callable[[Trajectory], float]:
+def by_endpoint(by: str, given: EpisodeSet, asked: str) -> Callable[[Trajectory], float]:
     """Return the perplexity of an episode's text under the model at the address `by`."""
     client = ChatSpec.read(by, asked=f"by of {asked}").client()
 

@@ -21,7 +21,7 @@ from quintain.data.records import Record
 from quintain.data.thoughts import split, whole_text, with_thought
 from quintain.engines.rationale import Rationalist
 from quintain.errors import UsageError
-from quintain.pipelines.episode_sources import Gathered
+from quintain.pipelines.episode_sources import EpisodeSet
 from quintain.types import Action, Example, as_content, as_text
 
 PROBE = "So it is."
@@ -29,7 +29,7 @@ PROBE = "So it is."
 
 
 def rationales(
-    given: Gathered, rationalist: Rationalist, marker: re.Pattern[str], *, is_needed: bool, name: str
+    given: EpisodeSet, rationalist: Rationalist, marker: re.Pattern[str], *, is_needed: bool, name: str
 ) -> Stage:
     """Return the stage that puts thoughts of `rationalist` in front of actions; with `is_needed` others do not count.
 
@@ -83,7 +83,7 @@ def rationales(
     )
 
 
-def bare(given: Gathered, example: Example, record: Record) -> list[int]:
+def bare(given: EpisodeSet, example: Example, record: Record) -> list[int]:
     """Return the places in `record` of the answers that count, could be read and have no thought."""
     found: list[int] = []
     for number, place in enumerate(given.answers(example, record)):
@@ -107,7 +107,7 @@ def put(record: Record, place: int, thought: str) -> Record | None:
     return replace(record, said=(*record.said[:place], changed, *record.said[place + 1 :]))
 
 
-def actions_of(given: Gathered, example: Example, name: str) -> list[Action] | None:
+def actions_of(given: EpisodeSet, example: Example, name: str) -> list[Action] | None:
     """Return the actions that the harness of a run reads in its episode; None of a conversation, which has none.
 
     Raises:
@@ -115,11 +115,11 @@ def actions_of(given: Gathered, example: Example, name: str) -> list[Action] | N
     """
     if given.origin(example).transcriber is not None:
         return None
-    return [turn.action for turn in given.lived(name, example)]
+    return [turn.action for turn in given.rewrite_turns(name, example)]
 
 
 def is_same(
-    given: Gathered, example: Example, after: Record, place: int, actions: Sequence[Action] | None
+    given: EpisodeSet, example: Example, after: Record, place: int, actions: Sequence[Action] | None
 ) -> bool:
     """Return whether the answer at `place` is still the one of `actions` that it was; a conversation has none."""
     if actions is None:
@@ -129,7 +129,7 @@ def is_same(
 
 
 def check_room(
-    given: Gathered,
+    given: EpisodeSet,
     example: Example,
     record: Record,
     place: int,
@@ -156,22 +156,22 @@ def check_room(
 def material(record: Record, place: int) -> dict[str, Any]:
     """Return what the writer of a thought is told: everything before the answer at `place`, and that answer."""
 
-    def told(number: int) -> dict[str, Any]:
+    def tell(number: int) -> dict[str, Any]:
         message = record.said[number].message
         own: dict[str, Any] = {"role": message.role, "content": whole_text(message)}
         calls = [write_call(call)["function"] for call in message.tool_calls]
         return {**own, "calls": calls} if calls else own
 
-    action = told(place)
+    action = tell(place)
     return {
-        "so far": [told(number) for number in range(place)],
+        "so far": [tell(number) for number in range(place)],
         "right action": json.dumps(action["calls"], ensure_ascii=False)
         if "calls" in action
         else action["content"],
     }
 
 
-def thinking(given: Gathered, example: Example) -> Example | None:
+def thinking(given: EpisodeSet, example: Example) -> Example | None:
     """Return `example` with no weight on answers without a thought; None where none is left."""
     record = given.conversation(example)
     without = set(bare(given, example, record))

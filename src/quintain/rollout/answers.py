@@ -65,7 +65,7 @@ def answer_contexts(rollout: Rollout, contexts: Sequence[Trajectory], *, size: i
         Group(
             task=context.task,
             trajectories=tuple(
-                answered(
+                answer_in(
                     context,
                     found.get(name := f"{place}:{context.task.id}/{index}", full),
                     reader,
@@ -80,7 +80,7 @@ def answer_contexts(rollout: Rollout, contexts: Sequence[Trajectory], *, size: i
     ]
 
 
-def answered(
+def answer_in(
     context: Trajectory,
     result: Completion | Failure,
     reader: JsonTools,

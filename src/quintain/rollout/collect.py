@@ -15,19 +15,19 @@ from quintain.agents.protocol import Agent
 from quintain.engines.protocol import Engine
 from quintain.environments.protocol import Environment, Factory
 from quintain.errors import EnvironmentFault, InvariantError, UsageError, suggestion
-from quintain.rollout.play import Stage
+from quintain.rollout.play import PlayContext
 from quintain.rollout.pool import Pool
-from quintain.rollout.replay import Walk, lost, walk
+from quintain.rollout.replay import ReplayedEpisode, lose_episode, walk
 from quintain.rollout.request import POLICY, USUAL, Cast, EpisodeRequest, Limits, Options, by_policy
 from quintain.rollout.samplers import (
-    Conversant,
     Demonstrator,
     DemonstratorSampler,
+    DialogueTeacher,
     EngineSampler,
     Sampler,
 )
-from quintain.rollout.source import SOURCES, Home, Kind, Recorded
-from quintain.rollout.views import Looks, Prefix, seats_of
+from quintain.rollout.source import SOURCES, Kind, MakeSource, Recorded
+from quintain.rollout.views import EnvironmentReader, Prefix, seats_of
 from quintain.rollout.watchdog import Patience
 from quintain.types import NOTHING, Failure, Group, Task, Trajectory, derive_seed
 
@@ -59,7 +59,7 @@ class Rollout:
         *,
         seats: Mapping[str, str] = NOTHING,
         limits: Limits | None = None,
-        source: Kind | Home = "lockstep",
+        source: Kind | MakeSource = "lockstep",
         max_staleness: int = 0,
     ) -> None:
         if isinstance(source, str) and source not in SOURCES:
@@ -72,10 +72,10 @@ class Rollout:
         )
         check_policies(self._players, self._engines)
         self._limits = limits or Limits()
-        self._source: Kind | Home = source
+        self._source: Kind | MakeSource = source
         self._max_staleness = max_staleness
         self._pool = Pool(make_environment, list(self._players.agents.values()), self._limits)
-        self._looks = Looks(has_state_keys=self._limits.has_state_keys)
+        self._looks = EnvironmentReader(has_state_keys=self._limits.has_state_keys)
         self.retries: list[tuple[str, int, Failure]] = []  # group, number and what broke, of those begun anew
         self._patience = Patience()
 
@@ -135,12 +135,14 @@ class Rollout:
             DataError: a known episode is not of this seed.
         """
         requests = self.requests(tasks, size, seed, options)
-        return self._collected(tasks, requests, self._sampler(options), options, on_episode, Recorded(known))
+        return self._collect_tasks(
+            tasks, requests, self._sampler(options), options, on_episode, Recorded(known)
+        )
 
     def demonstrations(
         self,
         tasks: Sequence[Task],
-        demonstrator: Demonstrator | Conversant,
+        demonstrator: Demonstrator | DialogueTeacher,
         *,
         seed: int,
         on_episode: OnEpisode | None = None,
@@ -149,15 +151,15 @@ class Rollout:
         """Run each of `tasks` once with the actions of `demonstrator`, written as the policy's tokens."""
         sampler = DemonstratorSampler(demonstrator, self._pool.stepper)
         requests = self.requests(tasks, 1, seed, options)
-        return self._collected(tasks, requests, sampler, options, on_episode, Recorded(()))
+        return self._collect_tasks(tasks, requests, sampler, options, on_episode, Recorded(()))
 
     def walks(
         self, trajectories: Sequence[Trajectory], *, checks_rewards: bool = True, may_differ: bool = False
-    ) -> list[Walk]:
+    ) -> list[ReplayedEpisode]:
         """Carry out recorded episodes again, to continue them at any of their turns.
 
         Without `checks_rewards` rewards may differ, as where a method has replaced them. With `may_differ` an episode
-        that does not repeat is a `Walk` that says so, from which nothing goes on.
+        that does not repeat is a `ReplayedEpisode` that says so, from which nothing goes on.
 
         Raises:
             EnvironmentFault: one of them does not repeat, or its environment fails.
@@ -170,11 +172,11 @@ class Rollout:
         results = self._pool.stepper.run(calls)
         for environment in environments:
             self._pool.reuse(environment)
-        found: list[Walk] = []
+        found: list[ReplayedEpisode] = []
         for trajectory, result in zip(trajectories, results, strict=True):
             if isinstance(result, Failure) and not may_differ:
                 raise EnvironmentFault(result.message)
-            found.append(lost(trajectory) if isinstance(result, Failure) else result)
+            found.append(lose_episode(trajectory) if isinstance(result, Failure) else result)
         return found
 
     def continuations(
@@ -184,7 +186,7 @@ class Rollout:
         size: int,
         seed: int,
         options: Options = USUAL,
-        demonstrator: Demonstrator | Conversant | None = None,
+        demonstrator: Demonstrator | DialogueTeacher | None = None,
     ) -> list[Group]:
         """Sample `size` ways on from each of `prefixes`; the turns of the prefix are the first of each episode.
 
@@ -207,7 +209,7 @@ class Rollout:
             if demonstrator is None
             else DemonstratorSampler(demonstrator, self._pool.stepper)
         )
-        return self._collected(tasks, requests, sampler, options, None, Recorded(()))
+        return self._collect_tasks(tasks, requests, sampler, options, None, Recorded(()))
 
     def play(
         self, requests: Iterable[EpisodeRequest], *, limits: Limits | None = None
@@ -218,7 +220,7 @@ class Rollout:
         `contextlib.closing`) to give up what is still played.
         """
         options = Options(limits=limits)
-        return self._played(requests, self._sampler(options), options)
+        return self._play_requests(requests, self._sampler(options), options)
 
     def close(self) -> None:
         """Close the idle environments and say what they leave behind."""
@@ -267,7 +269,7 @@ class Rollout:
             raise UsageError("sampling episodes: got no engine; give Rollout one, or ask for demonstrations")
         return EngineSampler(self._engines, patience=(options.limits or self._limits).reply_timeout)
 
-    def _collected(
+    def _collect_tasks(
         self,
         tasks: Sequence[Task],
         requests: Sequence[EpisodeRequest],
@@ -283,7 +285,7 @@ class Rollout:
             if (found := recorded.find(request)) is not None
         }
         missing = [request for request in requests if (request.group, request.index) not in done]
-        with closing(self._played(missing, sampler, options)) as episodes:
+        with closing(self._play_requests(missing, sampler, options)) as episodes:
             for trajectory in episodes:
                 done[trajectory.group, trajectory.index] = trajectory
                 if on_episode is not None:
@@ -295,11 +297,11 @@ class Rollout:
             for place, task in enumerate(tasks)
         ]
 
-    def _played(
+    def _play_requests(
         self, requests: Iterable[EpisodeRequest], sampler: Sampler, options: Options
     ) -> Generator[Trajectory]:
         """Yield the episodes that `requests` ask for."""
-        stage = Stage(
+        stage = PlayContext(
             pool=self._pool,
             looks=self._looks,
             sampler=sampler,

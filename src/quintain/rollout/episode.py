@@ -33,7 +33,7 @@ from quintain.types import (
     derive_seed,
 )
 
-MOST_THOUGHTS = 64
+MAX_THOUGHTS = 64
 """Turns in which a harness may do nothing for each one in which it acts."""
 
 
@@ -312,9 +312,9 @@ class LiveEpisode:
     def _ponder(self, voice: Voice, completion: Completion, action: Action) -> None:
         """Note the turn in which `action` was read and nothing was done."""
         assert voice.prompt is not None, "a turn has a prompt"
-        if self.num_thoughts >= MOST_THOUGHTS * (self.num_acted + 1):
+        if self.num_thoughts >= MAX_THOUGHTS * (self.num_acted + 1):
             raise InvariantError(
-                f"a harness must act at last: got {MOST_THOUGHTS} turns in which nothing was done; "
+                f"a harness must act at last: got {MAX_THOUGHTS} turns in which nothing was done; "
                 "let its more() return None"
             )
         self.num_thoughts += 1

@@ -15,8 +15,8 @@ from typing import Any, cast
 from quintain.agents.protocol import Agent, equip
 from quintain.environments.protocol import Environment, Hindsight, environment_name
 from quintain.errors import EnvironmentFault, UsageError
-from quintain.rollout.replay import carried_out
-from quintain.rollout.views import Looks
+from quintain.rollout.replay import replay_to_end
+from quintain.rollout.views import EnvironmentReader
 from quintain.types import ALONE, Score, StepResult, Stop, Task, Trajectory, Turn, as_content
 
 
@@ -35,9 +35,9 @@ def hindsight(make: Callable[[], Environment], agent: Agent) -> Callable[[Trajec
                 f"hindsight in {environment_name(environment)}: got an environment that cannot say what an episode "
                 "achieved; give it a method achieved()"
             )
-    looks = Looks(has_state_keys=False)
+    looks = EnvironmentReader(has_state_keys=False)
 
-    def relabelled(trajectory: Trajectory) -> Trajectory | None:
+    def relabel(trajectory: Trajectory) -> Trajectory | None:
         if trajectory.is_success:
             return trajectory
         if not isinstance(trajectory.outcome, Score):
@@ -45,20 +45,20 @@ def hindsight(make: Callable[[], Environment], agent: Agent) -> Callable[[Trajec
         with closing(equip(agent, make())) as environment:
             try:
                 task = task_solved(looks, environment, trajectory)
-                return None if task is None else told_again(looks, environment, agent, trajectory, task)
+                return None if task is None else replay_as(looks, environment, agent, trajectory, task)
             except EnvironmentFault:
                 return None
 
-    return relabelled
+    return relabel
 
 
-def task_solved(looks: Looks, environment: Environment, trajectory: Trajectory) -> Task | None:
+def task_solved(looks: EnvironmentReader, environment: Environment, trajectory: Trajectory) -> Task | None:
     """Return the task that `trajectory` solved in hindsight, by what `environment` says at its end; None for none.
 
     Raises:
         EnvironmentFault: the episode does not repeat.
     """
-    carried_out(looks, environment, trajectory)
+    replay_to_end(looks, environment, trajectory)
     found = cast(Hindsight, environment).achieved()
     return None if found is None else asking(trajectory.task, found)
 
@@ -69,8 +69,8 @@ def asking(task: Task, data: Mapping[str, Any]) -> Task:
     return replace(task, id=f"{task.id}?{told}", data={**task.data, **data})
 
 
-def told_again(
-    looks: Looks, environment: Environment, agent: Agent, trajectory: Trajectory, task: Task
+def replay_as(
+    looks: EnvironmentReader, environment: Environment, agent: Agent, trajectory: Trajectory, task: Task
 ) -> Trajectory | None:
     """Return what was sampled in `trajectory` as an episode of `task`, up to its end; None where it does not solve it.
 
@@ -101,12 +101,14 @@ def told_again(
             )
         )
         if not answer.views:
-            return ended(trajectory, task, turns, result)
+            return end_as(trajectory, task, turns, result)
         (view,) = answer.views
     return None
 
 
-def ended(trajectory: Trajectory, task: Task, turns: Sequence[Turn], result: StepResult) -> Trajectory | None:
+def end_as(
+    trajectory: Trajectory, task: Task, turns: Sequence[Turn], result: StepResult
+) -> Trajectory | None:
     """Return `trajectory` as `turns` of `task` that ended with `result`; None where that is no success."""
     value = sum(turn.reward for turn in turns)
     if not (value > 0 if result.is_success is None else result.is_success):

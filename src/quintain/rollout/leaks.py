@@ -31,7 +31,7 @@ class Leaks:
     def report(self) -> None:
         """Warn of what is still there; to be called when every environment is closed."""
         until = time.monotonic() + PATIENCE
-        while (found := self._found()) and time.monotonic() < until:
+        while (found := self._list_leaks()) and time.monotonic() < until:
             time.sleep(0.02)
         if found:
             _log.warning(
@@ -40,7 +40,7 @@ class Leaks:
                 ", ".join(found),
             )
 
-    def _found(self) -> list[str]:
+    def _list_leaks(self) -> list[str]:
         """Return what is there in words: ``["2 threads (reader, writer)", "1 processes (4711)"]``."""
         threads = [thread.name for thread in self.stepper.started if thread.is_alive()]
         known = self._before | waiting()  # interpreters that wait for the next episode stay

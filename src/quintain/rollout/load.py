@@ -18,12 +18,12 @@ from quintain.environments.protocol import Environment, Factory, Killable, Poole
 from quintain.errors import EnvironmentFault, QuintainError
 from quintain.processes.tree import below, memory
 from quintain.processes.usage import resources
-from quintain.rollout.pool import attempted
+from quintain.rollout.pool import try_make
 from quintain.rollout.stepper import Stepper
 from quintain.types import Failure, Task, as_text, derive_seed
 
 T = TypeVar("T")
-MOST_FAILURES = 0.01
+MAX_FAILURES = 0.01
 """Share of episodes that may break."""
 PATIENCE = 2.0
 """Seconds that processes have to end after `close`."""
@@ -85,9 +85,9 @@ class _Test:
     def fill(self) -> None:
         """Build an instance where there is none."""
         empty = [seat for seat in self.seats if seat.environment is None]
-        for seat, made in zip(empty, self._tried(empty, lambda _: attempted(self.make)), strict=True):
+        for seat, made in zip(empty, self._try_call(empty, lambda _: try_make(self.make)), strict=True):
             if isinstance(made, EnvironmentFault):
-                self._lost(seat, Failure(owner="environment", kind="contract", message=str(made)))
+                self._drop_seat(seat, Failure(owner="environment", kind="contract", message=str(made)))
             elif isinstance(made, QuintainError):
                 raise made
             else:
@@ -105,7 +105,7 @@ class _Test:
             seat.task, seat.num_turns = task, 0
             seat.rng = random.Random(derive_seed("load", task.seed))
         self.episodes += len(idle)
-        for seat, found in zip(idle, self._tried(idle, _begun), strict=True):
+        for seat, found in zip(idle, self._try_call(idle, _begin_seat), strict=True):
             if found is not None:
                 seconds, seat.told = found
                 self.starts.append(seconds)
@@ -113,7 +113,7 @@ class _Test:
     def step(self) -> None:
         """Let each instance that is in an episode take a random step."""
         live = [seat for seat in self.seats if seat.task is not None]
-        for seat, found in zip(live, self._tried(live, _stepped), strict=True):
+        for seat, found in zip(live, self._try_call(live, _step_seat), strict=True):
             if found is None:
                 continue
             seconds, told, is_over = found
@@ -129,15 +129,15 @@ class _Test:
         self.stepper.run([environment.drain for environment in self.pooled])
         self.stepper.close()
 
-    def _tried(self, seats: Sequence[_Seat], call: Callable[[_Seat], T]) -> list[T | None]:
+    def _try_call(self, seats: Sequence[_Seat], call: Callable[[_Seat], T]) -> list[T | None]:
         """Return what `call` gives for each of `seats`; None where it broke, and the instance is given up."""
         results = self.stepper.run([partial(call, seat) for seat in seats])
         return [
-            self._lost(seat, r) if isinstance(r, Failure) else r
+            self._drop_seat(seat, r) if isinstance(r, Failure) else r
             for seat, r in zip(seats, results, strict=True)
         ]
 
-    def _lost(self, seat: _Seat, failure: Failure) -> None:
+    def _drop_seat(self, seat: _Seat, failure: Failure) -> None:
         """Count `failure` and give up the instance of `seat`."""
         self.failures[f"{failure.owner}/{failure.kind}"] += 1
         self.first = self.first or failure.message
@@ -189,7 +189,7 @@ def load(
         steps=test.steps,
         seconds=time.monotonic() - started,
         memory=each,
-        left=_left(before),
+        left=_find_left(before),
     )
 
 
@@ -211,7 +211,7 @@ def _tasks(test: _Test, episodes: int) -> list[Task]:
     return [task for tasks in named if not isinstance(tasks, Failure) for task in tasks]
 
 
-def _begun(seat: _Seat) -> tuple[float, str]:
+def _begin_seat(seat: _Seat) -> tuple[float, str]:
     """Start the episode of `seat`; return seconds and what it shows."""
     assert seat.environment is not None and seat.task is not None, "it has both"
     started = time.perf_counter()
@@ -219,7 +219,7 @@ def _begun(seat: _Seat) -> tuple[float, str]:
     return time.perf_counter() - started, told
 
 
-def _stepped(seat: _Seat) -> tuple[float, str, bool]:
+def _step_seat(seat: _Seat) -> tuple[float, str, bool]:
     """Take a random step in `seat`; return its seconds, what it shows, and whether the episode is over."""
     assert seat.environment is not None, "it has one"
     action = random_action(seat.environment, seat.rng, seat.told)
@@ -230,7 +230,7 @@ def _stepped(seat: _Seat) -> tuple[float, str, bool]:
     return seconds, as_text(result.observation), is_over
 
 
-def _left(before: Mapping[str, int]) -> dict[str, int]:
+def _find_left(before: Mapping[str, int]) -> dict[str, int]:
     """Return what there is more of than `before`, once it had time to end."""
     until = time.monotonic() + PATIENCE
     while True:

@@ -27,7 +27,7 @@ def tool_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     """
     counts: Counter[str] = Counter()
     turns = [turn for trajectory in trajectories for turn in trajectory.turns]
-    known = _known(turns)
+    known = _known_tools(turns)
     for turn in turns:
         for call in turn.action.tool_calls:
             counts[f"tools/{call.name if call.name in known else UNKNOWN_TOOL}/calls"] += 1
@@ -72,7 +72,7 @@ def call_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     }
 
 
-def _known(turns: Sequence[Turn]) -> set[str]:
+def _known_tools(turns: Sequence[Turn]) -> set[str]:
     """Return the tools that exist: those called in a turn without a call of an unknown one, or failed by name."""
     errors = {error.tool for turn in turns for error in turn.tool_errors}
     sound = (turn for turn in turns if all(error.tool != UNKNOWN_TOOL for error in turn.tool_errors))

@@ -5,7 +5,7 @@ from contextlib import closing
 
 from quintain.agents.protocol import Agent, equip
 from quintain.environments.protocol import Environment, begin
-from quintain.rollout.views import Looks
+from quintain.rollout.views import EnvironmentReader
 from quintain.types import Action, Completion, Score, Stop, Task, Trajectory, Turn, as_content, as_text
 
 
@@ -14,12 +14,12 @@ def openings(make: Callable[[], Environment], agent: Agent, tasks: Sequence[Task
 
     One token stands where the answer of `agent` would begin; nothing is sampled, and nothing of it may be trained on.
     """
-    looks = Looks(has_state_keys=False)
+    looks = EnvironmentReader(has_state_keys=False)
     with closing(equip(agent, make())) as environment:
         return [opening(looks, environment, agent, task) for task in tasks]
 
 
-def opening(looks: Looks, environment: Environment, agent: Agent, task: Task) -> Trajectory:
+def opening(looks: EnvironmentReader, environment: Environment, agent: Agent, task: Task) -> Trajectory:
     """Return how `task` begins."""
     start = looks.start(environment, task)
     view = start.views[0]

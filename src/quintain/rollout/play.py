@@ -2,8 +2,8 @@
 
     begin → show → ask → read → act → settle → … → end, or fail and begin again
 
-The same for every source; sources differ in when they wait for environments (`Calls`): `Together` waits for all calls
-at a time, in order, `Apart` for none but those there is nothing else to do without.
+The same for every source; sources differ in when they wait for environments (`Calls`): `LockstepCalls` waits for all
+calls at a time, in order, `AsyncCalls` for none but those there is nothing else to do without.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from quintain.rollout.pool import Pool
 from quintain.rollout.replay import bring_back
 from quintain.rollout.request import Cast, EpisodeRequest, Limits
 from quintain.rollout.samplers import Asked, Sampler
-from quintain.rollout.staleness import judged
+from quintain.rollout.staleness import judge_age
 from quintain.rollout.stepper import Stepper
-from quintain.rollout.views import Answer, Looks, Start
+from quintain.rollout.views import Answer, EnvironmentReader, Start
 from quintain.rollout.watchdog import Patience
 from quintain.types import Failure, Outcome, Stop, Trajectory
 
@@ -68,7 +68,7 @@ class Calls(Protocol):
         ...
 
 
-class Together:
+class LockstepCalls:
     """Runs all calls that came together at once, and waits for every one of them."""
 
     is_barrier = True
@@ -99,7 +99,7 @@ class Together:
         return Leftovers()
 
 
-class Apart:
+class AsyncCalls:
     """Runs each call in a thread of its own; whoever is done goes on."""
 
     is_barrier = False
@@ -116,7 +116,7 @@ class Apart:
 
     def settle(self, *, must_wait: bool) -> None:
         """See `Calls.settle`."""
-        self._back += self._stepper.returned(must_wait=must_wait)
+        self._back += self._stepper.take_returned(must_wait=must_wait)
         while self._back:  # an answer may raise: what came with it is still there for `cancel`
             number, result = self._back.pop(0)
             then, _ = self._open.pop(number)
@@ -138,7 +138,7 @@ class Apart:
                 made += [result] if isinstance(result, Environment) else []
             if not self._open or time.monotonic() >= until:
                 break
-            back = self._stepper.returned(must_wait=True, seconds=0.05)
+            back = self._stepper.take_returned(must_wait=True, seconds=0.05)
         stuck = frozenset(id(episode) for _, episode in self._open.values() if episode is not None)
         self._stepper.give_up()
         self._open.clear()
@@ -146,11 +146,11 @@ class Apart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class PlayContext:
     """What episodes are played with: environments, sampler, engines by policy, players and limits."""
 
     pool: Pool
-    looks: Looks
+    looks: EnvironmentReader
     sampler: Sampler
     engines: dict[str, Engine]
     players: Cast
@@ -171,7 +171,7 @@ class Stage:
 class Play:
     """The live episodes of one call."""
 
-    def __init__(self, stage: Stage, calls: Calls) -> None:
+    def __init__(self, stage: PlayContext, calls: Calls) -> None:
         self.stage, self.calls = stage, calls
         self._suspended: float | None = None
         """since when the caller does something else"""
@@ -225,10 +225,10 @@ class Play:
             for close in broken:
                 self.calls.submit(close, _nothing)
 
-    def finished(self) -> Generator[Trajectory]:
+    def take_finished(self) -> Generator[Trajectory]:
         """Yield the episodes that ended; those that are too old by then are failures."""
         while self._finished:
-            yield self._judged(*self._finished.pop(0))
+            yield self._judge_age(*self._finished.pop(0))
 
     def abandon(self) -> None:
         """Free what the live episodes hold, in the engines and in their environments."""
@@ -254,15 +254,17 @@ class Play:
         environment = None if episode.attempt else pool.idle()
         if environment is None and not self.calls.is_barrier:
             _wait(episode, "its environment to be made")
-            self.calls.submit(pool.attempt, partial(self._made, episode, 0), episode)
+            self.calls.submit(pool.attempt, partial(self._start_episode, episode, 0), episode)
             return
         self._start(episode, environment or pool.make())
 
-    def _made(self, episode: LiveEpisode, number: int, made: Environment | QuintainError | Failure) -> None:
+    def _start_episode(
+        self, episode: LiveEpisode, number: int, made: Environment | QuintainError | Failure
+    ) -> None:
         """Start `episode` in the environment that was `made` for it in attempt `number`."""
         pool = self.stage.pool
         if pool.is_worth_another(made, number):
-            self.calls.submit(pool.attempt, partial(self._made, episode, number + 1), episode)
+            self.calls.submit(pool.attempt, partial(self._start_episode, episode, number + 1), episode)
         else:
             self._start(episode, pool.admit(made))
 
@@ -271,7 +273,7 @@ class Play:
         episode.environment = environment
         self.stage.pool.num_attempts += 1
         _wait(episode, "its environment to begin")
-        call = partial(started, self.stage.looks, environment, episode.request)
+        call = partial(start_episode, self.stage.looks, environment, episode.request)
         self.calls.submit(call, partial(self._open, episode), episode)
 
     def _open(self, episode: LiveEpisode, start: Start | Failure) -> None:
@@ -377,9 +379,9 @@ class Play:
             self.stage.pool.reuse(episode.environment)
         self._finished.append((episode, episode.finish(stop, outcome)))
 
-    def _judged(self, episode: LiveEpisode, trajectory: Trajectory) -> Trajectory:
+    def _judge_age(self, episode: LiveEpisode, trajectory: Trajectory) -> Trajectory:
         """Return `trajectory`, as a failure where the weights have moved on too far since it began."""
-        return judged(trajectory, self.stage.sampler.staleness(episode.oldest), self.stage.max_staleness)
+        return judge_age(trajectory, self.stage.sampler.staleness(episode.oldest), self.stage.max_staleness)
 
 
 def _nothing(_result: object) -> None:
@@ -391,7 +393,7 @@ def _wait(episode: LiveEpisode, owner: str) -> None:
     episode.wait = Wait(owner)
 
 
-def started(looks: Looks, environment: Environment, request: EpisodeRequest) -> Start:
+def start_episode(looks: EnvironmentReader, environment: Environment, request: EpisodeRequest) -> Start:
     """Reset `environment` to the task of `request`, and bring it to the end of the prefix."""
     start = looks.start(environment, request.task)
     if request.prefix is None:

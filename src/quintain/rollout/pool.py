@@ -48,7 +48,7 @@ class Pool:
 
     def attempt(self) -> Environment | QuintainError:
         """Return a new environment, or the error of ours that making it raised; may be called from any thread."""
-        return attempted(self.make_environment)
+        return try_make(self.make_environment)
 
     def make(self) -> Environment:
         """Return a new environment; one whose process broke while it began is tried again.
@@ -100,7 +100,7 @@ class Pool:
         self.leaks.report()
 
 
-def attempted(make: Factory) -> Environment | QuintainError:
+def try_make(make: Factory) -> Environment | QuintainError:
     """Return a new environment, or the error of ours that making it raised."""
     try:
         return make()

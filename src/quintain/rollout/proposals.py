@@ -75,7 +75,7 @@ def read_goal(text: str) -> str | None:
     return None if line is None else line.removeprefix(MARK).strip()
 
 
-def proposed(
+def propose_tasks(
     make: Callable[[], Environment], tasks: Sequence[Task], by: Proposer | None, *, seed: int
 ) -> list[Task | None]:
     """Return what `by` proposes in the place of each of `tasks`, having seen how it begins; None where that is no task.

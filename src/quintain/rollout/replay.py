@@ -1,7 +1,7 @@
 """Taking up a recorded episode at one of its turns: the environment's state, and the conversation so far.
 
-The recorded actions are carried out once in an environment (`replayed`), and it must come to the recorded states: by
-their keys, where these were recorded and the environment has them (`StateKey`), else by what it shows. What is shown
+The recorded actions are carried out once in an environment (`replay_actions`), and it must come to the recorded states:
+by their keys, where these were recorded and the environment has them (`StateKey`), else by what it shows. What is shown
 then is what was recorded, though it be the time of another day. An episode that does not repeat is a fault of its
 environment. One with `Snapshot` is saved before every turn, so that each continuation costs one restore; another one
 replays the actions.
@@ -15,12 +15,12 @@ from typing import Any
 
 from quintain.environments.protocol import Environment, Snapshot, StateKey, sum_parts
 from quintain.errors import EnvironmentFault, UsageError
-from quintain.rollout.views import Looks, Prefix, Start, View
+from quintain.rollout.views import EnvironmentReader, Prefix, Start, View
 from quintain.types import Action, StepResult, Stop, Trajectory, Turn, as_content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Walk:
+class ReplayedEpisode:
     """A recorded episode with what was shown before each of its turns, and the saved states."""
 
     trajectory: Trajectory
@@ -75,8 +75,8 @@ class Moment:
     """whether several seats act at once"""
 
 
-def replayed(
-    looks: Looks, environment: Environment, trajectory: Trajectory, *, checks_rewards: bool = True
+def replay_actions(
+    looks: EnvironmentReader, environment: Environment, trajectory: Trajectory, *, checks_rewards: bool = True
 ) -> Generator[Moment]:
     """Carry out the actions of `trajectory` in `environment`; yield before each turn, the last one included.
 
@@ -90,19 +90,19 @@ def replayed(
     number = num_steps = 0
     while number < len(turns):
         if not views:
-            raise diverged(trajectory, number, "the end of the episode", "another turn")
+            raise divergence_error(trajectory, number, "the end of the episode", "another turn")
         moves: dict[str, Action] = {}
         begun = number
         for view in views:
             acting = next_act(turns, number, view.seat)
             if acting is not None and as_content(view.observation) != turns[acting].observation:
                 if keyed is None or turns[acting].state_key is None:
-                    raise diverged(trajectory, acting, "another observation", "the recorded one")
+                    raise divergence_error(trajectory, acting, "another observation", "the recorded one")
                 view = replace(view, observation=turns[acting].observation)
             if acting is not None and keyed is not None and turns[acting].state_key is not None:
                 key = keyed.state_key() if view.state_key is None else view.state_key
                 if key != turns[acting].state_key:
-                    raise diverged(trajectory, acting, "another state", "the recorded one")
+                    raise divergence_error(trajectory, acting, "another state", "the recorded one")
             while number < len(turns) and turns[number].speaker == view.seat and view.seat not in moves:
                 turn = turns[number]
                 if not turn.is_internal:
@@ -113,7 +113,7 @@ def replayed(
             return
         if len(moves) < len(views):
             acting = ", ".join(view.seat for view in views)
-            raise diverged(trajectory, number, f"the seats {acting}", turns[number].speaker)
+            raise divergence_error(trajectory, number, f"the seats {acting}", turns[number].speaker)
         answer = looks.act(environment, moves)
         if checks_rewards:
             check_paid(trajectory, number - 1, answer.result, turns[begun:number])
@@ -128,10 +128,10 @@ def check_paid(trajectory: Trajectory, number: int, result: StepResult, turns: S
     """
     recorded = sum(turn.reward for turn in turns)
     if result.reward != recorded and not result.rewards:
-        raise diverged(trajectory, number, f"reward {result.reward}", f"{recorded}")
+        raise divergence_error(trajectory, number, f"reward {result.reward}", f"{recorded}")
     paid = sum_parts(turn.rewards for turn in turns)
     if result.rewards and dict(result.rewards) != paid:
-        raise diverged(trajectory, number, f"rewards {dict(result.rewards)}", f"{paid}")
+        raise divergence_error(trajectory, number, f"rewards {dict(result.rewards)}", f"{paid}")
 
 
 def next_act(turns: Sequence[Turn], number: int, seat: str) -> int | None:
@@ -143,12 +143,12 @@ def next_act(turns: Sequence[Turn], number: int, seat: str) -> int | None:
     return None
 
 
-def lost(trajectory: Trajectory) -> Walk:
+def lose_episode(trajectory: Trajectory) -> ReplayedEpisode:
     """Return what is left of an episode that does not repeat: nothing goes on from any of its turns."""
-    return Walk(trajectory=trajectory, views=(), states=None, is_repeated=False)
+    return ReplayedEpisode(trajectory=trajectory, views=(), states=None, is_repeated=False)
 
 
-def carried_out(looks: Looks, environment: Environment, trajectory: Trajectory) -> StepResult:
+def replay_to_end(looks: EnvironmentReader, environment: Environment, trajectory: Trajectory) -> StepResult:
     """Carry out all actions of `trajectory` in `environment`, the last one too, and return what it led to.
 
     Raises:
@@ -156,25 +156,25 @@ def carried_out(looks: Looks, environment: Environment, trajectory: Trajectory) 
     """
     moments = [
         moment
-        for moment in replayed(looks, environment, trajectory, checks_rewards=False)
+        for moment in replay_actions(looks, environment, trajectory, checks_rewards=False)
         if not trajectory.turns[moment.number].is_internal
     ]
     if not moments:
-        raise diverged(trajectory, 0, "no action", "an episode")
+        raise divergence_error(trajectory, 0, "no action", "an episode")
     last = moments[-1].num_steps
     moves = {m.view.seat: trajectory.turns[m.number].action for m in moments if m.num_steps == last}
     return looks.act(environment, moves).result
 
 
 def walk(
-    looks: Looks, environment: Environment, trajectory: Trajectory, *, checks_rewards: bool = True
-) -> Walk:
+    looks: EnvironmentReader, environment: Environment, trajectory: Trajectory, *, checks_rewards: bool = True
+) -> ReplayedEpisode:
     """Carry out the actions of `trajectory` in `environment`, up to the last turn, and return what was seen.
 
     The last turn is carried out, too, where the task would go on after it and one seat acts at a time.
 
     Raises:
-        EnvironmentFault: it does not repeat; see `replayed`.
+        EnvironmentFault: it does not repeat; see `replay_actions`.
     """
     moments: list[Moment] = []
     views: list[View] = []
@@ -185,16 +185,16 @@ def walk(
         if isinstance(environment, Snapshot):
             states.append(environment.snapshot())
 
-    for moment in replayed(looks, environment, trajectory, checks_rewards=checks_rewards):
+    for moment in replay_actions(looks, environment, trajectory, checks_rewards=checks_rewards):
         moments.append(moment)
         see(moment.view)
     is_shared = any(moment.is_shared for moment in moments)
     if trajectory.stop is Stop.CUT and not is_shared and not trajectory.turns[-1].is_internal:
         after = looks.act(environment, {views[-1].seat: trajectory.turns[-1].action}).views
         if not after:
-            raise diverged(trajectory, len(moments) - 1, "the end of the episode", "another turn")
+            raise divergence_error(trajectory, len(moments) - 1, "the end of the episode", "another turn")
         see(after[0])
-    return Walk(
+    return ReplayedEpisode(
         trajectory=trajectory,
         views=tuple(views),
         states=tuple(states) if isinstance(environment, Snapshot) else None,
@@ -202,7 +202,7 @@ def walk(
     )
 
 
-def diverged(trajectory: Trajectory, number: int, got: str, wanted: str) -> EnvironmentFault:
+def divergence_error(trajectory: Trajectory, number: int, got: str, wanted: str) -> EnvironmentFault:
     """Return the error of an episode that does not repeat."""
     return EnvironmentFault(
         f"repeating {trajectory.task.id}, turn {number}: got {got} instead of {wanted}; draw all chance of the "
@@ -210,7 +210,7 @@ def diverged(trajectory: Trajectory, number: int, got: str, wanted: str) -> Envi
     )
 
 
-def bring_back(looks: Looks, environment: Environment, prefix: Prefix, start: Start) -> None:
+def bring_back(looks: EnvironmentReader, environment: Environment, prefix: Prefix, start: Start) -> None:
     """Bring `environment`, just reset to the task with `start`, to the state after the turns of `prefix`."""
     if prefix.state is not None:
         assert isinstance(environment, Snapshot), "a state was saved by an environment of this kind"
@@ -225,6 +225,6 @@ def bring_back(looks: Looks, environment: Environment, prefix: Prefix, start: St
             views, moves = looks.act(environment, moves).views, {}
 
 
-def every_turn(walks: Sequence[Walk], *, first: int = 0) -> list[Prefix]:
+def prefixes_of(walks: Sequence[ReplayedEpisode], *, first: int = 0) -> list[Prefix]:
     """Return a prefix for each turn of each of `walks`, from turn number `first` on, in order."""
     return [w.prefix(number) for w in walks for number in range(first, len(w.trajectory.turns))]

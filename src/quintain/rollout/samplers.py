@@ -19,7 +19,7 @@ from quintain.environments.protocol import Environment
 from quintain.environments.recorded import RecordedAction
 from quintain.errors import EngineFault
 from quintain.rollout.episode import LiveEpisode
-from quintain.rollout.stepper import Stepper, guarded
+from quintain.rollout.stepper import Stepper, guard_call
 from quintain.types import Action, Completion, Failure, Observation, Turn
 
 Asked = tuple[LiveEpisode, str]
@@ -31,7 +31,7 @@ Demonstrator = Callable[[Environment, Random, Sequence[Observation]], Action]
 
 
 @runtime_checkable
-class Conversant(Protocol):
+class DialogueTeacher(Protocol):
     """A demonstrator that is told what an agent is told, and nothing else: a model that plays by reading."""
 
     def answer(self, brief: Brief, turns: Sequence[Turn], observation: Observation) -> Action:
@@ -165,7 +165,7 @@ class EngineSampler:
                         "restart it, then resume"
                     )
                 episode, seat = waiting.pop(reply.session)
-                choices.append((episode, seat, _named(reply.result, episode.voices[seat].policy)))
+                choices.append((episode, seat, _name_policy(reply.result, episode.voices[seat].policy)))
         return choices
 
     def staleness(self, oldest: Mapping[str, int]) -> int:
@@ -203,14 +203,14 @@ def _most_tokens(waiting: Mapping[str, Asked]) -> dict[str, int]:
     return {name: prompt.sampling.max_tokens for name, prompt in prompts if prompt is not None}
 
 
-def _named(result: Completion | Failure, policy: str) -> Completion | Failure:
+def _name_policy(result: Completion | Failure, policy: str) -> Completion | Failure:
     """Return `result` with the name of the policy that it is of."""
     if isinstance(result, Failure) or result.policy == policy:
         return result
     return replace(result, policy=policy)
 
 
-def written(session: Session, action: Action) -> tuple[int, ...]:
+def write_ids(session: Session, action: Action) -> tuple[int, ...]:
     """Return the ids that take `action` in `session`; of a recorded one, with the words that stood beside it.
 
     A harness that asks for more than an action writes the action alone.
@@ -224,7 +224,7 @@ def written(session: Session, action: Action) -> tuple[int, ...]:
 class DemonstratorSampler:
     """Writes what `demonstrator` does as the tokens the policy should have sampled (no log-probs)."""
 
-    def __init__(self, demonstrator: Demonstrator | Conversant, stepper: Stepper) -> None:
+    def __init__(self, demonstrator: Demonstrator | DialogueTeacher, stepper: Stepper) -> None:
         self.demonstrator = demonstrator
         self.stepper = stepper
 
@@ -241,7 +241,7 @@ class DemonstratorSampler:
         """See `Sampler.choose`."""
         actions = self.stepper.run([self._call(episode, seat) for episode, seat in asked])
         return [
-            (episode, seat, self._written(episode, seat, action))
+            (episode, seat, self._write_action(episode, seat, action))
             for (episode, seat), action in zip(asked, actions, strict=True)
         ]
 
@@ -256,7 +256,7 @@ class DemonstratorSampler:
         voice, demonstrator = episode.voices[seat], self.demonstrator
         turns, view = [turn for turn in (*episode.turns, *voice.thoughts) if turn.speaker == seat], voice.view
         session = voice.session
-        if isinstance(demonstrator, Conversant):
+        if isinstance(demonstrator, DialogueTeacher):
             assert episode.brief is not None, "an episode is opened before it is asked"
             brief = replace(episode.brief, legal_actions=view.legal_actions)
             return lambda: demonstrator.answer(brief, turns, view.observation)
@@ -265,14 +265,16 @@ class DemonstratorSampler:
             return lambda: session.foresee(environment) or demonstrator(environment, rng, seen)
         return lambda: demonstrator(environment, rng, seen)
 
-    def _written(self, episode: LiveEpisode, seat: str, action: Action | Failure) -> Completion | Failure:
+    def _write_action(
+        self, episode: LiveEpisode, seat: str, action: Action | Failure
+    ) -> Completion | Failure:
         """Return `action` as a completion; one that cannot be written is the demonstrator's failure."""
         if isinstance(action, Failure):
             return action
         voice = episode.voices[seat]
-        return guarded(
+        return guard_call(
             lambda: Completion(
-                token_ids=written(voice.session, action), logprobs=(), stop="stop", policy=voice.policy
+                token_ids=write_ids(voice.session, action), logprobs=(), stop="stop", policy=voice.policy
             )
         )
 

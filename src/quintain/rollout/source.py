@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 from quintain.errors import DataError
 from quintain.rollout.collector import gc_frozen
 from quintain.rollout.failures import STALE, check_broken, check_failures
-from quintain.rollout.play import Apart, Calls, Play, Stage, Together
+from quintain.rollout.play import AsyncCalls, Calls, LockstepCalls, Play, PlayContext
 from quintain.rollout.request import EpisodeRequest
 from quintain.rollout.watchdog import Watchdog
 from quintain.types import Failure, Trajectory
@@ -37,10 +37,10 @@ class Source(Protocol):
         ...
 
 
-class Home(Protocol):
+class MakeSource(Protocol):
     """What makes sources that share something which outlasts a call of a rollout, such as a server."""
 
-    def __call__(self, stage: Stage) -> Source:
+    def __call__(self, stage: PlayContext) -> Source:
         """Return the source for one call of a rollout."""
         ...
 
@@ -57,12 +57,12 @@ class Lockstep:
     environments are quick.
     """
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: PlayContext) -> None:
         self.stage = stage
 
     def episodes(self, requests: Iterable[EpisodeRequest]) -> Generator[Trajectory]:
         """See `Source.episodes`."""
-        yield from _played(self.stage, Together(self.stage.pool.stepper), requests)
+        yield from _play_requests(self.stage, LockstepCalls(self.stage.pool.stepper), requests)
 
 
 class Async:
@@ -74,15 +74,15 @@ class Async:
     change under way, which tokens are of which version (`Completion.version_spans`).
     """
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: PlayContext) -> None:
         self.stage = stage
 
     def episodes(self, requests: Iterable[EpisodeRequest]) -> Generator[Trajectory]:
         """See `Source.episodes`."""
-        yield from _played(self.stage, Apart(self.stage.pool.stepper), requests)
+        yield from _play_requests(self.stage, AsyncCalls(self.stage.pool.stepper), requests)
 
 
-SOURCES: dict[Kind, Callable[[Stage], Source]] = {"lockstep": Lockstep, "async": Async}
+SOURCES: dict[Kind, Callable[[PlayContext], Source]] = {"lockstep": Lockstep, "async": Async}
 
 
 class Recorded:
@@ -120,7 +120,9 @@ class Recorded:
             yield found
 
 
-def _played(stage: Stage, calls: Calls, requests: Iterable[EpisodeRequest]) -> Generator[Trajectory]:
+def _play_requests(
+    stage: PlayContext, calls: Calls, requests: Iterable[EpisodeRequest]
+) -> Generator[Trajectory]:
     """Yield the episodes that `requests` ask for, played with `calls`.
 
     Raises:
@@ -141,7 +143,7 @@ def _played(stage: Stage, calls: Calls, requests: Iterable[EpisodeRequest]) -> G
                 if not new and not play.num_live and not calls.num_open:
                     return
                 play.round(new)
-                for trajectory in play.finished():
+                for trajectory in play.take_finished():
                     num_finished += 1
                     failure = trajectory.outcome
                     failures += [failure] if isinstance(failure, Failure) and failure.kind != STALE else []

@@ -31,9 +31,9 @@ from quintain.environments.protocol import (
 )
 from quintain.errors import DataError, EnvironmentFault, InvariantError, UsageError
 from quintain.rollout.collect import Rollout
-from quintain.rollout.replay import carried_out, replayed
+from quintain.rollout.replay import replay_actions, replay_to_end
 from quintain.rollout.request import Limits
-from quintain.rollout.views import Looks
+from quintain.rollout.views import EnvironmentReader
 from quintain.types import Action, Branch, Example, StepResult, Stop, Trajectory
 
 UNREPEATABLE = "cannot be carried out again"
@@ -42,8 +42,8 @@ JudgeOfTurns = Literal["expert", "progress"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Splice:
-    """The first turns of one episode, then those of another: ``Splice(head=failed, until=3, tail=shown, begin=2)``."""
+class CorrectedEpisode:
+    """Turns of one episode, then of another: ``CorrectedEpisode(head=failed, until=3, tail=shown, begin=2)``."""
 
     head: Trajectory
     until: int
@@ -55,7 +55,7 @@ class Splice:
     """what the turns of `head` weigh: 0 leaves them as context"""
 
 
-def joined(splice: Splice) -> Trajectory:
+def join_splice(splice: CorrectedEpisode) -> Trajectory:
     """Return the episode of `splice`, with the task of its head and the outcome of its tail.
 
     Raises:
@@ -78,9 +78,9 @@ def joined(splice: Splice) -> Trajectory:
     )
 
 
-def imitated(splice: Splice) -> Example:
+def imitate_splice(splice: CorrectedEpisode) -> Example:
     """Return what is imitated of `splice`: its tail, behind a head of the weight that it has."""
-    whole = joined(splice)
+    whole = join_splice(splice)
     weights = tuple(
         np.full(len(turn.completion.token_ids), splice.weight if number < splice.until else 1.0, np.float32)
         for number, turn in enumerate(whole.turns)
@@ -93,12 +93,12 @@ def can_be_carried_out(make: Callable[[], Environment]) -> Callable[[Trajectory]
 
     Rewards may differ, since a method may have replaced them.
     """
-    looks = Looks(has_state_keys=False)
+    looks = EnvironmentReader(has_state_keys=False)
 
     def repeats(trajectory: Trajectory) -> bool:
         with closing(make()) as environment:
             try:
-                for _ in replayed(looks, environment, trajectory, checks_rewards=False):
+                for _ in replay_actions(looks, environment, trajectory, checks_rewards=False):
                     pass
             except EnvironmentFault:
                 return False
@@ -109,12 +109,12 @@ def can_be_carried_out(make: Callable[[], Environment]) -> Callable[[Trajectory]
 
 def is_solved_again(make: Callable[[], Environment]) -> Callable[[Trajectory], bool]:
     """Return whether an episode repeats in a new environment of `make`, which says at its end that it is solved."""
-    looks = Looks(has_state_keys=False)
+    looks = EnvironmentReader(has_state_keys=False)
 
     def solves(trajectory: Trajectory) -> bool:
         with closing(make()) as environment:
             try:
-                result = carried_out(looks, environment, trajectory)
+                result = replay_to_end(looks, environment, trajectory)
             except EnvironmentFault:
                 return False
         return result.reward > 0 if result.is_success is None else result.is_success
@@ -128,9 +128,9 @@ def states_in(make: Callable[[], Environment]) -> Callable[[Trajectory], tuple[s
     Raises:
         DataError: the environment has no `StateKey`, or the episode does not repeat, when it is asked.
     """
-    looks = Looks(has_state_keys=True)
+    looks = EnvironmentReader(has_state_keys=True)
 
-    def found(trajectory: Trajectory) -> tuple[str, ...]:
+    def find(trajectory: Trajectory) -> tuple[str, ...]:
         recorded = [turn.state_key for turn in trajectory.turns if turn.state_key is not None]
         if len(recorded) == len(trajectory.turns):
             return tuple(recorded)
@@ -141,12 +141,12 @@ def states_in(make: Callable[[], Environment]) -> Callable[[Trajectory], tuple[s
                     "use distinct"
                 )
             try:
-                moments = replayed(looks, environment, trajectory, checks_rewards=False)
+                moments = replay_actions(looks, environment, trajectory, checks_rewards=False)
                 return tuple(str(moment.view.state_key) for moment in moments)
             except EnvironmentFault as fault:
                 raise DataError(f"states of {name_of(trajectory)}: {fault}") from fault
 
-    return found
+    return find
 
 
 def way_back(
@@ -170,7 +170,9 @@ def way_back(
                 f"a way back in {environment_name(environment)}: got an environment without snapshots, state keys or "
                 "legal actions; define them, or splice without a way back"
             )
-        moments = replayed(Looks(has_state_keys=False), environment, trajectory, checks_rewards=False)
+        moments = replay_actions(
+            EnvironmentReader(has_state_keys=False), environment, trajectory, checks_rewards=False
+        )
         if all(moment.number != until for moment in moments):
             return None
         if environment.state_key() == wanted:
@@ -196,41 +198,43 @@ def way_back(
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """What an action would have led to: ``Tried(result, Action(text="open"))``."""
+class TriedProposal:
+    """What an action would have led to: ``TriedProposal(result, Action(text="open"))``."""
 
     result: StepResult
     right: Action | None
     """what the expert does there; None where it gives up, or where that is not carried out"""
 
 
-def tried(
+def try_proposals(
     make: Callable[[], Environment], trajectory: Trajectory, proposals: Mapping[int, Action]
-) -> dict[int, Tried]:
+) -> dict[int, TriedProposal]:
     """Return what each of `proposals`, by the turn of an episode that it would stand for, would have led to.
 
     Raises:
         UsageError: the environment has no snapshots or no expert.
         EnvironmentFault: the episode does not repeat.
     """
-    found: dict[int, Tried] = {}
+    found: dict[int, TriedProposal] = {}
     with closing(make()) as environment:
         if not (isinstance(environment, Snapshot) and isinstance(environment, Expert)):
             raise UsageError(
                 f"actions to try in {environment_name(environment)}: got an environment without snapshots or an "
                 "expert; define them"
             )
-        for moment in replayed(Looks(has_state_keys=False), environment, trajectory, checks_rewards=False):
+        for moment in replay_actions(
+            EnvironmentReader(has_state_keys=False), environment, trajectory, checks_rewards=False
+        ):
             if moment.number in proposals:
                 saved = environment.snapshot()
                 right = _sound(environment)
                 environment.restore(saved)
-                found[moment.number] = Tried(advance(environment, proposals[moment.number]), right)
+                found[moment.number] = TriedProposal(advance(environment, proposals[moment.number]), right)
                 environment.restore(saved)
     return found
 
 
-def led_on(
+def lead_on(
     make: Callable[[], Environment], trajectory: Trajectory, turn: int, first: Action | None = None
 ) -> tuple[Action, ...] | None:
     """Return what is done from before `turn` of an episode on: `first`, where it is given, then what the expert does.
@@ -247,8 +251,8 @@ def led_on(
                 f"a way on in {environment_name(environment)}: got an environment without an expert; define one"
             )
         try:
-            for moment in replayed(
-                Looks(has_state_keys=False), environment, trajectory, checks_rewards=False
+            for moment in replay_actions(
+                EnvironmentReader(has_state_keys=False), environment, trajectory, checks_rewards=False
             ):
                 if moment.number == turn:
                     break
@@ -278,9 +282,9 @@ def first_bad_turn(make: Callable[[], Environment], by: JudgeOfTurns) -> Callabl
         UsageError: the environment has no expert, or does not say how far a task has come, when an episode is given.
         EnvironmentFault: the episode does not repeat.
     """
-    looks = Looks(has_state_keys=False)
+    looks = EnvironmentReader(has_state_keys=False)
 
-    def found(trajectory: Trajectory) -> int | None:
+    def find(trajectory: Trajectory) -> int | None:
         with closing(make()) as environment:
             lacks = (by == "expert" and not isinstance(environment, Expert)) or (
                 by == "progress" and not isinstance(environment, Progressing)
@@ -291,7 +295,7 @@ def first_bad_turn(make: Callable[[], Environment], by: JudgeOfTurns) -> Callabl
                     "define expert_action or progress"
                 )
             before, last = 0.0, None
-            for moment in replayed(looks, environment, trajectory, checks_rewards=False):
+            for moment in replay_actions(looks, environment, trajectory, checks_rewards=False):
                 turn = trajectory.turns[moment.number]
                 if turn.is_internal:
                     continue
@@ -311,10 +315,12 @@ def first_bad_turn(make: Callable[[], Environment], by: JudgeOfTurns) -> Callabl
                     before, last = far, moment.number
         return None
 
-    return found
+    return find
 
 
-def way_out(make: Callable[[], Environment], agent: Agent) -> Callable[[Trajectory, int], Trajectory | str]:
+def expert_recovery(
+    make: Callable[[], Environment], agent: Agent
+) -> Callable[[Trajectory, int], Trajectory | str]:
     """Return what goes on as the expert from behind the first turns of an episode, in the tokens of `agent`.
 
     It returns the episode with these turns in front, which was carried out from its first turn on; or in words what
@@ -324,7 +330,7 @@ def way_out(make: Callable[[], Environment], agent: Agent) -> Callable[[Trajecto
         UsageError: the environment has no expert, when an episode is asked for.
     """
 
-    def found(trajectory: Trajectory, until: int) -> Trajectory | str:
+    def find(trajectory: Trajectory, until: int) -> Trajectory | str:
         if until >= len(trajectory.turns) and trajectory.stop is not Stop.CUT:
             return "end with their bad turn"
         limits = Limits(max_failure_share=1.0, attempts=1)
@@ -341,7 +347,7 @@ def way_out(make: Callable[[], Environment], agent: Agent) -> Callable[[Trajecto
                 return "were prompted in other words than those of the harness"
         return next((t for t in group.scored if t.is_success), "have no way out that succeeds")
 
-    return found
+    return find
 
 
 def _sound(environment: Environment) -> Action | None:
@@ -359,8 +365,8 @@ def executable(make: Callable[[], Environment], *, name: str = "executable") -> 
     return keep_verified(can_be_carried_out(make), says=UNREPEATABLE, name=name)
 
 
-def spliced(
-    of: Callable[[Example], Iterable[Splice]],
+def add_splices(
+    of: Callable[[Example], Iterable[CorrectedEpisode]],
     make: Callable[[], Environment],
     *,
     keeps: bool = True,
@@ -369,13 +375,13 @@ def spliced(
     """Add to each episode, or put in its place without `keeps`, those of its splices that can be carried out."""
     repeats = can_be_carried_out(make)
 
-    def made(example: Example) -> Iterable[Example]:
+    def make_splices(example: Example) -> Iterable[Example]:
         if keeps:
             yield example
         for splice in of(example):
-            whole = imitated(splice)
+            whole = imitate_splice(splice)
             if repeats(whole.trajectory):
                 sources = dict.fromkeys((*example.sources, name_of(splice.head), name_of(splice.tail)))
                 yield replace(whole, sources=tuple(sources))
 
-    return remade(name, "has no splice that can be carried out", made)
+    return remade(name, "has no splice that can be carried out", make_splices)

@@ -40,7 +40,7 @@ def staleness(oldest: Mapping[str, int], now: Mapping[str, int]) -> int:
     return max((now[policy] - version for policy, version in oldest.items()), default=0)
 
 
-def judged(trajectory: Trajectory, age: int, most: int) -> Trajectory:
+def judge_age(trajectory: Trajectory, age: int, most: int) -> Trajectory:
     """Return `trajectory`; where it is more than `most` versions old, as a failure of kind ``stale``."""
     if age <= most or isinstance(trajectory.outcome, Failure):
         return trajectory

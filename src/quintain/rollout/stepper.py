@@ -117,7 +117,7 @@ class Stepper:
         return cast("list[T | Failure]", results)
 
     def submit(self, call: Callable[[], object]) -> int:
-        """Begin `call` in a thread of its own and return its number, by which `returned` names it."""
+        """Begin `call` in a thread of its own and return its number, by which `take_returned` names it."""
         if not self._apart:
             self._before = frozenset(threading.enumerate())
         self._num_submitted += 1
@@ -125,7 +125,7 @@ class Stepper:
         self._apart[batch.number] = batch, worker
         return batch.number
 
-    def returned(self, *, must_wait: bool, seconds: float | None = None) -> list[tuple[int, Any]]:
+    def take_returned(self, *, must_wait: bool, seconds: float | None = None) -> list[tuple[int, Any]]:
         """Return the submitted calls that are done, each with its result or its `Failure`, as `run` gives them.
 
         With `must_wait` it waits for one at least, if there are any, for at most `seconds`; every call has a result
@@ -232,7 +232,7 @@ class Stepper:
 def _work(batch: _Batch[T]) -> None:
     """Run the calls of `batch` until done or abandoned."""
     for call in batch.calls:
-        result = guarded(call)
+        result = guard_call(call)
         with batch.lock:
             if batch.is_abandoned:
                 return
@@ -244,7 +244,7 @@ def _work(batch: _Batch[T]) -> None:
                     batch.bell.put(batch.number)
 
 
-def guarded(call: Callable[[], T]) -> T | Failure:
+def guard_call(call: Callable[[], T]) -> T | Failure:
     """Return the result of `call`, or the `Failure` that what it raised stands for."""
     try:
         with ProcessWatch():

@@ -1,6 +1,6 @@
 """What an environment shows before an action, to whom, and what it answers: everything that calls into one.
 
-`Looks` runs in the threads that environments run in; what it returns is plain data for the loop.
+`EnvironmentReader` runs in the threads that environments run in; what it returns is plain data for the loop.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Prefix:
     """whether the environment comes to the same state again; else nothing goes on from here"""
 
 
-class Looks:
+class EnvironmentReader:
     """Asks environments what they show; capabilities are found once per environment class.
 
     State keys are left out unless `has_state_keys`: they cost time, and only some kinds of credit read them. Seats are
@@ -87,7 +87,7 @@ class Looks:
     def look(self, environment: Environment, observation: Observation) -> tuple[View, ...]:
         """Return the view of each seat that acts next, after `environment` returned `observation`."""
         is_legal, has_key, has_seats, at_once = self._abilities(environment)
-        legal = checked_actions(cast(Legal, environment)) if is_legal else ()
+        legal = check_actions(cast(Legal, environment)) if is_legal else ()
         key = cast(StateKey, environment).state_key() if has_key else None
         if at_once:
             several = cast(SimultaneousSeats, environment)
@@ -183,7 +183,7 @@ def acting_seats(environment: SimultaneousSeats) -> tuple[str, ...]:
     return acting
 
 
-def checked_actions(environment: Legal) -> tuple[str, ...]:
+def check_actions(environment: Legal) -> tuple[str, ...]:
     """Return the legal actions of `environment`.
 
     Raises:

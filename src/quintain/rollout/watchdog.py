@@ -62,11 +62,11 @@ class Watchdog:
     def _watch(self) -> None:
         """Look until it is over."""
         while not self._over.wait(self._seconds):
-            if text := told(self._live(), time.monotonic(), self._seconds, self._patience):
+            if text := describe_waits(self._live(), time.monotonic(), self._seconds, self._patience):
                 _log.warning("%s", text)
 
 
-def told(episodes: Sequence[LiveEpisode], now: float, seconds: float, patience: Patience) -> str:
+def describe_waits(episodes: Sequence[LiveEpisode], now: float, seconds: float, patience: Patience) -> str:
     """Return what those of `episodes` wait on that have waited for `seconds` at the time `now`, and renew `patience`.
 
     It is "" where none has, or none twice as long as was told before. Of those who wait for the same, the one that has

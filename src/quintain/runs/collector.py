@@ -23,10 +23,10 @@ from quintain.rollout.collect import Rollout
 from quintain.rollout.hindsight import hindsight
 from quintain.rollout.openings import openings
 from quintain.rollout.progress import Display
-from quintain.rollout.proposals import Proposer, proposed
-from quintain.rollout.replay import Walk
+from quintain.rollout.proposals import Proposer, propose_tasks
+from quintain.rollout.replay import ReplayedEpisode
 from quintain.rollout.request import EpisodeRequest, Limits, Options
-from quintain.rollout.samplers import Conversant
+from quintain.rollout.samplers import DialogueTeacher
 from quintain.rollout.views import Prefix
 from quintain.runs.prefetch import Ahead
 from quintain.store.run import Run
@@ -125,7 +125,7 @@ class Collector:
                 on_episode=lambda _: self.display.advance(),
                 options=self._options(max_turns, acting),
             )
-            return self._record(_apart(groups, again) if again else groups, step, "train")
+            return self._record(_split_groups(groups, again) if again else groups, step, "train")
         if again:
             raise UsageError(f"tasks sampled again in step {step}: got rollout=async; use rollout=lockstep")
         if self._ahead is None or later_turns is None:
@@ -138,7 +138,7 @@ class Collector:
             asked = self.rollout.requests(drawn, size, self.seed("step", of), Options(agent=acting))
             return [replace(request, max_turns=turns) for request in asked]
 
-        found = self._ahead.collect(step, requests, known=self._known, on_episode=self._keep)
+        found = self._ahead.collect(step, requests, known=self._journal_episodes, on_episode=self._keep)
         return self._take(tasks, requests(step), found, size)
 
     def continue_from(
@@ -150,7 +150,7 @@ class Collector:
         seed: int | None = None,
         max_turns: int | None = None,
         phase: str = "branch",
-        teacher: NoisyExpert | Conversant | None = None,
+        teacher: NoisyExpert | DialogueTeacher | None = None,
         by: str = "",
         again: int = 0,
         is_answered: bool = True,
@@ -163,15 +163,17 @@ class Collector:
         seed = self.seed("step", step) if seed is None else seed
         options = replace(self._options(max_turns), seats={ALONE: by} if by else None)
         rollout = self.rollout
-        if teacher is None or isinstance(teacher, Conversant) or self._is_own(self.expert_environment):
+        if teacher is None or isinstance(teacher, DialogueTeacher) or self._is_own(self.expert_environment):
             groups = rollout.continuations(
                 prefixes, size=size, seed=seed, options=options, demonstrator=teacher
             )
         else:
             make = self.expert_environment
-            groups = continued_by_expert(rollout, make, prefixes, size, seed, options, teacher)
+            groups = continue_by_expert(rollout, make, prefixes, size, seed, options, teacher)
         known = [len(prefix.turns) for prefix in prefixes]
-        return self._record(_apart(groups, again) if again else groups, step, phase, known, is_answered)
+        return self._record(
+            _split_groups(groups, again) if again else groups, step, phase, known, is_answered
+        )
 
     def answers(self, step: int, contexts: Sequence[Trajectory], *, size: int) -> list[Group]:
         """Return `size` answers of the policy to the prompt of the one turn of each of `contexts`, in no environment.
@@ -186,7 +188,7 @@ class Collector:
         relabel = hindsight(self.rollout.make_environment, self.rollout.agent)
         return [relabel(trajectory) for trajectory in trajectories]
 
-    def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:
+    def walks(self, trajectories: Sequence[Trajectory]) -> list[ReplayedEpisode]:
         """Carry out recorded episodes again, to continue them at any of their turns; what differs then is counted."""
         found = self.rollout.walks(trajectories, may_differ=True)
         self.num_repeated += sum(walk.is_repeated for walk in found)
@@ -236,7 +238,7 @@ class Collector:
         if by is None:
             return self.expert.episodes(tasks)
         make = WithRecordedExpert(self.rollout.make_environment, Recordings(by))
-        limits = unbounded(self.rollout.limits)
+        limits = without_bounds(self.rollout.limits)
         with closing(Rollout(self.rollout.agent, make, None, limits=limits)) as beside:
             groups = beside.demonstrations(tasks, expert_action, seed=self.seed("shown"))
         return [trajectory for group in groups for trajectory in group.scored]
@@ -247,12 +249,12 @@ class Collector:
         `by` is a model that is asked; without one the environment draws it.
         """
         seed = self.seed("proposals", step)
-        return proposed(self.rollout.make_environment, tasks, by, seed=seed)
+        return propose_tasks(self.rollout.make_environment, tasks, by, seed=seed)
 
     def hidden(self, tasks: Sequence[Task]) -> list[str]:
         """Return what the environment hides from agents at the beginning of each of `tasks`."""
         with closing(self.rollout.make_environment()) as environment:
-            return [told_apart(environment, task) for task in tasks]
+            return [read_hidden(environment, task) for task in tasks]
 
     def logprobs(self, trajectories: Sequence[Trajectory], *, by: str) -> TokenArrays:
         """Return the log-probs of the sampled tokens by the policy `by`: [trajectory][turn] → [tokens]."""
@@ -274,7 +276,7 @@ class Collector:
         """Return the preferences that the job names; a resumed run repeats them exactly."""
         return self._prefer()
 
-    def labelled_answers(self) -> list[Trajectory]:
+    def label_answers(self) -> list[Trajectory]:
         """Return the answers of the job's preferences one by one, solved where they are good."""
         return self._label()
 
@@ -290,7 +292,7 @@ class Collector:
 
         With `are_shown` they are tasks that the expert can show.
         """
-        known = recorded_groups(self.run, 0)
+        known = read_groups(self.run, 0)
         if self.run.next_step == 0 or not known:
             drawn = self.expert_tasks(0, tasks) if are_shown else self.tasks(0, tasks)
             return self.sample(0, drawn, size=size)
@@ -304,7 +306,7 @@ class Collector:
         """Return `size` episodes of each of `tasks`, each recorded as soon as it ends."""
         asked = self.rollout.requests(tasks, size, self.seed("step", step), options)
         seeds = {(request.group, request.index): request.seed for request in asked}
-        known = [t for t in self._known(step) if seeds.get((t.group, t.index)) == t.seed]
+        known = [t for t in self._journal_episodes(step) if seeds.get((t.group, t.index)) == t.seed]
         found = {(t.group, t.index): t for t in known}
 
         def keep(trajectory: Trajectory) -> None:
@@ -315,7 +317,7 @@ class Collector:
         )
         return self._take(tasks, asked, found, size)
 
-    def _known(self, step: int) -> list[Trajectory]:
+    def _journal_episodes(self, step: int) -> list[Trajectory]:
         """Return the episodes of `step` that the journal has: those that were taken back, or played ahead."""
         return list(self.run.trajectories(step=step, phase="train"))
 
@@ -373,12 +375,12 @@ class Collector:
         return named
 
 
-def unbounded(limits: Limits) -> Limits:
+def without_bounds(limits: Limits) -> Limits:
     """Return `limits` under which any share may fail: where somebody gave up is no fault of the environment."""
     return replace(limits, max_failure_share=1.0, max_broken_share=1.0, attempts=1)
 
 
-def continued_by_expert(
+def continue_by_expert(
     rollout: Rollout,
     make_environment: Factory,
     prefixes: Sequence[Prefix],
@@ -396,19 +398,19 @@ def continued_by_expert(
             [replace(prefix, state=None) for prefix in prefixes],
             size=size,
             seed=seed,
-            options=replace(options, limits=unbounded(options.limits or rollout.limits)),
+            options=replace(options, limits=without_bounds(options.limits or rollout.limits)),
             demonstrator=teacher,
         )
 
 
-def told_apart(environment: Environment, task: Task) -> str:
+def read_hidden(environment: Environment, task: Task) -> str:
     """Return what `environment` hides from agents at the beginning of `task`."""
     assert isinstance(environment, Privileged), "the method has asked for that"
     begin(environment, task)
     return environment.privileged()
 
 
-def _apart(groups: Sequence[Group], again: int) -> list[Group]:
+def _split_groups(groups: Sequence[Group], again: int) -> list[Group]:
     """Return `groups` under names that tell them from those of the same tasks before."""
     return [
         replace(
@@ -419,7 +421,7 @@ def _apart(groups: Sequence[Group], again: int) -> list[Group]:
     ]
 
 
-def recorded_groups(run: Run, step: int) -> list[Group]:
+def read_groups(run: Run, step: int) -> list[Group]:
     """Return the training groups of `step` as the journal has them.
 
     Episodes that were recorded as they ended are put in order first: by number of the group and in it.

@@ -1,7 +1,7 @@
 """What every method does around a step: set up, sample, serve weights, evaluate, judge, record, save, show.
 
 `TrainingContext` holds the parts that a loop names, and a method for each action of a step, which the loop calls in
-plain view; `opened` sets it up and looks after its end. What is learned in a step stands in the loop, not here.
+plain view; `open_context` sets it up and looks after its end. What is learned in a step stands in the loop, not here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from quintain.learning.chat_format import describe_template, settle_chat_format
 from quintain.learning.job import MAIN, ColdStart, Job, PolicySpec
 from quintain.learning.learner import StepReport
 from quintain.learning.pass_size import fit_pass
-from quintain.learning.policies import build_policies, plan_policies, scored
+from quintain.learning.policies import build_policies, flatten_scored, plan_policies
 from quintain.learning.saved import MODEL, START
 from quintain.learning.thresholds import thresholds
 from quintain.models.adapters import read_lora, save_adapter
@@ -54,13 +54,13 @@ from quintain.rollout.request import Limits
 from quintain.rollout.staleness import newest_versions
 from quintain.rollout.views import seats_of
 from quintain.runs.collector import Collector
-from quintain.runs.evaluator import checked_evaluation, make_evaluator
+from quintain.runs.evaluator import check_evaluation, make_evaluator
 from quintain.runs.interrupt import Interruption
-from quintain.runs.monitors.held_out import audited, canaries
+from quintain.runs.monitors.held_out import audit_rewards, canaries
 from quintain.runs.monitors.watch import Monitors
 from quintain.runs.prefetch import Ahead
 from quintain.runs.report import evaluation_metrics, report_metrics, rollout_metrics
-from quintain.runs.resources import Placing, checked_placement, engine_settings
+from quintain.runs.resources import Placing, check_placement, engine_settings
 from quintain.runs.resources import make_engine as make_engine
 from quintain.runs.trackers import Tracked, Trackers, tracker_names, tracking
 from quintain.runs.usage import Usage
@@ -73,19 +73,19 @@ from quintain.warm_start.demonstrations import (
     DataForm,
     Demonstrations,
     check_digest,
+    find_named_data,
     keep_told,
     load_data,
-    named_data,
     texts_of,
 )
-from quintain.warm_start.expert_episodes import ActingExpert, ExpertSource, RecordedExpert, recorded_expert
+from quintain.warm_start.expert_episodes import ActingExpert, ExpertSource, RecordedExpert, with_recordings
 from quintain.warm_start.run_notes import after_first_evaluation, before_teaching
 from quintain.warm_start.start import (
     harness,
-    held_out_tasks,
     load_demonstrations,
     make_start,
     new_model,
+    read_held_out,
     start_dtype,
     warm_start,
 )
@@ -99,7 +99,7 @@ ADAPTER, ENGINES, RANKS = "adapter", "engines", "ranks"
 way to engines in other processes and to ranks."""
 COLD_START = "cold start"
 """The event of a run that says what was imitated of what a method's teachers showed."""
-MOST_COMPARED = 2048
+MAX_COMPARED = 2048
 """Tokens that an engine is compared with the learner on where no update compares them."""
 PASSES = "passes"
 """The event of a run that says how many tokens a policy takes at once, where that was measured."""
@@ -110,7 +110,7 @@ MAX_NAMED = 50_000_000
 
 
 class TrainingContext:
-    """The parts of a run of `job`, set up and ready; made by `opened`."""
+    """The parts of a run of `job`, set up and ready; made by `open_context`."""
 
     def __init__(
         self,
@@ -179,13 +179,13 @@ class TrainingContext:
             self.ahead.rollout.retries = self.rollout.retries
         self._placing = placing
         self.evaluator = make_evaluator(job, self.rollout, self.tokenizer, placing)
-        self.held_out = held_out_tasks(job)
+        self.held_out = read_held_out(job)
         me = weakref.proxy(self)  # no circle, which would keep the models in memory until the collector comes
         self.collector = Collector(
             run, self.rollout, TaskStream(tasks_of(self.make_environment), first=job.first_task),
             HeldOutTasks(self.held_out), self.tokenizer, display,
             environment=job.environment, seed=job.seed, teach=lambda *by, agent="": me._teach(*by, agent=agent),
-            prefer=lambda: me._preferences(), label=lambda: me._labelled(),
+            prefer=lambda: me._preferences(), label=lambda: me._label_answers(),
             corpus=lambda apart: me._corpus(apart), expert=lambda: me.expert,
             score=lambda name, episodes: me.policies[name].token_logprobs(episodes),
             value=lambda name, episodes: me.policies[name].turn_values(episodes).before,
@@ -340,7 +340,7 @@ class TrainingContext:
         self._gap = {}
         if main.engine is None or main.engine.shares(main.model):
             return
-        chosen = sampled_now(groups, main.version)
+        chosen = check_version(groups, main.version)
         told = main.token_logprobs(chosen)
         parts = [
             np.abs(own - np.array(turn.completion.logprobs, dtype=np.float32))
@@ -398,7 +398,7 @@ class TrainingContext:
             beside
             | found
             | canaries(self.evaluator.make_environment, self.held_out)
-            | audited(self.evaluator.make_environment, trajectories)
+            | audit_rewards(self.evaluator.make_environment, trajectories)
         )
 
     def elsewhere(self, environment: str) -> Rollout:
@@ -506,7 +506,7 @@ class TrainingContext:
         """Who shows how tasks are done: somebody whose episodes were recorded, or the environment's expert."""
         if self._expert is None and self._recorded is not None:
             self._expert = self._recorded
-            found = self._shown(self.agent)
+            found = self._expert_for(self.agent)
             if check_digest(self.run, "demonstrations", found):
                 self.display.say(f"demonstrations: {found.summary}")
         if self._expert is None:
@@ -515,7 +515,7 @@ class TrainingContext:
             self._expert = ActingExpert(self.agent, self.make_environment, curriculum, seed, has_keys)
         return self._expert
 
-    def _shown(self, agent: Agent) -> Demonstrations:
+    def _expert_for(self, agent: Agent) -> Demonstrations:
         """Return what was recorded of an expert, as it is carried out through `agent`."""
         assert self._recorded is not None, "asked where there are recordings"
         return show_recorded(self._recorded, agent, self.tokenizer, self.run, self.display, self.model)
@@ -536,7 +536,7 @@ class TrainingContext:
             max_length=longest_stream(self.model),
             teachers=teachers,
             is_recorded=not agent,
-            expert=None if self._recorded is None or agent else lambda: self._shown(self.agent),
+            expert=None if self._recorded is None or agent else lambda: self._expert_for(self.agent),
             has_state_keys=self._limits.has_state_keys,
         )
 
@@ -548,7 +548,7 @@ class TrainingContext:
             self.run.append(sides, step=0, phase="demonstrations")
         return pairs
 
-    def _labelled(self) -> list[Trajectory]:
+    def _label_answers(self) -> list[Trajectory]:
         """Return the answers of the job's preferences one by one."""
         found = self._load("preferences", form="labelled answers")
         answers = [each for each in found if isinstance(each, Trajectory)]
@@ -597,11 +597,11 @@ class TrainingContext:
         raise KeyboardInterrupt
 
 
-def sampled_now(groups: Sequence[Group], version: int) -> list[Trajectory]:
+def check_version(groups: Sequence[Group], version: int) -> list[Trajectory]:
     """Return a few of the scored trajectories of `groups` of which the main policy sampled all with `version`."""
     found: list[Trajectory] = []
-    room = MOST_COMPARED
-    for trajectory in scored(groups):
+    room = MAX_COMPARED
+    for trajectory in flatten_scored(groups):
         said = [turn.completion for turn in trajectory.turns]
         size = sum(len(turn.prompt_ids) + len(turn.completion.token_ids) for turn in trajectory.turns)
         is_ours = bool(said) and all(
@@ -648,7 +648,7 @@ def check_run(job: Job, policies: Mapping[str, PolicySpec]) -> None:
     not here. UsageError: an engine cannot do what the agent asks of it. MissingExtra: there is a cluster and no Ray.
     """
     tracker_names(job.track)
-    checked_placement(job, policies)
+    check_placement(job, policies)
     if job.cluster:
         ray_package()
     needed = engine_needs(job.agent)
@@ -665,7 +665,7 @@ def check_run(job: Job, policies: Mapping[str, PolicySpec]) -> None:
 
 
 @contextmanager
-def opened(
+def open_context(
     job: Job,
     run: Run,
     *,
@@ -689,7 +689,7 @@ def opened(
         interruption = stack.enter_context(Interruption())
         display = stack.enter_context(Display(short_name(run.recipe), job.steps, max(run.next_step - 1, 0)))
         placing = stack.enter_context(closing(Placing(job, policies)))
-        recorded = recorded_expert(job, find(job.environment)) if asks_expert else None
+        recorded = with_recordings(job, find(job.environment)) if asks_expert else None
         keep_told(run, find(job.environment))
         imitated: list[Trajectory] = []
         limits = limits or Limits()
@@ -804,7 +804,7 @@ def prepare_start(
         )
     make_environment: Factory = find(job.environment)
     texts = chain(
-        chain.from_iterable(texts_of(Path(name)) for name in named_data(job).values()),
+        chain.from_iterable(texts_of(Path(name)) for name in find_named_data(job).values()),
         client_texts(job.agent, make_environment, job.seed),
         () if cold_start is None else cold_start.texts,
     )
@@ -821,7 +821,7 @@ def prepare_start(
     for note in before_teaching(job, make_environment):
         display.say(f"note: {note}")
     if job.eval_environment:
-        checked_evaluation(job, tokenizer)
+        check_evaluation(job, tokenizer)
     if job.eval_untrained:
         evaluate_untrained(model, tokenizer, job, run, display)
     imitated: list[Trajectory] = []

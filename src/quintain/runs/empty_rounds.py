@@ -35,7 +35,7 @@ class Emptied:
     """episodes that went into the stages; None of pairs"""
 
 
-def emptied(row: Mapping[str, Any]) -> Emptied | None:
+def find_empty_stage(row: Mapping[str, Any]) -> Emptied | None:
     """Return how the round with the metrics `row` came to nothing; None where it made data, or makes none at all."""
     if not makes_data(row) or any(row[name] for name in row if END.fullmatch(name)):
         return None
@@ -51,12 +51,12 @@ def makes_data(row: Mapping[str, Any]) -> bool:
     return any(END.fullmatch(name) for name in row)
 
 
-def told(rows: Sequence[Mapping[str, Any]]) -> str:
+def describe_rounds(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return how many of the rounds in `rows` came to nothing, by what, and what to do; empty where none did."""
     made = [row for row in rows if makes_data(row)]
     by_stage: dict[str, list[Emptied]] = {}
     for row in made:
-        if (found := emptied(row)) is not None:
+        if (found := find_empty_stage(row)) is not None:
             by_stage.setdefault(found.stage, []).append(found)
     if not by_stage:
         return ""
@@ -79,7 +79,7 @@ def reason(own: Sequence[Emptied]) -> str:
     return f"{own[0].stage} left none of {sum(each.num_in or 0 for each in own)} episodes"
 
 
-def repeated(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return what `told` says, where the last of `rows` is the second in a row that came to nothing; else nothing."""
-    last = [emptied(row) is not None for row in rows if makes_data(row)][-REPEATED - 1 :]
-    return told(rows) if all(last[-REPEATED:]) and last.count(True) == REPEATED else ""
+def warn_if_repeated(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return what `describe_rounds` says where the last two of `rows` came to nothing; else nothing."""
+    last = [find_empty_stage(row) is not None for row in rows if makes_data(row)][-REPEATED - 1 :]
+    return describe_rounds(rows) if all(last[-REPEATED:]) and last.count(True) == REPEATED else ""

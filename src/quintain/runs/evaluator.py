@@ -30,13 +30,13 @@ def make_evaluator(
     if not job.eval_environment:
         return rollout
     limits = replace(rollout.limits, has_state_keys=False)
-    agent = checked_evaluation(job, tokenizer)
+    agent = check_evaluation(job, tokenizer)
     make_environment = find(job.eval_environment)
     source = placing.source({MAIN: agent}, job.eval_environment, limits, seats={})
     return Rollout(agent, make_environment, rollout.engine, limits=limits, source=source)
 
 
-def checked_evaluation(job: Job, tokenizer: PreTrainedTokenizerBase) -> Agent:
+def check_evaluation(job: Job, tokenizer: PreTrainedTokenizerBase) -> Agent:
     """Return the harness of the evaluations of `job`, which has an `eval_environment`.
 
     Raises:

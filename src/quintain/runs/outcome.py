@@ -59,7 +59,9 @@ class Outcome:
         """Return what training came to, with what helps where it gained nothing; empty where it did gain."""
         if self.first["step"] == self.last["step"] or self.is_better:
             return ""
-        numbers = f"{shown(self.first, self.measure)} → {shown(self.last, self.measure)} held out"
+        numbers = (
+            f"{format_measure(self.first, self.measure)} → {format_measure(self.last, self.measure)} held out"
+        )
         if self.is_worse:
             return f"training made the model worse: {numbers}; {pages()}"
         if self.measure == SUCCESS and float(self.first[SUCCESS]) >= FULL:
@@ -78,7 +80,7 @@ def outcome(rows: Sequence[Row]) -> Outcome | None:
     return Outcome(measure=measure, first=measured[0], last=measured[-1], best=best)
 
 
-def shown(row: Row, measure: str) -> str:
+def format_measure(row: Row, measure: str) -> str:
     """Return the held-out number of `row` for people: ``51.2 %`` of success, or a loss or rank as it is."""
     value = float(row[measure])
     return f"{100 * value:.1f} %" if measure == SUCCESS else f"{value:.3f}"
@@ -87,7 +89,7 @@ def shown(row: Row, measure: str) -> str:
 def best_line(found: Outcome, folder: Path) -> str:
     """Return which step was best, with its score and the command that measures it anew."""
     row = found.best
-    score = shown(row, found.measure)
+    score = format_measure(row, found.measure)
     if found.measure == SUCCESS and "eval/low" in row and "eval/high" in row:
         score += f" [{100 * float(row['eval/low']):.1f}, {100 * float(row['eval/high']):.1f}]"
     elif found.measure == LOSS:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from quintain.errors import InvariantError
 from quintain.rollout.collect import Rollout
 from quintain.rollout.request import EpisodeRequest
-from quintain.rollout.staleness import judged, oldest_versions, staleness
+from quintain.rollout.staleness import judge_age, oldest_versions, staleness
 from quintain.types import Failure, Stop, Trajectory
 
 STRAGGLER = "straggler"
@@ -91,7 +91,7 @@ class Ahead:
         for key in keys:
             trajectory = self._done.pop(key)
             age = staleness(oldest_versions(trajectory), now)
-            found[key[1:]] = judged(trajectory, age, self.max_staleness)
+            found[key[1:]] = judge_age(trajectory, age, self.max_staleness)
             self._asked.pop(key, None)
         return found
 

@@ -29,7 +29,7 @@ from quintain.learning.saved import START
 from quintain.rollout.collect import Limits
 from quintain.rollout.measures import tool_metrics
 from quintain.runs.collector import Collector
-from quintain.runs.context import TrainingContext, opened
+from quintain.runs.context import TrainingContext, open_context
 from quintain.runs.monitors.held_out import canaries
 from quintain.store.run import Run
 from quintain.text.chat import Chat
@@ -40,9 +40,9 @@ from quintain.warm_start.forecast import Forecast, forecast
 from quintain.warm_start.start import new_model
 
 NUM_TASKS, GROUP_SIZE, NUM_SHOWN = 8, 4, 3
-MOST_DEMONSTRATIONS, MOST_EPOCHS = 32, 4
+MAX_DEMONSTRATIONS, MAX_EPOCHS = 32, 4
 """Of the warm-up of a tiny model: enough to act, too little to be good."""
-MOST_FAILURES, MOST_TOOL_FAILURES = 0.05, 0.1
+MAX_FAILURES, MAX_TOOL_FAILURES = 0.05, 0.1
 NOT_THE_POLICY = ("tool_error", "timeout", "infrastructure")
 Kind = Literal["prompt", "masked", "trained"]
 
@@ -77,11 +77,11 @@ def preflight(job: Job, made: Callable[[Collector], PipelineResult] | None = Non
         demonstrations=(
             job.demonstrations
             if isinstance(job.demonstrations, str)
-            else MOST_DEMONSTRATIONS
+            else MAX_DEMONSTRATIONS
             if job.demonstrations is None
-            else min(job.demonstrations, MOST_DEMONSTRATIONS)
+            else min(job.demonstrations, MAX_DEMONSTRATIONS)
         ),
-        imitation_epochs=min(job.imitation_epochs, MOST_EPOCHS),
+        imitation_epochs=min(job.imitation_epochs, MAX_EPOCHS),
         steps=1,
         max_broken=1.0,
     )
@@ -89,18 +89,20 @@ def preflight(job: Job, made: Callable[[Collector], PipelineResult] | None = Non
     with TemporaryDirectory(prefix="quintain-check-") as place:
         with (
             Run.create(Path(place) / "check", recipe="check", config=asdict(small)) as run,
-            opened(small, run, has_warm_start=new_model(job.model) is not None, limits=limits) as context,
+            open_context(
+                small, run, has_warm_start=new_model(job.model) is not None, limits=limits
+            ) as context,
         ):
             tasks = context.collector.tasks(1, NUM_TASKS)
             started = time.monotonic()
             groups = context.rollout.groups(tasks, size=GROUP_SIZE, seed=context.seed("check"))
-            found = examined(context, groups, job=job, seconds=time.monotonic() - started)
+            found = examine_groups(context, groups, job=job, seconds=time.monotonic() - started)
         if made is None:
             return found
         with Run.create(Path(place) / "data", recipe="check", config=asdict(small)) as other:
             # the same policy, in a run that has recorded no demonstrations yet: those of `made` are others
             copytree(run.folder / START, other.folder / START)
-            with opened(small, other, limits=limits) as context:
+            with open_context(small, other, limits=limits) as context:
                 chosen, chat = made(context.collector), Chat(context.tokenizer)
     return replace(
         found,
@@ -113,7 +115,9 @@ def preflight(job: Job, made: Callable[[Collector], PipelineResult] | None = Non
     )
 
 
-def examined(context: TrainingContext, groups: Sequence[Group], *, job: Job, seconds: float) -> Preflight:
+def examine_groups(
+    context: TrainingContext, groups: Sequence[Group], *, job: Job, seconds: float
+) -> Preflight:
     """Return what is found of `groups`, which `context` sampled in `seconds` for what is to be `job`."""
     findings = [failures(groups), tools(groups), variance(groups), canary_tasks(context)]
     chat = Chat(context.tokenizer)
@@ -152,7 +156,7 @@ def failures(groups: Sequence[Group]) -> Finding:
     broken = [t.outcome for t in episodes if isinstance(t.outcome, Failure)]
     if not broken:
         return Finding("episodes", "pass", f"{len(episodes)} episodes, none failed")
-    state = "fail" if len(broken) > MOST_FAILURES * len(episodes) else "pass"
+    state = "fail" if len(broken) > MAX_FAILURES * len(episodes) else "pass"
     first = broken[0]
     return Finding(
         "episodes",
@@ -175,12 +179,12 @@ def tools(groups: Sequence[Group]) -> Finding:
         f"{tool}: {num:.0f} calls, {counts.get(f'tools/{tool}/invalid_call', 0):.0f} invalid, {broken[tool]:.0%} broken"
         for tool, num in calls.items()
     ]
-    return Finding("tools", "fail" if max(broken.values()) > MOST_TOOL_FAILURES else "pass", "; ".join(parts))
+    return Finding("tools", "fail" if max(broken.values()) > MAX_TOOL_FAILURES else "pass", "; ".join(parts))
 
 
 def variance(groups: Sequence[Group]) -> Finding:
     """Tasks that are always solved, never solved, and those to learn from."""
-    values = {name: part.returns for group in groups for name, part in _compared(group)}
+    values = {name: part.returns for group in groups for name, part in _compare_group(group)}
     always = {
         mark: [task for task, scores in values.items() if scores and set(scores) == {mark}]
         for mark in (0.0, 1.0)
@@ -193,7 +197,7 @@ def variance(groups: Sequence[Group]) -> Finding:
     return Finding("reward variance", "pass" if num else "fail", detail)
 
 
-def _compared(group: Group) -> list[tuple[str, Group]]:
+def _compare_group(group: Group) -> list[tuple[str, Group]]:
     """Return the groups whose episodes are compared, by task, and by seat where seats are paid apart."""
     parts = comparable_groups([group])
     if len(parts) < 2:
@@ -241,7 +245,7 @@ def mask(groups: Sequence[Group], samples: Sequence[Sample]) -> Finding:
     trained: list[list[int]] = [[] for _ in scored]
     for sample in samples:
         trained[sample.trajectory] += sample.token_ids[sample.loss_weight > 0].tolist()
-    wrong = sum(tokens != said(t) for tokens, t in zip(trained, scored, strict=True))
+    wrong = sum(tokens != describe_end(t) for tokens, t in zip(trained, scored, strict=True))
     total = sum(map(len, trained))
     if wrong:
         return Finding(
@@ -250,7 +254,7 @@ def mask(groups: Sequence[Group], samples: Sequence[Sample]) -> Finding:
     return Finding("mask", "pass", f"all {total} trained tokens are the sampled ones, prompts are masked")
 
 
-def said(trajectory: Trajectory) -> list[int]:
+def describe_end(trajectory: Trajectory) -> list[int]:
     """Return what was sampled in `trajectory`, stream by stream."""
     return [
         token for number in in_streams(trajectory) for token in trajectory.turns[number].completion.token_ids

@@ -24,10 +24,10 @@ from quintain.learning.job import MAIN, Job, PolicySettings, PolicySpec
 from quintain.learning.policies import acts, plan_policies
 from quintain.learning.sharding.actors import RankActors
 from quintain.learning.sharding.ranks import RankGroup, Ranks
-from quintain.learning.sharding.torchrun import launched
+from quintain.learning.sharding.torchrun import launch
 from quintain.models.device import find_device
 from quintain.rollout.request import Limits
-from quintain.rollout.source import Home, Kind
+from quintain.rollout.source import Kind, MakeSource
 from quintain.runs.memory import learner_bytes
 from quintain.serve.agent_source import find_source
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 TENSORS = re.compile(r"(?:--tensor-parallel-size|-tp|--pipeline-parallel-size|-pp|--tp-size)[= ](\d+)")
 """Arguments of a server that name how many cards it takes, by which it is multiplied."""
-SHARED, LEAST_SHARE = 0.9, 0.1
+SHARED, MIN_SHARE = 0.9, 0.1
 """Share of a card that a server and a learner on it may take together; and what a server must be left with."""
 
 
@@ -98,7 +98,7 @@ def place_servers(
         )
     card = min(taken)
     share = settings.memory or SHARED - keeps / memory[card]
-    if share < LEAST_SHARE:
+    if share < MIN_SHARE:
         raise UsageError(
             f"engine: got {settings.kind} on card {card} of {memory[card] / 2**30:.0f} GiB, of which the learner takes "
             f"about {keeps / 2**30:.0f} GiB; train LoRA layers, in bf16, with fewer micro_tokens, or name another "
@@ -123,7 +123,7 @@ def learner_cards(job: Job, specs: Mapping[str, PolicySpec]) -> set[int]:
     return found | (set(range(job.learner_ranks)) if found else set())
 
 
-def checked_placement(job: Job, specs: Mapping[str, PolicySpec]) -> Placement:
+def check_placement(job: Job, specs: Mapping[str, PolicySpec]) -> Placement:
     """Return the placement of `job`, whose method asks for the policies `specs`.
 
     Raises:
@@ -158,9 +158,9 @@ class Placing:
             plan = plan_policies(job, specs)
             self.cluster = Cluster(
                 job.cluster,
-                checked_placement(job, specs),
+                check_placement(job, specs),
                 num_policies=sum(acts(job, name, spec) for name, (spec, _) in plan.items()),
-                num_ranks=0 if launched() else job.learner_ranks,
+                num_ranks=0 if launch() else job.learner_ranks,
             )
 
     def engine(self, name: str, policy: Policy) -> Engine:
@@ -187,7 +187,7 @@ class Placing:
 
     def _start(self, wants: PolicyRanks | None, folder: Path) -> RankGroup:
         """Start the ranks of a policy that `wants` some of its own; None: those of the learner."""
-        job, found = self.job, launched() if wants is None else None
+        job, found = self.job, launch() if wants is None else None
         if found is not None:
             return found.open(folder)
         if self.cluster is None:
@@ -204,7 +204,7 @@ class Placing:
         *,
         seats: Mapping[str, str],
         usual: Kind = "lockstep",
-    ) -> Kind | Home:
+    ) -> Kind | MakeSource:
         """Return what plays the episodes of `agents` in `environment`: here, the `usual` source."""
         if self.cluster is None:
             return find_source(agents[MAIN], usual)

@@ -9,19 +9,19 @@ from quintain.agents.catalog import is_outside
 from quintain.environments.session import MAIN, is_of_session
 from quintain.environments.task_files import split_spec
 from quintain.models.embedder import EMBEDDER
-from quintain.runs.empty_rounds import told
+from quintain.runs.empty_rounds import describe_rounds
 from quintain.runs.outcome import best_line, is_all_warmup, outcome, warmup_line
 from quintain.store.run import Run
 from quintain.types.terminal import spell_out, write_command
 from quintain.warm_start.untrained import UNTRAINED
 
-MOST_NOTES = 5
+MAX_NOTES = 5
 """Of what is to be known before the numbers of a run are believed, the newest that are said."""
 EXTENDED = "extended"
 """The event of a run that says for how many steps in all it goes on."""
 
 
-def planned_steps(run: Run) -> int:
+def count_planned(run: Run) -> int:
     """Return how many steps `run` is to have in all: those of its configuration, or as many as it was extended to."""
     known = [event["data"]["steps"] for event in run.events() if event["kind"] == EXTENDED]
     return int(known[-1] if known else run.config.get("steps", 0))
@@ -64,7 +64,7 @@ def summary(run: Run) -> str:
         lines.append(
             f"held-out loss     before {before:.3f}   after {after:.3f}   (of data that was not trained on)"
         )
-    if without := told(run.metrics()):
+    if without := describe_rounds(run.metrics()):
         lines.append(f"nothing to learn  {without}")
     found = outcome(run.metrics())
     assert found is not None, "something was held out"
@@ -74,7 +74,7 @@ def summary(run: Run) -> str:
     if run.status != "done":
         state = "still running" if run.status == "running" else run.status
         lines.append(
-            f"{state:<18}at step {run.last_step} of {planned_steps(run)}: {quintain('resume', run.folder)}"
+            f"{state:<18}at step {run.last_step} of {count_planned(run)}: {quintain('resume', run.folder)}"
         )
         kept = "curve.png, report.html, metrics.jsonl, checkpoints/"
         follow = [quintain("resume", run.folder), quintain("eval", run.folder)]
@@ -116,7 +116,7 @@ def summary(run: Run) -> str:
         lines.append(f"outcome           {verdict}")
     if not (run.folder / EMBEDDER).is_dir():
         lines.append(f"best              {best_line(found, run.folder)}")
-    lines += [f"{'note':<18}{event['kind']}: {event['message']}" for event in run.notices()[-MOST_NOTES:]]
+    lines += [f"{'note':<18}{event['kind']}: {event['message']}" for event in run.notices()[-MAX_NOTES:]]
     return "\n".join(map(spell_out, lines))
 
 

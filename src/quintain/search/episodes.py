@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from quintain.rollout.replay import Walk
+from quintain.rollout.replay import ReplayedEpisode
 from quintain.rollout.views import Prefix
 from quintain.search.tree import Node, Path, Seen
 from quintain.types import Group, Stop, Task, Trajectory, as_text
@@ -25,7 +25,7 @@ class Player(Protocol):
         """Return `size` episodes of each of `tasks`; `again` counts the calls of a step."""
         ...
 
-    def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:
+    def walks(self, trajectories: Sequence[Trajectory]) -> list[ReplayedEpisode]:
         """Carry out recorded episodes again, to continue them at any of their turns."""
         ...
 

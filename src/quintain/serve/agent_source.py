@@ -19,7 +19,7 @@ from quintain.environments.boundary import ask, tasks_of
 from quintain.environments.extras import extra_module
 from quintain.environments.protocol import Factory
 from quintain.rollout.collect import Limits, OnEpisode, Rollout
-from quintain.rollout.source import Home, Kind
+from quintain.rollout.source import Kind, MakeSource
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
 from quintain.types import Failure, Task, Trajectory, derive_seed
@@ -30,7 +30,7 @@ MOST_LETTERS = 1 << 16
 """Tokens of an answer in them, which are letters."""
 
 
-def find_source(agent: Agent, usual: Kind = "lockstep") -> Kind | Home:
+def find_source(agent: Agent, usual: Kind = "lockstep") -> Kind | MakeSource:
     """Return what plays the episodes of `agent`: the `usual` source, unless it lives outside.
 
     Raises:
@@ -42,7 +42,7 @@ def find_source(agent: Agent, usual: Kind = "lockstep") -> Kind | Home:
     return outsiders(agent)
 
 
-def outsiders(agent: Outside, *, is_taught: bool = False) -> Home:
+def outsiders(agent: Outside, *, is_taught: bool = False) -> MakeSource:
     """Return what plays the episodes of `agent`, with its expert in the model's place if `is_taught`.
 
     Raises:
@@ -51,9 +51,9 @@ def outsiders(agent: Outside, *, is_taught: bool = False) -> Home:
     """
     for package in ("starlette", "uvicorn", "websockets"):
         extra_module(package, package=package, extra="serve", feature="an agent outside")
-    from quintain.serve.source import Outsiders
+    from quintain.serve.source import ExternalAgents
 
-    return Outsiders(agent, is_checked=is_taught, is_taught=is_taught)
+    return ExternalAgents(agent, is_checked=is_taught, is_taught=is_taught)
 
 
 def taught_episodes(

@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from quintain.environments.protocol import Factory
 from quintain.environments.wire import OURS
 from quintain.serve.json_app import Refusal, Request, json_app
-from quintain.serve.served import Row, Served, WorldTrouble, action_in, close_all, introduction
+from quintain.serve.served import Row, ServedEnvironment, WorldTrouble, action_in, close_all, introduction
 
 IDLE = 300.0
 """Seconds of silence after which an instance may be given to another client."""
@@ -31,13 +31,13 @@ class Instances:
     def __init__(self, make: Factory, most: int) -> None:
         """Hold none yet."""
         self._make, self._most = make, most
-        self._held: dict[int, tuple[Served, float]] = {}
+        self._held: dict[int, tuple[ServedEnvironment, float]] = {}
         self._numbers = itertools.count()
         self._lock = threading.Lock()
-        with closing(Served(make)) as one:
+        with closing(ServedEnvironment(make)) as one:
             self.facts = one.facts()
 
-    def create(self) -> tuple[int, Served]:
+    def create(self) -> tuple[int, ServedEnvironment]:
         """Return a new instance and its number.
 
         Raises:
@@ -50,13 +50,13 @@ class Instances:
                 raise WorldTrouble(f"all {self._most} instances are taken", "environment", "capacity")
         for world in gone:
             world.close()
-        world = Served(self._make)
+        world = ServedEnvironment(self._make)
         with self._lock:
             number = next(self._numbers)
             self._held[number] = (world, time.monotonic())
         return number, world
 
-    def find(self, number: object) -> Served:
+    def find(self, number: object) -> ServedEnvironment:
         """Return instance `number`.
 
         Raises:
@@ -127,12 +127,12 @@ def _step(instances: Instances, body: Row) -> Row:
         raise TypeError("action must be a string")
     world = instances.find(body["id"])
     row = world.act(action_in(text, bool(instances.facts["tools"]), body.get(OURS)))
-    return {**_told(world), OURS: row}
+    return {**_describe_result(world), OURS: row}
 
 
 def _detail(instances: Instances, body: Row) -> Row:
     """Tell the last answer again."""
-    return _told(instances.find(body["id"]))
+    return _describe_result(instances.find(body["id"]))
 
 
 def _observation(instances: Instances, body: Row) -> str:
@@ -162,7 +162,7 @@ ANSWERS: Mapping[tuple[str, str], Callable[[Instances, Row], Any]] = {
 }
 
 
-def _told(world: Served) -> Row:
+def _describe_result(world: ServedEnvironment) -> Row:
     """Return the last result for a foreign client."""
     last = world.last
     if last is None:

@@ -16,26 +16,26 @@ from typing import Any, cast
 from starlette.datastructures import Headers
 from starlette.types import Receive
 
-from quintain.serve.spoken import Refused, Row
+from quintain.serve.spoken import RequestError, Row
 
-LEAST_BODY_BYTES, MOST_BODY_BYTES = 1 << 20, 64 << 20
+MIN_BODY_BYTES, MAX_BODY_BYTES = 1 << 20, 64 << 20
 BYTES_OF_A_TOKEN = 64
 """Bytes of a body for each token that a context can hold: generous, since blanks and escapes are many to a token."""
-MOST_HELD_BYTES = 256 << 20
+MAX_HELD_BYTES = 256 << 20
 """Bytes of bodies that are being read at once."""
 BODY_SECONDS = 60.0
 """How long a body may take to arrive."""
-MOST_TOOLS = 512
-MOST_STOPS = 64
-MOST_GRAMMAR_BYTES = 1 << 17
+MAX_TOOLS = 512
+MAX_STOPS = 64
+MAX_GRAMMAR_BYTES = 1 << 17
 """The longest grammar, as text: one of this length takes about a second to compile."""
-LISTS = {"messages": 0, "input": 0, "tools": MOST_TOOLS, "stop": MOST_STOPS, "stop_sequences": MOST_STOPS}
+LISTS = {"messages": 0, "input": 0, "tools": MAX_TOOLS, "stop": MAX_STOPS, "stop_sequences": MAX_STOPS}
 """Lists in a body and how long they may be; 0: as many as a context has tokens, since each costs one at least."""
 
 
 def most_bytes(max_length: int) -> int:
     """Return how long a body may be for a model that reads `max_length` tokens."""
-    return min(MOST_BODY_BYTES, LEAST_BODY_BYTES + BYTES_OF_A_TOKEN * max_length)
+    return min(MAX_BODY_BYTES, MIN_BODY_BYTES + BYTES_OF_A_TOKEN * max_length)
 
 
 class Bodies:
@@ -63,7 +63,7 @@ class Bodies:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise Refused(400, "the body did not arrive")
+                        raise RequestError(400, "the body did not arrive")
                     parts.append(cast(bytes, message.get("body", b"")))
                     size += len(parts[-1])
                     self._hold(len(parts[-1]))
@@ -72,7 +72,7 @@ class Bodies:
                     if not message.get("more_body", False):
                         return b"".join(parts)
         except TimeoutError:
-            raise Refused(408, f"the body did not arrive within {BODY_SECONDS:g} s") from None
+            raise RequestError(408, f"the body did not arrive within {BODY_SECONDS:g} s") from None
         finally:
             self._hold(-size, is_free=True)
 
@@ -84,13 +84,13 @@ class Bodies:
         """
         with self._lock:
             self._num_held += num_bytes
-            if not is_free and self._num_held > MOST_HELD_BYTES:
-                raise Refused(
+            if not is_free and self._num_held > MAX_HELD_BYTES:
+                raise RequestError(
                     503, "bodies of requests: got too many long ones at once; ask again", "overloaded"
                 )
 
-    def _too_long(self) -> Refused:
-        return Refused(
+    def _too_long(self) -> RequestError:
+        return RequestError(
             413, f"body: got more than {self.most} bytes, which is more than the model can read; send less"
         )
 
@@ -104,9 +104,9 @@ def read_object(raw: bytes) -> Row:
     try:
         found: object = json.loads(raw)
     except (ValueError, RecursionError):
-        raise Refused(400, "body: got no JSON; send a JSON object") from None
+        raise RequestError(400, "body: got no JSON; send a JSON object") from None
     if not isinstance(found, dict):
-        raise Refused(400, "body: got no JSON object; send one")
+        raise RequestError(400, "body: got no JSON object; send one")
     return cast(Row, found)
 
 
@@ -120,7 +120,7 @@ def check_lists(body: Mapping[str, Any], max_length: int) -> None:
         found = body.get(name)
         limit = most or max_length
         if isinstance(found, list) and len(cast("list[Any]", found)) > limit:
-            raise Refused(400, f"{name}: got {len(cast('list[Any]', found))}; give at most {limit}")
+            raise RequestError(400, f"{name}: got {len(cast('list[Any]', found))}; give at most {limit}")
 
 
 def check_grammar_size(what: str, text: str) -> None:
@@ -129,8 +129,8 @@ def check_grammar_size(what: str, text: str) -> None:
     Raises:
         Refused: it is too long.
     """
-    if len(text) > MOST_GRAMMAR_BYTES:
-        raise Refused(
+    if len(text) > MAX_GRAMMAR_BYTES:
+        raise RequestError(
             400,
-            f"{what}: got {len(text)} letters of schemas; give at most {MOST_GRAMMAR_BYTES}, or fewer tools",
+            f"{what}: got {len(text)} letters of schemas; give at most {MAX_GRAMMAR_BYTES}, or fewer tools",
         )

@@ -14,10 +14,10 @@ from quintain.serve.spoken import (
     OPENING,
     THOUGHT,
     Answer,
-    Asked,
-    Refused,
+    AssistantMessage,
+    ChatRequest,
+    RequestError,
     Row,
-    Spoken,
     arguments_text,
     call_in,
     list_in,
@@ -40,7 +40,7 @@ FINISH = {"stop": "stop", "calls": "tool_calls", "length": "length", "text": "st
 ROLES = {"developer": "system", "system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
 
-def read(body: Row) -> Asked:
+def read(body: Row) -> ChatRequest:
     """Return the request that `body` is.
 
     Raises:
@@ -49,14 +49,14 @@ def read(body: Row) -> Asked:
     refuse_many(body)
     form = object_in(body.get("response_format") or {}, "response_format")
     if body.get("top_logprobs"):
-        raise Refused(
+        raise RequestError(
             400, f"top_logprobs: got {body['top_logprobs']!r:.20}; the sampled token's log-prob is given only"
         )
     options = object_in(body.get("stream_options") or {}, "stream_options")
     tools = () if body.get("tool_choice") == "none" else _tools(body)
-    return Asked(
+    return ChatRequest(
         messages=tuple(
-            _spoken(object_in(row, "a message")) for row in list_in(body.get("messages"), "messages")
+            _read_message(object_in(row, "a message")) for row in list_in(body.get("messages"), "messages")
         ),
         tools=tools,
         must_call=must_call(body.get("tool_choice"), tools),
@@ -73,7 +73,7 @@ def read(body: Row) -> Asked:
     )
 
 
-def whole(answer: Answer, asked: Asked) -> Row:
+def whole(answer: Answer, asked: ChatRequest) -> Row:
     """Return the body that `answer` is."""
     message: Row = {"role": "assistant", "content": answer.spoken.text or None, "refusal": None}
     if answer.spoken.thinking:
@@ -92,7 +92,7 @@ def whole(answer: Answer, asked: Asked) -> Row:
     return row | ({"prompt_token_ids": list(answer.prompt_ids)} if asked.has_token_ids else {})
 
 
-def stream(answer: Answer, asked: Asked) -> Iterator[str]:
+def stream(answer: Answer, asked: ChatRequest) -> Iterator[str]:
     """Yield `answer` as the events of a stream."""
     head = _head(answer, asked, "chat.completion.chunk")
 
@@ -115,12 +115,12 @@ def stream(answer: Answer, asked: Asked) -> Iterator[str]:
     yield "data: [DONE]\n\n"
 
 
-def error(refused: Refused) -> Row:
+def error(refused: RequestError) -> Row:
     """Return the body of an error."""
     return {"error": {"message": refused.message, "type": refused.code, "code": refused.code, "param": None}}
 
 
-def _head(answer: Answer, asked: Asked, kind: str) -> Row:
+def _head(answer: Answer, asked: ChatRequest, kind: str) -> Row:
     return {
         "id": f"chatcmpl-{answer.id}",
         "object": kind,
@@ -130,22 +130,24 @@ def _head(answer: Answer, asked: Asked, kind: str) -> Row:
     }
 
 
-def _spoken(row: Row) -> Spoken:
+def _read_message(row: Row) -> AssistantMessage:
     """Return the message that `row` is."""
     role = ROLES.get(str(row.get("role")))
     if role is None:
-        raise Refused(
+        raise RequestError(
             400, f"role of a message: got {row.get('role')!r:.40}; give system, user, assistant or tool"
         )
     text = texts_in(row.get("content"), f"content of a {role} message", ("text", "refusal"))
     if role == "tool":
-        return Spoken(role="tool", text=text, names=(text_in(row.get("tool_call_id"), "tool_call_id"),))
+        return AssistantMessage(
+            role="tool", text=text, names=(text_in(row.get("tool_call_id"), "tool_call_id"),)
+        )
     if role != "assistant":
-        return Spoken(role="system" if role == "system" else "user", text=text)
+        return AssistantMessage(role="system" if role == "system" else "user", text=text)
     calls = [object_in(call, "a tool call") for call in list_in(row.get("tool_calls"), "tool_calls")]
     functions = [object_in(call.get("function"), "function of a tool call") for call in calls]
-    thought, text = _thought(row, text)
-    return Spoken(
+    thought, text = _read_thought(row, text)
+    return AssistantMessage(
         role="assistant",
         text=text,
         calls=tuple(call_in(each.get("name"), each.get("arguments")) for each in functions),
@@ -154,7 +156,7 @@ def _spoken(row: Row) -> Spoken:
     )
 
 
-def _thought(row: Row, text: str) -> tuple[str, str]:
+def _read_thought(row: Row, text: str) -> tuple[str, str]:
     """Return what was thought before the answer `row` that a client gives back, and its words.
 
     Raises:
@@ -162,7 +164,7 @@ def _thought(row: Row, text: str) -> tuple[str, str]:
     """
     given = {name: found for name in (THOUGHT, "reasoning") if (found := text_in(row.get(name), name))}
     if len(set(given.values())) > 1:
-        raise Refused(400, f"{THOUGHT}, reasoning: got two that differ; give what was thought once")
+        raise RequestError(400, f"{THOUGHT}, reasoning: got two that differ; give what was thought once")
     if given:
         return next(iter(given.values())), text
     return split_thinking(text) if text.lstrip().startswith(OPENING) else ("", text)
@@ -172,7 +174,7 @@ def _tools(body: Row) -> tuple[Any, ...]:
     rows = [object_in(row, "a tool") for row in list_in(body.get("tools"), "tools")]
     for row in rows:
         if row.get("type") != "function":
-            raise Refused(400, f"tools: got one of type {row.get('type')!r:.40}; give functions")
+            raise RequestError(400, f"tools: got one of type {row.get('type')!r:.40}; give functions")
     return tuple(tool_in(object_in(row.get("function"), "function of a tool")) for row in rows)
 
 
@@ -188,7 +190,7 @@ def must_call(choice: object, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ..
         return must_call_in("tool_choice", None, tools)
     row = choice if isinstance(choice, dict) else {"type": choice}
     if row.get("type") != "function":
-        raise Refused(
+        raise RequestError(
             400, f"tool_choice: got {choice!r:.60}; give none, auto, required or the name of a function"
         )
     return must_call_in("tool_choice", object_in(row.get("function", row), "tool_choice").get("name"), tools)

@@ -16,9 +16,9 @@ from typing import Any
 
 from quintain.errors import EngineFault
 from quintain.processes.http_json import HttpServer, HttpTrouble
-from quintain.serve.endpoint import Endpoint, Terms
+from quintain.serve.endpoint import Endpoint, EpisodeLimits
 from quintain.serve.recorder import Recorder
-from quintain.serve.spoken import Asked, Spoken
+from quintain.serve.spoken import AssistantMessage, ChatRequest
 from quintain.text.chat import Chat
 from quintain.types import Completion
 from quintain.types.forest import find_parents
@@ -34,7 +34,7 @@ def check_endpoint(endpoint: Endpoint, url: str, *, seconds: float = 120.0) -> N
     Raises:
         EngineFault: a layer does not hold; the message names it.
     """
-    session, key = endpoint.open(NAME, SEED, Terms(max_turn_tokens=4))
+    session, key = endpoint.open(NAME, SEED, EpisodeLimits(max_turn_tokens=4))
     found: list[Any] = []
     body = {
         "model": endpoint.pump.policy,
@@ -59,12 +59,12 @@ def check_endpoint(endpoint: Endpoint, url: str, *, seconds: float = 120.0) -> N
     endpoint.close(session)
     if not found or isinstance(found[0], HttpTrouble):
         got = session.failure.message if session.failure else found[0].got if found else "no answer"
-        raise _broken("endpoint", f"got {got}")
+        raise _fail_layer("endpoint", f"got {got}")
     choice = found[0]["choices"][0]
     ids, prompt = choice.get("token_ids"), found[0].get("prompt_token_ids")
     logprobs = [row["logprob"] for row in (choice.get("logprobs") or {}).get("content", [])]
     if not ids or not prompt or len(ids) != len(logprobs) or not all(map(math.isfinite, logprobs)):
-        raise _broken(
+        raise _fail_layer(
             "call", f"got {len(ids or ())} ids and {len(logprobs)} log-probs: {json.dumps(choice)[:200]}"
         )
     check_recorder(endpoint.chat)
@@ -79,23 +79,23 @@ def check_recorder(chat: Chat, *, make: Callable[[Chat], Recorder] = Recorder) -
         EngineFault: the layer ``sequence`` or ``graph`` does not hold.
     """
     recorder = make(chat)
-    messages = (Spoken(role="user", text=QUESTION),)
+    messages = (AssistantMessage(role="user", text=QUESTION),)
     said = chat.write("Yes, there is.")
     for _ in range(2):
-        plan = recorder.plan(Asked(messages=messages))
+        plan = recorder.plan(ChatRequest(messages=messages))
         completion = Completion(token_ids=said, logprobs=(-1.0,) * len(said), stop="stop")
         node = recorder.commit(plan, completion)
-        messages = (*messages, node.spoken, Spoken(role="user", text="Good."))
+        messages = (*messages, node.spoken, AssistantMessage(role="user", text="Good."))
     first, second = recorder.nodes
     if chat.is_append_only and second.parent is not first:
-        raise _broken("sequence", "got a second call that does not go on from the first one's answer")
+        raise _fail_layer("sequence", "got a second call that does not go on from the first one's answer")
     parents = [None if node.parent is None else node.parent.number for node in recorder.nodes]
     found = [parent for parent, _ in find_parents(recorder.turns())]
     if found != parents:
-        raise _broken("graph", f"got the parents {found}, and {parents} were recorded")
+        raise _fail_layer("graph", f"got the parents {found}, and {parents} were recorded")
 
 
-def _broken(layer: str, got: str) -> EngineFault:
+def _fail_layer(layer: str, got: str) -> EngineFault:
     return EngineFault(
         f"check of the recording endpoint, layer {layer}: {got}; nothing was played, report this"
     )

@@ -3,7 +3,7 @@
 It speaks OpenAI's chat completions and responses and Anthropic's messages. An episode is told apart by the path of its
 URL (``/e/NAME/v1``) or by its key alone; every request needs the key of its episode, and a key opens no other. Keys are
 kept as digests. Sampling is the server's where answers are recorded to be learned from: what clients ask of it is then
-counted and not done, and a header says so (`Terms.heeds_clients`).
+counted and not done, and a header says so (`EpisodeLimits.heeds_clients`).
 
 A request is read and planned in a thread of the server, answered by the engine's owner (`quintain.serve.pump`), and
 committed there, whether or not the client still waits: one that hangs up leaves a finished node that was not delivered.
@@ -40,12 +40,12 @@ from quintain.agents.constrained import calls_grammar, compact
 from quintain.engines.grammar import check_grammar
 from quintain.engines.protocol import Grammar, Request, Sampling
 from quintain.errors import ModelError, QuintainError, StoreError, install_command
-from quintain.rollout.stepper import guarded
+from quintain.rollout.stepper import guard_call
 from quintain.serve import chat_completions, messages_api, responses_api
 from quintain.serve.bounds import Bodies, check_grammar_size, check_lists, read_object
-from quintain.serve.pump import Answered, Pump
+from quintain.serve.pump import Answered, EngineThread
 from quintain.serve.recorder import Node, Plan, Recorder
-from quintain.serve.spoken import NEUTRAL, Answer, Asked, Refused, Row, Spoken, digest_of
+from quintain.serve.spoken import NEUTRAL, Answer, AssistantMessage, ChatRequest, RequestError, Row, digest_of
 from quintain.text.chat import Chat
 from quintain.types import Completion, Failure, Stop, derive_seed
 
@@ -55,9 +55,9 @@ NOTE_SECONDS = 0.02
 """Until it is tried again to note what was seen of an episode that is busy."""
 LAST_SECONDS = 2.0
 """What the answers that are being sent when an episode ends have to be read."""
-MOST_READERS = 4
+MAX_READERS = 4
 """Requests that are read and planned at once, each in a thread."""
-MOST_STREAMS = 8
+MAX_STREAMS = 8
 """Streams of an episode that the engine keeps, so that calls that go on from them need not be read again."""
 AGENT, KIND = "x-quintain-agent", "x-quintain-kind"
 """Headers in which a client may say which agent of several asks, and that a call is ``auxiliary``."""
@@ -71,8 +71,8 @@ PATH = re.compile(r"(?:/e/(?P<name>[\w.-]{1,100}))?(?:/v1)*/(?P<what>[a-z_/]{1,4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """How an episode is sampled, and what it may spend: ``Terms(temperature=1.0, max_turn_tokens=128)``."""
+class EpisodeLimits:
+    """How an episode is sampled, and what it may spend: ``EpisodeLimits(temperature=1.0, max_turn_tokens=128)``."""
 
     temperature: float = 1.0
     max_turn_tokens: int = 1024
@@ -85,7 +85,7 @@ class Terms:
     """Calls of the episode; further ones are refused."""
     max_tokens: int | None = None
     """Sampled tokens of the episode after which further calls are refused."""
-    answers: Callable[[Asked], tuple[int, ...]] | None = None
+    answers: Callable[[ChatRequest], tuple[int, ...]] | None = None
     """What is said to a request instead of being sampled, as token ids; see `Outside.expert`."""
 
 
@@ -93,7 +93,7 @@ class Terms:
 class Pending:
     """A request that was dispatched, and what answers it."""
 
-    asked: Asked
+    asked: ChatRequest
     plan: Plan
     body: str
     """digest of path and body"""
@@ -112,7 +112,7 @@ class Pending:
 class Session:
     """One episode at the endpoint; made by `Endpoint.open`."""
 
-    def __init__(self, name: str, key: str, chat: Chat, seed: int, terms: Terms, number: int) -> None:
+    def __init__(self, name: str, key: str, chat: Chat, seed: int, terms: EpisodeLimits, number: int) -> None:
         self.name, self.seed, self.terms = name, seed, terms
         self.recorder = Recorder(chat)
         self.lock = threading.RLock()
@@ -171,15 +171,15 @@ class Endpoint:
 
     def __init__(
         self,
-        pump: Pump,
+        pump: EngineThread,
         chat: Chat,
         *,
-        terms: Terms | None = None,
+        terms: EpisodeLimits | None = None,
         master_key: str = "",
         on_end: Callable[[Session, Row], None] | None = None,
         notes: Notes | None = None,
     ) -> None:
-        self.pump, self.chat, self.terms = pump, chat, terms or Terms()
+        self.pump, self.chat, self.terms = pump, chat, terms or EpisodeLimits()
         self.lock = threading.Lock()
         """held while `sessions` is read or changed"""
         self.sessions: dict[str, Session] = {}
@@ -188,14 +188,14 @@ class Endpoint:
         self._numbers = count()
         self._notes = notes
         self._bodies = Bodies(pump.max_length)
-        self._turns = asyncio.Semaphore(MOST_READERS)
+        self._turns = asyncio.Semaphore(MAX_READERS)
         self._master = master_key
         self._on_end = on_end
 
-    def open(self, name: str, seed: int, terms: Terms | None = None) -> tuple[Session, str]:
+    def open(self, name: str, seed: int, terms: EpisodeLimits | None = None) -> tuple[Session, str]:
         """Return a new episode, and its key, which is kept nowhere."""
         key = secrets.token_hex(24)
-        return self._opened(name, key, seed, terms or self.terms), key
+        return self._open_episode(name, key, seed, terms or self.terms), key
 
     def close(self, session: Session) -> None:
         """End an episode: further calls are refused, and the engine forgets it."""
@@ -227,12 +227,12 @@ class Endpoint:
             return
         try:
             if found is None:
-                raise Refused(
+                raise RequestError(
                     404, f"path: got {scope['path'][:80]!r}; ask /e/NAME/v1/chat/completions", "not_found"
                 )
             session = self._session(found["name"], Headers(scope=scope), may_open=what != "end")
             await self._serve(scope, receive, send, session, what, dialect)
-        except Refused as refused:
+        except RequestError as refused:
             # Of a body that was not read to its end the rest may follow, so the connection cannot be used again.
             more = ((b"connection", b"close"),) if refused.status in (408, 413, 503) else ()
             await send_json(send, refused.status, dialect.error(refused), *more)
@@ -248,7 +248,7 @@ class Endpoint:
         if scope["method"] != "POST" or (
             what not in DIALECTS and what not in ("messages/count_tokens", "end")
         ):
-            raise Refused(
+            raise RequestError(
                 404, f"{scope['method']} {what}: got a request that is not served here", "not_found"
             )
         headers = Headers(scope=scope)
@@ -258,7 +258,7 @@ class Endpoint:
             body = await asyncio.to_thread(read_object, raw)
         if what == "end":
             if self._on_end is None:
-                raise Refused(404, "end: got a request in an episode that ends by itself", "not_found")
+                raise RequestError(404, "end: got a request in an episode that ends by itself", "not_found")
             # The engine's owner may still have to let go of what is sampled: not in the thread of the server.
             await asyncio.to_thread(self._on_end, session, body)
             await send_json(send, 200, {"ended": session.name, "calls": len(session.recorder.nodes)})
@@ -266,27 +266,29 @@ class Endpoint:
         check_lists(body, self.pump.max_length)
         if what == "messages/count_tokens":
             async with self._turns:
-                num = await asyncio.to_thread(lambda: self._counted(session, dialect.read(body), headers))
+                num = await asyncio.to_thread(
+                    lambda: self._count_tokens(session, dialect.read(body), headers)
+                )
             await send_json(send, 200, {"input_tokens": num})
             return
         async with self._turns:
             asked, pending = await asyncio.to_thread(
-                self._taken_on, session, dialect, body, headers, what, raw
+                self._accept_request, session, dialect, body, headers, what, raw
             )
         head = sampling_header(asked, session.terms)
         await Writer(receive, send, pending, asked, dialect, partial(self._sending, session), head).run()
 
-    def _counted(self, session: Session, asked: Asked, headers: Headers) -> int:
+    def _count_tokens(self, session: Session, asked: ChatRequest, headers: Headers) -> int:
         """Return how many tokens the prompt of a request has."""
         with session.lock:
-            return len(self._planned(session, asked, headers, is_counted=False).whole)
+            return len(self._plan_request(session, asked, headers, is_counted=False).whole)
 
-    def _taken_on(
+    def _accept_request(
         self, session: Session, dialect: ModuleType, body: Row, headers: Headers, what: str, raw: bytes
-    ) -> tuple[Asked, Pending]:
+    ) -> tuple[ChatRequest, Pending]:
         """Return the request that `body` is, and what was dispatched for it."""
-        asked: Asked = dialect.read(body)
-        return asked, self._dispatched(
+        asked: ChatRequest = dialect.read(body)
+        return asked, self._dispatch(
             session, asked, headers, digest_of(what, hashlib.sha256(raw).hexdigest())
         )
 
@@ -320,11 +322,11 @@ class Endpoint:
         finally:
             session.lock.release()
 
-    def _opened(self, name: str, key: str, seed: int, terms: Terms) -> Session:
+    def _open_episode(self, name: str, key: str, seed: int, terms: EpisodeLimits) -> Session:
         with self.lock:
-            return self._made(name, key, seed, terms)
+            return self._make_episode(name, key, seed, terms)
 
-    def _made(self, name: str, key: str, seed: int, terms: Terms) -> Session:
+    def _make_episode(self, name: str, key: str, seed: int, terms: EpisodeLimits) -> Session:
         """Return a new episode; the lock is held."""
         session = Session(name, key, self.chat, seed, terms, next(self._numbers))
         self.sessions[name] = session
@@ -338,7 +340,7 @@ class Endpoint:
         """
         given = headers.get("Authorization", "").removeprefix("Bearer ") or headers.get("X-Api-Key", "")
         if not given:
-            raise Refused(401, "a key is needed: Authorization: Bearer KEY", "authentication_error")
+            raise RequestError(401, "a key is needed: Authorization: Bearer KEY", "authentication_error")
         with self.lock:
             is_master = bool(self._master) and hmac.compare_digest(
                 key_digest(self._master), key_digest(given)
@@ -348,22 +350,22 @@ class Endpoint:
             else:
                 found = self.sessions.get(name or "default")
                 if found is None and is_master and not may_open:
-                    raise Refused(
+                    raise RequestError(
                         404,
                         f"end: got {name or 'default'!r}, and nothing was asked under that name",
                         "not_found",
                     )
                 if found is None and is_master:
                     called = name or "default"
-                    found = self._made(called, given, derive_seed("serve", called), self.terms)
+                    found = self._make_episode(called, given, derive_seed("serve", called), self.terms)
             # A name that is not there and one of somebody else are told alike.
             if found is None or not found.is_opened_by(given):
-                raise Refused(
+                raise RequestError(
                     401, "key: got one that opens no episode here; it may be over", "authentication_error"
                 )
             return found
 
-    def _dispatched(self, session: Session, asked: Asked, headers: Headers, body: str) -> Pending:
+    def _dispatch(self, session: Session, asked: ChatRequest, headers: Headers, body: str) -> Pending:
         """Return the request that `asked` is, new or the one that it repeats.
 
         Raises:
@@ -372,13 +374,15 @@ class Endpoint:
         grammar = None if session.terms.answers else self._grammar(asked)
         with session.lock:
             if session.is_over:
-                raise Refused(403, "this episode is over", "permission_error")
+                raise RequestError(403, "this episode is over", "permission_error")
             if self.trouble is not None:
-                raise Refused(500, f"the call cannot be recorded: {self.trouble}", "server_error")
+                raise RequestError(500, f"the call cannot be recorded: {self.trouble}", "server_error")
             name = headers.get("Idempotency-Key", "")
             found = session.by_key.get(name)
             if found is not None and found.body != body:
-                raise Refused(422, f"Idempotency-Key: got {name[:40]!r} with another request; use a new key")
+                raise RequestError(
+                    422, f"Idempotency-Key: got {name[:40]!r} with another request; use a new key"
+                )
             is_retry = headers.get("X-Stainless-Retry-Count", "0") not in ("", "0")
             if found is None and is_retry:
                 found = next((each for each in reversed(session.pending) if each.body == body), None)
@@ -388,8 +392,8 @@ class Endpoint:
                     node.num_retries += 1
                 return found
             self._refuse_unheeded(session.terms, asked)
-            plan = self._planned(session, asked, headers)
-            grammar = self._told(session, plan.asked) or grammar
+            plan = self._plan_request(session, asked, headers)
+            grammar = self._find_refusal(session, plan.asked) or grammar
             pending = Pending(asked=asked, plan=plan, body=body, version=self.pump.version, grammar=grammar)
             session.pending.append(pending)
             if name:
@@ -397,18 +401,20 @@ class Endpoint:
             self._send(session, pending)
             return pending
 
-    def _planned(self, session: Session, asked: Asked, headers: Headers, *, is_counted: bool = True) -> Plan:
+    def _plan_request(
+        self, session: Session, asked: ChatRequest, headers: Headers, *, is_counted: bool = True
+    ) -> Plan:
         """Return where a request hangs; the lock is held.
 
         Raises:
             Refused: the budget is spent, the chat cannot be written, or is too long.
         """
         if not asked.messages:
-            raise Refused(400, "messages: got none; send at least one")
+            raise RequestError(400, "messages: got none; send at least one")
         if asked.before:
             node = session.recorder.find(asked.before)
             if node is None:
-                raise Refused(
+                raise RequestError(
                     404,
                     f"previous_response_id: got {asked.before[:40]!r}, which this episode has not",
                     "not_found",
@@ -420,24 +426,24 @@ class Endpoint:
             else:
                 asked = replace(asked, messages=(*history, *asked.messages))
         if asked.messages[-1].role == "assistant":
-            raise Refused(400, "messages: got an answer as the last; end with what is to be answered")
+            raise RequestError(400, "messages: got an answer as the last; end with what is to be answered")
         terms = session.terms
         if is_counted and terms.max_calls is not None and session.num_dispatched >= terms.max_calls:
             session.stop = Stop.CUT
-            raise Refused(403, f"calls of this episode: got more than {terms.max_calls}", "budget_spent")
+            raise RequestError(403, f"calls of this episode: got more than {terms.max_calls}", "budget_spent")
         if is_counted and terms.max_tokens is not None and session.num_sampled >= terms.max_tokens:
             session.stop = Stop.MAX_TOKENS
-            raise Refused(
+            raise RequestError(
                 403, f"sampled tokens of this episode: got {terms.max_tokens} already", "budget_spent"
             )
         recorder = session.recorder if is_counted else Recorder(self.chat)
         try:
             plan = recorder.plan(asked, lineage=headers.get(AGENT, "")[:100], kind=headers.get(KIND, "")[:40])
         except ModelError as error:
-            raise Refused(400, str(error)) from error
+            raise RequestError(400, str(error)) from error
         if is_counted and len(plan.whole) >= self.pump.max_length:
             session.stop = Stop.MAX_TOKENS
-            raise Refused(
+            raise RequestError(
                 400,
                 f"messages: got {len(plan.whole)} tokens; the model reads less than {self.pump.max_length}",
                 "context_length_exceeded",
@@ -460,7 +466,7 @@ class Endpoint:
         pending.most = (
             most if terms.answers else min(most, asked.max_tokens or terms.usual_turn_tokens or most)
         )
-        temperature, top_p = sampled_as(asked, terms)
+        temperature, top_p = sampling_of(asked, terms)
         sampling = Sampling(
             temperature=temperature,
             top_p=top_p,
@@ -475,7 +481,7 @@ class Endpoint:
         answer = self.pump.ask(Request(session=name, prompt_ids=given, seed=seed, sampling=sampling))
         answer.add_done_callback(partial(self._take, session, pending, name))
 
-    def _refuse_unheeded(self, terms: Terms, asked: Asked) -> None:
+    def _refuse_unheeded(self, terms: EpisodeLimits, asked: ChatRequest) -> None:
         """Refuse parameters of sampling that are to be heeded, and that nobody here can do.
 
         Raises:
@@ -487,12 +493,12 @@ class Endpoint:
         if (asked.top_p or 1.0) < 1 and "nucleus" not in self.pump.capabilities:
             unknown.append("top_p")
         if unknown:
-            raise Refused(
+            raise RequestError(
                 400,
                 f"{unknown[0]}: got a value, and this server samples by temperature, top_p and seed; leave it out",
             )
 
-    def _grammar(self, asked: Asked) -> Grammar | None:
+    def _grammar(self, asked: ChatRequest) -> Grammar | None:
         """Return what the answer to a request keeps to: a call that must be made, or the schema of the answer.
 
         Raises:
@@ -502,7 +508,7 @@ class Endpoint:
             return None
         what = "a tool call that must be made" if asked.must_call else "an answer under a schema"
         if "grammar" not in self.pump.capabilities:
-            raise Refused(
+            raise RequestError(
                 400,
                 f"{what}: got a request for one, and the engine keeps to no grammar; "
                 f"{install_command('constrained')}, or ask for it in the messages",
@@ -517,10 +523,10 @@ class Endpoint:
             check_grammar_size(what, grammar.text)
             check_grammar(grammar)
         except QuintainError as error:
-            raise Refused(400, f"{what}: {error}") from error
+            raise RequestError(400, f"{what}: {error}") from error
         return grammar
 
-    def _told(self, session: Session, asked: Asked) -> Grammar | None:
+    def _find_refusal(self, session: Session, asked: ChatRequest) -> Grammar | None:
         """Return what is to be said to a request, where the terms of the episode have it.
 
         Raises:
@@ -529,10 +535,10 @@ class Endpoint:
         answers = session.terms.answers
         if answers is None:
             return None
-        said = guarded(lambda: answers(asked))
+        said = guard_call(lambda: answers(asked))
         if isinstance(said, Failure):
             session.failure = session.failure or said
-            raise Refused(500, said.message, "server_error")
+            raise RequestError(500, said.message, "server_error")
         return Grammar.of_tokens(said)
 
     def _take(self, session: Session, pending: Pending, name: str, answered: Answered) -> None:
@@ -545,9 +551,9 @@ class Endpoint:
                 self.pump.release(name)
                 status = 403 if session.is_over else 400 if result.kind == "grammar" else 500
                 code = "invalid_request_error" if status == 400 else "server_error"
-                pending.done.set_exception(Refused(status, result.message, code))
+                pending.done.set_exception(RequestError(status, result.message, code))
                 return
-            made = guarded(lambda: self._committed(session, pending, result, name))
+            made = guard_call(lambda: self._commit_node(session, pending, result, name))
             if isinstance(made, Failure):
                 self._lose(session, pending, result, made, name)
                 return
@@ -555,12 +561,14 @@ class Endpoint:
                 self._note(session)
             if self.trouble is not None:
                 pending.done.set_exception(
-                    Refused(500, f"the call cannot be recorded: {self.trouble}", "server_error")
+                    RequestError(500, f"the call cannot be recorded: {self.trouble}", "server_error")
                 )
                 return
-            answer = guarded(lambda: self._answer(made.spoken, pending, made.completion, made.digest, made))
+            answer = guard_call(
+                lambda: self._answer(made.spoken, pending, made.completion, made.digest, made)
+            )
             if isinstance(answer, Failure):
-                pending.done.set_exception(Refused(500, answer.message, "server_error"))
+                pending.done.set_exception(RequestError(500, answer.message, "server_error"))
                 return
             pending.done.set_result((answer, made))
 
@@ -572,12 +580,12 @@ class Endpoint:
         self.pump.release(name)
 
         def answer() -> Answer:
-            spoken = Spoken(role="assistant", text=self.chat.text(result.token_ids))
+            spoken = AssistantMessage(role="assistant", text=self.chat.text(result.token_ids))
             return self._answer(spoken, pending, result, secrets.token_hex(16))
 
-        found = guarded(answer)
+        found = guard_call(answer)
         if isinstance(found, Failure):
-            pending.done.set_exception(Refused(500, found.message, "server_error"))
+            pending.done.set_exception(RequestError(500, found.message, "server_error"))
         else:
             pending.done.set_result((found, None))
 
@@ -591,7 +599,7 @@ class Endpoint:
             self.trouble = error
             self.pump.bell.set()
 
-    def _committed(self, session: Session, pending: Pending, result: Completion, name: str) -> Node:
+    def _commit_node(self, session: Session, pending: Pending, result: Completion, name: str) -> Node:
         """Return the node that `result` becomes."""
         if len(result.logprobs) != len(result.token_ids) or not all(map(math.isfinite, result.logprobs)):
             raise ValueError(
@@ -609,7 +617,7 @@ class Endpoint:
             node.session = ""
         else:
             session.streams.append(node)
-            if len(session.streams) > MOST_STREAMS:
+            if len(session.streams) > MAX_STREAMS:
                 self._let_go(session.streams.popleft())
         return node
 
@@ -620,7 +628,12 @@ class Endpoint:
             node.session = ""
 
     def _answer(
-        self, spoken: Spoken, pending: Pending, completion: Completion, name: str, node: Node | None = None
+        self,
+        spoken: AssistantMessage,
+        pending: Pending,
+        completion: Completion,
+        name: str,
+        node: Node | None = None,
     ) -> Answer:
         """Return what is told to the client."""
         ended = completion.stop == "stop"
@@ -668,7 +681,7 @@ class Writer:
         receive: Receive,
         send: Send,
         pending: Pending,
-        asked: Asked,
+        asked: ChatRequest,
         dialect: ModuleType,
         sending: Callable[[Pending], AbstractContextManager[Callable[[], None]]],
         head: tuple[bytes, bytes],
@@ -683,11 +696,11 @@ class Writer:
         Raises:
             Refused: there is no answer, and nothing was sent yet.
         """
-        gone = asyncio.ensure_future(hung_up(self._receive))
+        gone = asyncio.ensure_future(wait_for_hangup(self._receive))
         done = asyncio.wrap_future(self._pending.done)
         try:
             if self._asked.is_streamed:
-                await self._streamed(done, gone)
+                await self._stream_answer(done, gone)
                 return
             await asyncio.wait({done, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not done.done():
@@ -699,9 +712,9 @@ class Writer:
                     was_read()
         finally:
             gone.cancel()
-            done.add_done_callback(_seen)
+            done.add_done_callback(_note_error)
 
-    async def _streamed(
+    async def _stream_answer(
         self, done: asyncio.Future[tuple[Answer, Node | None]], gone: asyncio.Future[None]
     ) -> None:
         """Send the answer as events; the connection is kept awake until it is there."""
@@ -716,7 +729,7 @@ class Writer:
         if not done.done():
             return
         failed = done.exception()
-        if isinstance(failed, Refused):
+        if isinstance(failed, RequestError):
             events: Iterator[str] = iter(
                 [f"event: error\ndata: {json.dumps(self._dialect.error(failed))}\n\n"]
             )
@@ -732,13 +745,13 @@ class Writer:
                 was_read()
 
 
-def _seen(done: asyncio.Future[Any]) -> None:
+def _note_error(done: asyncio.Future[Any]) -> None:
     """Take note of an error that nobody waits for any more."""
     if not done.cancelled():
         done.exception()
 
 
-async def hung_up(receive: Receive) -> None:
+async def wait_for_hangup(receive: Receive) -> None:
     """Return when the client is gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -755,7 +768,7 @@ async def lifespan(receive: Receive, send: Send) -> None:
             return
 
 
-def sampled_as(asked: Asked, terms: Terms) -> tuple[float, float]:
+def sampling_of(asked: ChatRequest, terms: EpisodeLimits) -> tuple[float, float]:
     """Return the temperature and the top_p by which a request is answered; a top_p of 0 takes the likeliest token."""
     if not terms.heeds_clients:
         return terms.temperature, 1.0
@@ -763,9 +776,9 @@ def sampled_as(asked: Asked, terms: Terms) -> tuple[float, float]:
     return (0.0, 1.0) if asked.top_p == 0 else (temperature, 1.0 if asked.top_p is None else asked.top_p)
 
 
-def sampling_header(asked: Asked, terms: Terms) -> tuple[bytes, bytes]:
+def sampling_header(asked: ChatRequest, terms: EpisodeLimits) -> tuple[bytes, bytes]:
     """Return the header that says how an answer was sampled, and what of the request was not done."""
-    temperature, top_p = sampled_as(asked, terms)
+    temperature, top_p = sampling_of(asked, terms)
     said = f"temperature={temperature:g}, top_p={top_p:g}"
     ignored = () if terms.heeds_clients else asked.pinned
     said += f"; not done: {', '.join(ignored)}" if ignored else ""

@@ -63,14 +63,14 @@ class Guard:
             await response(scope, receive, send)
             return
 
-        async def watched(message: Message) -> None:
+        async def watch(message: Message) -> None:
             is_answer = message["type"] in ("http.response.start", "websocket.accept")
             if is_answer and message.get("status", 101) not in REFUSALS:
                 self.strangers.pop(scope.get("client"), None)
             await send(message)
 
         try:
-            await self._app(scope, receive, watched)
+            await self._app(scope, receive, watch)
         except Exception:
             traceback.print_exc()
             raise

@@ -8,10 +8,10 @@ from typing import Any
 
 from quintain.serve.spoken import (
     Answer,
-    Asked,
-    Refused,
+    AssistantMessage,
+    ChatRequest,
+    RequestError,
     Row,
-    Spoken,
     arguments_text,
     call_in,
     list_in,
@@ -40,26 +40,26 @@ KINDS = {
 """HTTP status → word for the error; others are ``api_error``."""
 
 
-def read(body: Row) -> Asked:
+def read(body: Row) -> ChatRequest:
     """Return the request that `body` is.
 
     Raises:
         Refused: it asks for what is not there.
     """
     refuse_many(body)
-    spoken: list[Spoken] = []
+    spoken: list[AssistantMessage] = []
     system = texts_in(body.get("system"), "system", ("text",))
     if system:
-        spoken.append(Spoken(role="system", text=system))
+        spoken.append(AssistantMessage(role="system", text=system))
     for row in list_in(body.get("messages"), "messages"):
-        spoken += _spoken(object_in(row, "a message"))
+        spoken += _read_messages(object_in(row, "a message"))
     chosen = object_in(body.get("tool_choice") or {}, "tool_choice")
     choice = chosen.get("type", "auto")
     if choice not in ("auto", "any", "tool", "none"):
-        raise Refused(400, f"tool_choice: got {choice!r:.60}; give auto, any, tool or none")
+        raise RequestError(400, f"tool_choice: got {choice!r:.60}; give auto, any, tool or none")
     tools = () if choice == "none" else _tools(body)
     form = object_in(body.get("output_config") or {}, "output_config").get("format") or {}
-    return Asked(
+    return ChatRequest(
         messages=tuple(spoken),
         tools=tools,
         must_call=must_call_in("tool_choice", chosen.get("name", "") if choice == "tool" else None, tools)
@@ -79,7 +79,7 @@ def read(body: Row) -> Asked:
     )
 
 
-def whole(answer: Answer, asked: Asked) -> Row:
+def whole(answer: Answer, asked: ChatRequest) -> Row:
     """Return the body that `answer` is."""
     row = _head(answer, asked) | {
         "content": _blocks(answer),
@@ -92,7 +92,7 @@ def whole(answer: Answer, asked: Asked) -> Row:
     return row
 
 
-def stream(answer: Answer, asked: Asked) -> Iterator[str]:
+def stream(answer: Answer, asked: ChatRequest) -> Iterator[str]:
     """Yield `answer` as the events of a stream."""
     usage = {"input_tokens": len(answer.prompt_ids), "output_tokens": 0}
     start = _head(answer, asked) | {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
@@ -126,13 +126,13 @@ def event(kind: str, **data: Any) -> str:
     return f"event: {kind}\ndata: {json.dumps({'type': kind, **data})}\n\n"
 
 
-def error(refused: Refused) -> Row:
+def error(refused: RequestError) -> Row:
     """Return the body of an error."""
     kind = KINDS.get(refused.status, "api_error")
     return {"type": "error", "error": {"type": kind, "message": refused.message}}
 
 
-def _head(answer: Answer, asked: Asked) -> Row:
+def _head(answer: Answer, asked: ChatRequest) -> Row:
     model = asked.model or answer.policy
     return {"id": f"msg_{answer.id}", "type": "message", "role": "assistant", "model": model}
 
@@ -150,11 +150,11 @@ def _blocks(answer: Answer) -> list[Row]:
     return blocks
 
 
-def _spoken(row: Row) -> Iterator[Spoken]:
+def _read_messages(row: Row) -> Iterator[AssistantMessage]:
     """Yield the messages that `row` is: results of tools, and what was said besides."""
     role = row.get("role")
     if role not in ("user", "assistant", "system"):
-        raise Refused(400, f"role of a message: got {role!r:.40}; give user or assistant")
+        raise RequestError(400, f"role of a message: got {role!r:.40}; give user or assistant")
     content = row.get("content")
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list_in(content, "content")
     rows = [object_in(block, "a block of content") for block in blocks]
@@ -162,11 +162,13 @@ def _spoken(row: Row) -> Iterator[Spoken]:
         results = [each for each in rows if each.get("type") == "tool_result"]
         for each in results:
             text = texts_in(each.get("content"), "content of a tool_result", ("text",))
-            yield Spoken(role="tool", text=text, names=(text_in(each.get("tool_use_id"), "tool_use_id"),))
+            yield AssistantMessage(
+                role="tool", text=text, names=(text_in(each.get("tool_use_id"), "tool_use_id"),)
+            )
         others = [each for each in rows if each.get("type") != "tool_result"]
         if others or not results:
             text = texts_in(others, f"content of a {role} message", ("text",))
-            yield Spoken(role="system" if role == "system" else "user", text=text)
+            yield AssistantMessage(role="system" if role == "system" else "user", text=text)
         return
     texts: list[str] = []
     thoughts: list[Row] = []
@@ -179,7 +181,7 @@ def _spoken(row: Row) -> Iterator[Spoken]:
             calls.append(each)
         else:
             texts.append(texts_in([each], "content of an assistant message", ("text",)))
-    yield Spoken(
+    yield AssistantMessage(
         role="assistant",
         text="".join(texts),
         calls=tuple(call_in(each.get("name"), each.get("input")) for each in calls),
@@ -193,5 +195,5 @@ def _tools(body: Row) -> tuple[Any, ...]:
     rows = [object_in(row, "a tool") for row in list_in(body.get("tools"), "tools")]
     for row in rows:
         if row.get("type", "custom") != "custom":
-            raise Refused(400, f"tools: got one of type {row.get('type')!r:.40}; give tools of your own")
+            raise RequestError(400, f"tools: got one of type {row.get('type')!r:.40}; give tools of your own")
     return tuple(tool_in(row, "input_schema") for row in rows)

@@ -19,7 +19,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from quintain.environments.protocol import Factory
 from quintain.environments.wire import OURS
 from quintain.serve.json_app import CALL_SECONDS, Refusal, Request, Threads, json_app
-from quintain.serve.served import Row, Served, WorldTrouble, action_in, close_all, introduction
+from quintain.serve.served import Row, ServedEnvironment, WorldTrouble, action_in, close_all, introduction
 
 CODES = {"no_episode": "SESSION_ERROR"}
 """Error codes of OpenEnv by kind of trouble; all others are EXECUTION_ERROR."""
@@ -48,10 +48,10 @@ STATE = {
 
 def openenv_app(make: Factory, *, most: int = 64) -> Starlette:
     """Return the app that offers the world that `make` builds to at most `most` clients at once."""
-    with closing(Served(make)) as one:
+    with closing(ServedEnvironment(make)) as one:
         facts = one.facts()
     threads = Threads(most)
-    held: set[Served] = set()
+    held: set[ServedEnvironment] = set()
     num_taken = 0
 
     async def talk(connection: WebSocket) -> None:
@@ -62,9 +62,9 @@ def openenv_app(make: Factory, *, most: int = 64) -> Starlette:
             await _end(connection, {"message": f"all {most} sessions are taken", "code": code})
             return
         num_taken += 1
-        world: Served | None = None
+        world: ServedEnvironment | None = None
         try:
-            world = await threads.call(lambda: Served(make))
+            world = await threads.call(lambda: ServedEnvironment(make))
             held.add(world)
             await _converse(connection, Conversation(world=world, facts=facts), threads)
         except WorldTrouble as trouble:
@@ -85,9 +85,9 @@ def openenv_app(make: Factory, *, most: int = 64) -> Starlette:
 
 @dataclass(slots=True, kw_only=True)
 class Conversation:
-    """What a client plays in: ``Conversation(world=Served(make), facts={...})``."""
+    """What a client plays in: ``Conversation(world=ServedEnvironment(make), facts={...})``."""
 
-    world: Served
+    world: ServedEnvironment
     facts: Mapping[str, Any]
     episode: str | None = None
     """What the client calls the episode."""

@@ -20,7 +20,7 @@ CLOSED = "closed"
 """Kind of the failure of a request that nobody works on any more."""
 
 
-class Pump:
+class EngineThread:
     """Hands requests of any thread to `engine`: ``pump.ask(request).result(60)`` there, ``pump.work()`` here.
 
     Args:

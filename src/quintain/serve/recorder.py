@@ -20,8 +20,8 @@ from quintain.serve.spoken import (
     CLOSING,
     OPENING,
     THOUGHT,
-    Asked,
-    Spoken,
+    AssistantMessage,
+    ChatRequest,
     canonical,
     digest_of,
     split_thinking,
@@ -66,10 +66,10 @@ class Node:
     whole: tuple[int, ...]
     """all tokens up to the end of what was sampled"""
     completion: Completion
-    spoken: Spoken
-    history: tuple[Spoken, ...]
+    spoken: AssistantMessage
+    history: tuple[AssistantMessage, ...]
     """the chat that it answers"""
-    added: tuple[Spoken, ...]
+    added: tuple[AssistantMessage, ...]
     """those of its messages that the parent did not have"""
     tools: str
     error: str | None
@@ -111,14 +111,14 @@ class Node:
 class Plan:
     """A call that is about to be dispatched: what the engine is to see, and where it hangs."""
 
-    asked: Asked
+    asked: ChatRequest
     parent: Node | None
     prompt_ids: tuple[int, ...]
     """after the tokens of the parent"""
     whole: tuple[int, ...]
     conversation: Conversation
-    history: tuple[Spoken, ...]
-    added: tuple[Spoken, ...]
+    history: tuple[AssistantMessage, ...]
+    added: tuple[AssistantMessage, ...]
     fork: Fork
     differs: Mapping[str, Any]
     """where a rewritten history first differs from what was recorded; see `Recorder._difference`"""
@@ -145,7 +145,7 @@ class Recorder:
     _identities: set[str] = field(default_factory=set[str])
     """what root chats begin with: system text and tools"""
 
-    def plan(self, asked: Asked, *, lineage: str = "", kind: str = "") -> Plan:
+    def plan(self, asked: ChatRequest, *, lineage: str = "", kind: str = "") -> Plan:
         """Return where the call that `asked` is hangs, and what the engine is to see.
 
         Raises:
@@ -154,20 +154,20 @@ class Recorder:
         self.num_pinned += bool(asked.pinned)
         tools = tools_key(asked.tools)
         self._note_carried(asked.messages)
-        node, num_known = self._proposed(asked, tools)
+        node, num_known = self._find_repeated(asked, tools)
         if node is not None:
             conversation = node.conversation.branch()
             added = asked.messages[num_known:]
             prompt = conversation.prompt([each.message() for each in added])
             if not prompt.starts_segment:
-                return self._planned(asked, node, prompt.token_ids, conversation, added, lineage, kind)
+                return self._plan_node(asked, node, prompt.token_ids, conversation, added, lineage, kind)
             whole = prompt.token_ids
         else:
             conversation = self.chat.conversation(asked.tools)
             whole = conversation.prompt([each.message() for each in asked.messages]).token_ids
         parent = self._longest_prefix(whole, tools)
         given = whole if parent is None else whole[len(parent.whole) :]
-        return self._planned(asked, parent, given, conversation, asked.messages, lineage, kind)
+        return self._plan_node(asked, parent, given, conversation, asked.messages, lineage, kind)
 
     def commit(self, plan: Plan, completion: Completion, *, session: str = "") -> Node:
         """Add what was sampled as a node; `session` is the engine's stream that it ends."""
@@ -220,7 +220,7 @@ class Recorder:
         """Return the node whose answer has the id `answer`."""
         return next((node for node in self.nodes if node.digest == answer), None)
 
-    def _proposed(self, asked: Asked, tools: str) -> tuple[Node | None, int]:
+    def _find_repeated(self, asked: ChatRequest, tools: str) -> tuple[Node | None, int]:
         """Return the node whose chat and answer the messages repeat furthest, and how many messages that are."""
         keys = chat_keys(tools, asked.messages) if self._after else []
         for count in range(len(asked.messages) - 1, 0, -1):
@@ -244,13 +244,13 @@ class Recorder:
                 best = node
         return best
 
-    def _planned(
+    def _plan_node(
         self,
-        asked: Asked,
+        asked: ChatRequest,
         parent: Node | None,
         given: tuple[int, ...],
         conversation: Conversation,
-        added: tuple[Spoken, ...],
+        added: tuple[AssistantMessage, ...],
         lineage: str,
         kind: str,
     ) -> Plan:
@@ -269,7 +269,7 @@ class Recorder:
             lineage=lineage, kind=kind,
         )  # fmt: skip
 
-    def _cause(self, asked: Asked, parent: Node | None, whole: tuple[int, ...], identity: str) -> Fork:
+    def _cause(self, asked: ChatRequest, parent: Node | None, whole: tuple[int, ...], identity: str) -> Fork:
         """Return why a call is not at the end of the newest stream."""
         if self._asked[whole]:
             return "repeat"
@@ -288,7 +288,7 @@ class Recorder:
 
     def _difference(self, whole: tuple[int, ...]) -> Mapping[str, Any]:
         """Return the call whose tokens `whole` shares furthest, the first token that differs, and the text there."""
-        shared = [shared_length(node.whole, whole) for node in self.nodes]
+        shared = [common_length(node.whole, whole) for node in self.nodes]
         if not shared:
             return {}
         at = max(shared)
@@ -296,7 +296,7 @@ class Recorder:
         was, now = (self.chat.text(ids[at : at + SHOWN_TOKENS]) for ids in (node.whole, whole))
         return {"call": node.number, "token": at, "was": was, "now": now}
 
-    def _note_carried(self, messages: Sequence[Spoken]) -> None:
+    def _note_carried(self, messages: Sequence[AssistantMessage]) -> None:
         """Note which answers the chat `messages` holds in what others say."""
         texts = [each.text for each in messages if each.role != "assistant"]
         for node in self.nodes:
@@ -327,7 +327,9 @@ class Recorder:
         )
         return text[:at], stop, cut
 
-    def _read(self, text: str, number: int, asked: Asked, prefix: str) -> tuple[Spoken, str | None]:
+    def _read(
+        self, text: str, number: int, asked: ChatRequest, prefix: str
+    ) -> tuple[AssistantMessage, str | None]:
         """Return the answer that `text` is, and why calls in it could not be read.
 
         Where words have marks about them, as in channels, the client is handed the words; a thought stands before them
@@ -335,7 +337,7 @@ class Recorder:
         """
         is_plain = self.chat.reads_plainly
         if is_plain and not asked.tools:
-            return Spoken(role="assistant", text=text), None
+            return AssistantMessage(role="assistant", text=text), None
         answer = self.chat.read(text, prefix=prefix, tools=asked.tools)
         broken = next((call for call in answer.calls if call.arguments is None or not call.name), None)
         has_calls = bool(answer.calls and asked.tools) and broken is None
@@ -348,15 +350,15 @@ class Recorder:
             said = (f"{OPENING}{answer.reasoning}{closing}" if answer.reasoning else "") + answer.content
         if not has_calls:
             problem = broken.problem if broken is not None and asked.tools else None
-            return Spoken(role="assistant", text=said), problem
+            return AssistantMessage(role="assistant", text=said), problem
         calls = tuple(
             ToolCall(name=call.name, arguments=call.arguments or {}, id=call.id) for call in answer.calls
         )
         names = tuple(call.id or f"call_{number}_{place}" for place, call in enumerate(calls))
-        return Spoken(role="assistant", text=said.rstrip(), calls=calls, names=names), None
+        return AssistantMessage(role="assistant", text=said.rstrip(), calls=calls, names=names), None
 
 
-def with_thoughts_apart(spoken: Spoken, seal: str, *, is_open: bool = False) -> Spoken:
+def with_thoughts_apart(spoken: AssistantMessage, seal: str, *, is_open: bool = False) -> AssistantMessage:
     """Return `spoken` with the thoughts in front of its text apart from it, under the opaque state `seal`.
 
     The prompt has begun one where it `is_open`.
@@ -364,7 +366,7 @@ def with_thoughts_apart(spoken: Spoken, seal: str, *, is_open: bool = False) -> 
     thinking, text = split_thinking(spoken.text, is_open=is_open)
     if not thinking:
         return spoken
-    return Spoken(
+    return AssistantMessage(
         role=spoken.role, text=text, calls=spoken.calls, names=spoken.names, thinking=thinking, opaque=seal
     )
 
@@ -377,19 +379,19 @@ def turn_of(node: Node) -> Turn:
         observation=as_content("\n".join(each.text for each in node.added if each.role != "assistant")),
         prompt_ids=given,
         completion=node.completion,
-        action=Action(text=node.spoken.whole_text(), tool_calls=named_calls(node.spoken), error=node.error),
+        action=Action(text=node.spoken.whole_text(), tool_calls=name_calls(node.spoken), error=node.error),
         is_valid=node.error is None,
         starts_segment=not continues,
         facts=facts_of(node),
     )
 
 
-def chat_key(tools: str, messages: Sequence[Spoken]) -> str:
+def chat_key(tools: str, messages: Sequence[AssistantMessage]) -> str:
     """Return what two equal chats have in common."""
     return chat_keys(tools, messages)[-1]
 
 
-def chat_keys(tools: str, messages: Sequence[Spoken]) -> list[str]:
+def chat_keys(tools: str, messages: Sequence[AssistantMessage]) -> list[str]:
     """Return the `chat_key` of each beginning of `messages`, the empty one first, in one pass."""
     total, keys = hashlib.blake2b(digest_size=16), list[str]()
     for text in (tools, *(each.key() for each in messages)):
@@ -399,7 +401,7 @@ def chat_keys(tools: str, messages: Sequence[Spoken]) -> list[str]:
     return keys
 
 
-def shared_length(first: Sequence[int], second: Sequence[int]) -> int:
+def common_length(first: Sequence[int], second: Sequence[int]) -> int:
     """Return how many ids two streams have in common from their beginning."""
     low, high = 0, min(len(first), len(second))
     while low < high:
@@ -408,7 +410,7 @@ def shared_length(first: Sequence[int], second: Sequence[int]) -> int:
     return low
 
 
-def goes_on_from_cut(messages: Sequence[Spoken], node: Node) -> bool:
+def goes_on_from_cut(messages: Sequence[AssistantMessage], node: Node) -> bool:
     """Whether `messages` hold the part of the answer of `node` that its client was handed, where that was not all."""
     if not node.is_cut:
         return False
@@ -416,7 +418,7 @@ def goes_on_from_cut(messages: Sequence[Spoken], node: Node) -> bool:
     return any(each.role == "assistant" and each.key() == own for each in messages)
 
 
-def goes_on_without_thought(messages: Sequence[Spoken], node: Node) -> bool:
+def goes_on_without_thought(messages: Sequence[AssistantMessage], node: Node) -> bool:
     """Whether `messages` hold what `node` answered, but for what it thought before."""
     if not node.spoken.thinking:
         return False
@@ -440,7 +442,7 @@ def node_digest(before: str, number: int, prompt_ids: Sequence[int], completion:
     )  # fmt: skip
 
 
-def named_calls(spoken: Spoken) -> tuple[ToolCall, ...]:
+def name_calls(spoken: AssistantMessage) -> tuple[ToolCall, ...]:
     """Return the calls of an answer with the ids that the client knows them by."""
     if len(spoken.names) != len(spoken.calls):
         return spoken.calls

@@ -22,12 +22,12 @@ from quintain.engines.protocol import Engine
 from quintain.environments.protocol import check_reward
 from quintain.errors import EnvironmentFault
 from quintain.rollout.request import EpisodeRequest
-from quintain.serve.endpoint import Endpoint, Session, Terms
+from quintain.serve.endpoint import Endpoint, EpisodeLimits, Session
 from quintain.serve.listener import Listener
-from quintain.serve.pump import CLOSED, Pump
+from quintain.serve.pump import CLOSED, EngineThread
 from quintain.serve.recorder import facts_of, turn_of
 from quintain.serve.source import episode_of, outcome_of
-from quintain.serve.spoken import Refused
+from quintain.serve.spoken import RequestError
 from quintain.store.calls import CallLog, read_calls
 from quintain.text.chat import Chat
 from quintain.types import Failure, Outcome, Score, Stop, Task, Trajectory, Turn, derive_seed
@@ -56,7 +56,7 @@ class Recording:
     key: str
     keep: Callable[[Trajectory], None] | None = None
     calls: CallLog | None = None
-    terms: Terms = field(default_factory=Terms)
+    terms: EpisodeLimits = field(default_factory=EpisodeLimits)
     host: str = "127.0.0.1"
     port: int = 0
     also: str = ""
@@ -69,13 +69,13 @@ class Recording:
         Raises:
             UsageError: it cannot be bound.
         """
-        self.pump = Pump(self.engine)
+        self.pump = EngineThread(self.engine)
         self._over: SimpleQueue[tuple[int, Trajectory]] = SimpleQueue()
         self._counts: Counter[str] = Counter()
         self._noted: dict[int, list[Mapping[str, Any]]] = {}
         """number of an episode → what was noted of its calls last"""
         self.endpoint = Endpoint(
-            self.pump, self.chat, terms=self.terms, master_key=self.key, on_end=self._ended,
+            self.pump, self.chat, terms=self.terms, master_key=self.key, on_end=self._end_episode,
             notes=None if self.calls is None else self._note,
         )  # fmt: skip
         self.listener = Listener(
@@ -105,7 +105,7 @@ class Recording:
         if self.calls is not None:
             self.calls.close()
 
-    def _ended(self, session: Session, row: dict[str, Any]) -> None:
+    def _end_episode(self, session: Session, row: dict[str, Any]) -> None:
         """Take what a client says of the end of an episode.
 
         Raises:
@@ -113,14 +113,16 @@ class Recording:
         """
         score = row.get("score")
         if isinstance(score, bool):
-            raise Refused(400, f'end: score must be a number: got {score}; give one, as {{"score": 1.0}}')
+            raise RequestError(
+                400, f'end: score must be a number: got {score}; give one, as {{"score": 1.0}}'
+            )
         try:
             value = check_reward("end", "score", score)
         except EnvironmentFault as fault:
-            raise Refused(400, f'{fault}, as {{"score": 1.0}}') from fault
+            raise RequestError(400, f'{fault}, as {{"score": 1.0}}') from fault
         solved = row.get("is_success", value > 0)
         if not isinstance(solved, bool):
-            raise Refused(400, f"is_success: got {solved!r:.40}; give true or false")
+            raise RequestError(400, f"is_success: got {solved!r:.40}; give true or false")
         self._end(session, Score(value=value, is_success=solved))
 
     def _end(self, session: Session, result: Score | Failure) -> None:

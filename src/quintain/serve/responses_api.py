@@ -9,10 +9,10 @@ from typing import Any
 from quintain.serve.chat_completions import logprob_rows, must_call
 from quintain.serve.spoken import (
     Answer,
-    Asked,
-    Refused,
+    AssistantMessage,
+    ChatRequest,
+    RequestError,
     Row,
-    Spoken,
     arguments_text,
     call_in,
     list_in,
@@ -30,7 +30,7 @@ from quintain.serve.spoken import (
 TEXTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text")
 
 
-def read(body: Row) -> Asked:
+def read(body: Row) -> ChatRequest:
     """Return the request that `body` is.
 
     Raises:
@@ -39,25 +39,25 @@ def read(body: Row) -> Asked:
     refuse_many(body)
     for name in ("background", "conversation"):
         if body.get(name):
-            raise Refused(
+            raise RequestError(
                 400, f"{name}: got {body[name]!r:.40}; send the whole input, or previous_response_id"
             )
     form = object_in(object_in(body.get("text") or {}, "text").get("format") or {}, "text.format")
     if body.get("top_logprobs"):
-        raise Refused(
+        raise RequestError(
             400, f"top_logprobs: got {body['top_logprobs']!r:.20}; the sampled token's log-prob is given only"
         )
-    spoken: list[Spoken] = []
+    spoken: list[AssistantMessage] = []
     if instructions := text_in(body.get("instructions"), "instructions"):
-        spoken.append(Spoken(role="system", text=instructions))
+        spoken.append(AssistantMessage(role="system", text=instructions))
     given = body.get("input")
     if isinstance(given, str):
-        spoken.append(Spoken(role="user", text=given))
+        spoken.append(AssistantMessage(role="user", text=given))
     else:
-        spoken += _spoken([object_in(row, "an item of input") for row in list_in(given, "input")])
+        spoken += _read_messages([object_in(row, "an item of input") for row in list_in(given, "input")])
     include = list_in(body.get("include"), "include")
     tools = () if body.get("tool_choice") == "none" else _tools(body)
-    return Asked(
+    return ChatRequest(
         messages=tuple(spoken),
         tools=tools,
         must_call=must_call(body.get("tool_choice"), tools),
@@ -74,7 +74,7 @@ def read(body: Row) -> Asked:
     )
 
 
-def whole(answer: Answer, asked: Asked) -> Row:
+def whole(answer: Answer, asked: ChatRequest) -> Row:
     """Return the body that `answer` is."""
     row = _head(answer, asked, "incomplete" if answer.finish == "length" else "completed")
     given, sampled = len(answer.prompt_ids), len(answer.token_ids)
@@ -95,7 +95,7 @@ def whole(answer: Answer, asked: Asked) -> Row:
     return row
 
 
-def stream(answer: Answer, asked: Asked) -> Iterator[str]:
+def stream(answer: Answer, asked: ChatRequest) -> Iterator[str]:
     """Yield `answer` as the events of a stream."""
     number = -1
 
@@ -144,12 +144,12 @@ def stream(answer: Answer, asked: Asked) -> Iterator[str]:
     yield event(f"response.{ended['status']}", response=ended)
 
 
-def error(refused: Refused) -> Row:
+def error(refused: RequestError) -> Row:
     """Return the body of an error."""
     return {"error": {"message": refused.message, "type": refused.code, "code": refused.code, "param": None}}
 
 
-def _head(answer: Answer, asked: Asked, status: str) -> Row:
+def _head(answer: Answer, asked: ChatRequest, status: str) -> Row:
     return {
         "id": f"resp_{answer.id}",
         "object": "response",
@@ -169,7 +169,7 @@ def _head(answer: Answer, asked: Asked, status: str) -> Row:
     }
 
 
-def _items(answer: Answer, asked: Asked) -> list[Row]:
+def _items(answer: Answer, asked: ChatRequest) -> list[Row]:
     spoken = answer.spoken
     items: list[Row] = []
     if spoken.thinking:
@@ -209,17 +209,17 @@ def _items(answer: Answer, asked: Asked) -> list[Row]:
     return items
 
 
-def _spoken(rows: list[Row]) -> Iterator[Spoken]:
+def _read_messages(rows: list[Row]) -> Iterator[AssistantMessage]:
     """Yield the messages that items of input are: thoughts, text and calls of one answer are one message."""
     held: list[Row] = []
 
-    def said() -> Iterator[Spoken]:
+    def flush() -> Iterator[AssistantMessage]:
         if not held:
             return
         texts = [row for row in held if row.get("type", "message") == "message"]
         calls = [row for row in held if row.get("type") == "function_call"]
         thoughts = [row for row in held if row.get("type") == "reasoning"]
-        yield Spoken(
+        yield AssistantMessage(
             role="assistant",
             text="".join(texts_in(row.get("content"), "content of a message", TEXTS) for row in texts),
             calls=tuple(call_in(row.get("name"), row.get("arguments")) for row in calls),
@@ -235,33 +235,35 @@ def _spoken(rows: list[Row]) -> Iterator[Spoken]:
     for row in rows:
         kind = row.get("type", "message")
         if kind not in ("message", "function_call", "function_call_output", "reasoning"):
-            raise Refused(400, f"input: got an item of type {kind!r:.40}; give messages and function calls")
+            raise RequestError(
+                400, f"input: got an item of type {kind!r:.40}; give messages and function calls"
+            )
         if kind in ("function_call", "reasoning") or (kind == "message" and row.get("role") == "assistant"):
             # An answer has thoughts, then text, then calls; what comes after calls begins another one.
             rank = ("reasoning", "message", "function_call").index(kind)
             last = held[-1].get("type", "message") if held else "reasoning"
             if rank < ("reasoning", "message", "function_call").index(last):
-                yield from said()
+                yield from flush()
             held.append(row)
             continue
-        yield from said()
+        yield from flush()
         if kind == "function_call_output":
             text = texts_in(row.get("output"), "output of a function call", TEXTS)
-            yield Spoken(role="tool", text=text, names=(text_in(row.get("call_id"), "call_id"),))
+            yield AssistantMessage(role="tool", text=text, names=(text_in(row.get("call_id"), "call_id"),))
             continue
         role = {"developer": "system", "system": "system", "user": "user"}.get(str(row.get("role")))
         if role is None:
-            raise Refused(
+            raise RequestError(
                 400, f"role of a message: got {row.get('role')!r:.40}; give system, user or assistant"
             )
         text = texts_in(row.get("content"), f"content of a {role} message", TEXTS)
-        yield Spoken(role="system" if role == "system" else "user", text=text)
-    yield from said()
+        yield AssistantMessage(role="system" if role == "system" else "user", text=text)
+    yield from flush()
 
 
 def _tools(body: Row) -> tuple[Any, ...]:
     rows = [object_in(row, "a tool") for row in list_in(body.get("tools"), "tools")]
     for row in rows:
         if row.get("type") != "function":
-            raise Refused(400, f"tools: got one of type {row.get('type')!r:.40}; give functions")
+            raise RequestError(400, f"tools: got one of type {row.get('type')!r:.40}; give functions")
     return tuple(tool_in(row) for row in rows)

@@ -25,7 +25,7 @@ def retrieval_app(retriever: Retriever) -> Starlette:
             return {"status": "healthy", "retriever": retriever.name}
         if request.path != "/retrieve" or request.method != "POST":
             raise Refusal(404, "no such path; there are POST /retrieve and GET /health")
-        queries, count, has_scores = _asked(request.body)
+        queries, count, has_scores = _read_queries(request.body)
         try:
             found = [retriever.search(query, count) for query in queries]
         except QuintainError as error:
@@ -35,7 +35,7 @@ def retrieval_app(retriever: Retriever) -> Starlette:
     return json_app(answer)
 
 
-def _asked(body: Any) -> tuple[list[str], int, bool]:
+def _read_queries(body: Any) -> tuple[list[str], int, bool]:
     """Return the queries in `body`, how many passages each is to find, and whether scores are wanted."""
     row = cast("Mapping[str, Any]", body) if isinstance(body, Mapping) else {}
     queries, count = row.get("queries"), row.get("topk", USUAL_COUNT)

@@ -42,7 +42,7 @@ class WorldTrouble(Exception):
         return {"message": self.message, "owner": self.owner, "kind": self.kind}
 
 
-class Served:
+class ServedEnvironment:
     """One instance of a world, for one client."""
 
     def __init__(self, make: Factory) -> None:
@@ -75,7 +75,7 @@ class Served:
             WorldTrouble: the world broke.
         """
         with self._turn():
-            return _safely(lambda: self._begun(split, index, seed))
+            return _safely(lambda: self._begin_episode(split, index, seed))
 
     def act(self, action: Action) -> Row:
         """Carry out `action`.
@@ -86,7 +86,7 @@ class Served:
         with self._turn():
             if self.is_over:
                 raise WorldTrouble("the episode is over; reset first", "environment", "no_episode")
-            return _safely(lambda: self._acted(action))
+            return _safely(lambda: self._act(action))
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
         """Close the world; one that is still busy after `seconds` is closed when it is not.
@@ -123,7 +123,7 @@ class Served:
         finally:
             self._lock.release()
 
-    def _begun(self, split: Split, index: int | None, seed: int | None) -> Row:
+    def _begin_episode(self, split: Split, index: int | None, seed: int | None) -> Row:
         task = self.world.task(split, index or 0)
         if index is None and seed is not None:
             task = replace(task, id=f"{environment_name(self.world)}/{split}/seed-{seed}", seed=seed)
@@ -132,7 +132,7 @@ class Served:
         row = {"observation": observation_row(first.observation), "prompt": task.prompt}
         return {**row, "legal": self.legal()}
 
-    def _acted(self, action: Action) -> Row:
+    def _act(self, action: Action) -> Row:
         result = advance(self.world, action)
         self.last, self.score = result, self.score + result.reward
         self.num_steps += 1
@@ -148,7 +148,7 @@ class Served:
         return "" if self.last is None else as_text(self.last.observation)
 
 
-def close_all(worlds: Iterable[Served]) -> None:
+def close_all(worlds: Iterable[ServedEnvironment]) -> None:
     """Close `worlds`; those that are busy have `CLOSE_SECONDS` in all, and what breaks is left alone."""
     ends = time.monotonic() + CLOSE_SECONDS
     for world in worlds:

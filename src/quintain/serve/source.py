@@ -15,20 +15,20 @@ from functools import partial
 from itertools import count, islice
 from queue import Empty, SimpleQueue
 
-from quintain.agents.outside import AgentFault, Expert, Outside, spoken_by
+from quintain.agents.outside import AgentFault, Expert, Outside, ask_expert
 from quintain.data.messages import write_call
 from quintain.errors import FailureRateError, UsageError
 from quintain.rollout.collector import gc_frozen
 from quintain.rollout.failures import INFRASTRUCTURE, STALE, check_broken, check_failures
-from quintain.rollout.play import Stage
+from quintain.rollout.play import PlayContext
 from quintain.rollout.request import POLICY, EpisodeRequest
-from quintain.rollout.staleness import judged, oldest_versions
-from quintain.rollout.stepper import OURS, guarded
+from quintain.rollout.staleness import judge_age, oldest_versions
+from quintain.rollout.stepper import OURS, guard_call
 from quintain.serve.check import check_endpoint
-from quintain.serve.endpoint import Endpoint, Session, Terms
+from quintain.serve.endpoint import Endpoint, EpisodeLimits, Session
 from quintain.serve.listener import Listener
-from quintain.serve.pump import Pump
-from quintain.serve.spoken import THOUGHT, Asked, Row, Spoken
+from quintain.serve.pump import EngineThread
+from quintain.serve.spoken import THOUGHT, AssistantMessage, ChatRequest, Row
 from quintain.types import Failure, Message, Outcome, Score, Stop, Task, Trajectory, Turn, as_content
 
 IDLE = 0.2
@@ -47,7 +47,7 @@ class _Live:
     started: float = field(default_factory=time.monotonic)
 
 
-class Outsiders:
+class ExternalAgents:
     """Makes sources whose episodes `outside` plays; the server stands until it is closed.
 
     Example: ``Rollout(outside, make_environment, engine, source=Outsiders(outside))``. Unless `is_checked` says that it
@@ -62,8 +62,8 @@ class Outsiders:
             UsageError: they are not there.
         """
         self.outside = outside
-        self.expert = outside.taught() if is_taught else None
-        self.play: Play = outside.prepared()
+        self.expert = outside.find_expert() if is_taught else None
+        self.play: Play = outside.prepare_player()
         self.endpoint: Endpoint | None = None
         self._listener: Listener | None = None
         self._numbers = count()
@@ -71,7 +71,7 @@ class Outsiders:
         """Whether an episode came to an end that is no failure."""
         self._is_checked = is_checked
 
-    def __call__(self, stage: Stage) -> OutsideSource:
+    def __call__(self, stage: PlayContext) -> OutsideSource:
         """Return the source for one call of a rollout.
 
         Raises:
@@ -79,7 +79,7 @@ class Outsiders:
         """
         if self.endpoint is None:
             engine = stage.engines.get(POLICY) or next(iter(stage.engines.values()))
-            pump = Pump(engine, patience=stage.limits.reply_timeout)
+            pump = EngineThread(engine, patience=stage.limits.reply_timeout)
             self.endpoint = Endpoint(pump, self.outside.chat)
             self._listener = Listener(self.endpoint).start()
             if not self._is_checked:
@@ -92,11 +92,11 @@ class Outsiders:
         assert self._listener is not None, "a session is opened at a server"
         return f"{self._listener.url}/e/{session.name}/v1"
 
-    def answers(self, task: Task) -> Callable[[Asked], tuple[int, ...]] | None:
+    def answers(self, task: Task) -> Callable[[ChatRequest], tuple[int, ...]] | None:
         """Return what is said in an episode of `task` instead of being sampled, where the expert says it."""
         if self.expert is None:
             return None
-        return partial(told, self.outside, self.expert, replace(task))
+        return partial(answer_as_expert, self.outside, self.expert, replace(task))
 
     def name(self) -> str:
         """Return a new name for an episode."""
@@ -112,7 +112,7 @@ class Outsiders:
 class OutsideSource:
     """Plays episodes by agents outside; see `quintain.rollout.source.Source`."""
 
-    def __init__(self, home: Outsiders, stage: Stage) -> None:
+    def __init__(self, home: ExternalAgents, stage: PlayContext) -> None:
         assert home.endpoint is not None, "the server stands"
         self._home, self._stage, self._endpoint = home, stage, home.endpoint
         self._live: dict[str, _Live] = {}
@@ -145,7 +145,7 @@ class OutsideSource:
                         return
                     if not pump.work():
                         pump.wait(IDLE)
-                    finished += self._ended()
+                    finished += self._take_ended()
                     while finished:
                         trajectory = finished.popleft()
                         num_finished += 1
@@ -178,7 +178,7 @@ class OutsideSource:
                 f"agent {outside.name}: got the beginning of an episode to go on from, and an agent outside begins at "
                 "its own; take a method that samples whole episodes"
             )
-        terms = Terms(
+        terms = EpisodeLimits(
             temperature=outside.temperature,
             max_turn_tokens=outside.max_tokens,
             max_calls=request.max_turns or self._stage.limits.max_turns or outside.max_calls,
@@ -188,14 +188,16 @@ class OutsideSource:
         self._live[session.name] = _Live(request=request, attempt=attempt, session=session)
         self._num_attempts += 1
         call = partial(self._home.play, self._home.url(session), key, replace(request.task))
-        threading.Thread(target=self._played, args=(session.name, call), name=THREAD, daemon=True).start()
+        threading.Thread(
+            target=self._play_episode, args=(session.name, call), name=THREAD, daemon=True
+        ).start()
 
-    def _played(self, name: str, call: Callable[[], Score]) -> None:
+    def _play_episode(self, name: str, call: Callable[[], Score]) -> None:
         """Let an agent play; it runs in the agent's thread."""
-        self._done.put((name, guarded(call)))
+        self._done.put((name, guard_call(call)))
         self._endpoint.pump.bell.set()
 
-    def _ended(self) -> list[Trajectory]:
+    def _take_ended(self) -> list[Trajectory]:
         """Return the episodes that ended, or whose time is over; those that are tried again have begun again."""
         found: list[tuple[str, Score | Failure]] = []
         while True:
@@ -232,17 +234,17 @@ class OutsideSource:
                 live.session.recorder.turns(), live.request, outcome, stop, now - live.started
             )
             age = self._stage.sampler.staleness(oldest_versions(trajectory))
-            ended.append(judged(trajectory, age, self._stage.max_staleness))
+            ended.append(judge_age(trajectory, age, self._stage.max_staleness))
         return ended
 
 
-def told(outside: Outside, expert: Expert, task: Task, asked: Asked) -> tuple[int, ...]:
+def answer_as_expert(outside: Outside, expert: Expert, task: Task, asked: ChatRequest) -> tuple[int, ...]:
     """Return what `expert` answers to a request, as the tokens in which the model would say it.
 
     Raises:
         AgentFault: it says nothing that can be written, or more than the model may.
     """
-    said = spoken_by(expert, task, [written(each) for each in asked.messages], outside.expert)
+    said = ask_expert(expert, task, [write_message(each) for each in asked.messages], outside.expert)
     words = "" if said.tool_calls else said.text
     message = Message(role="assistant", content=as_content(words), tool_calls=said.tool_calls)
     ids = outside.chat.write_message(message).token_ids
@@ -254,7 +256,7 @@ def told(outside: Outside, expert: Expert, task: Task, asked: Asked) -> tuple[in
     return ids
 
 
-def written(message: Spoken) -> Row:
+def write_message(message: AssistantMessage) -> Row:
     """Return a message as OpenAI writes it."""
     row: Row = {"role": message.role, "content": message.text}
     if message.thinking:

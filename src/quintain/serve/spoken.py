@@ -24,8 +24,8 @@ THOUGHT = "reasoning_content"
 """Where what was thought stands in a message of chat completions."""
 
 
-class Refused(Exception):
-    """A request that is answered with an error: ``Refused(400, "n: got 2; ask twice instead")``."""
+class RequestError(Exception):
+    """A request that is answered with an error: ``RequestError(400, "n: got 2; ask twice instead")``."""
 
     def __init__(self, status: int, message: str, code: str = "invalid_request_error") -> None:
         """Hold the HTTP status, what to say, and the word that clients tell errors apart by."""
@@ -34,8 +34,8 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken:
-    """A message of a chat: ``Spoken(role="assistant", text="", calls=(ToolCall(name="guess"),), names=("c1",))``."""
+class AssistantMessage:
+    """A message: ``AssistantMessage(role="assistant", text="", calls=(ToolCall(name="guess"),))``."""
 
     role: Role
     text: str = ""
@@ -75,10 +75,10 @@ class Spoken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A request in any dialect: ``Asked(messages=(Spoken(role="user", text="hello"),))``."""
+class ChatRequest:
+    """A request in any dialect: ``ChatRequest(messages=(AssistantMessage(role="user", text="hello"),))``."""
 
-    messages: tuple[Spoken, ...]
+    messages: tuple[AssistantMessage, ...]
     tools: tuple[ToolSpec, ...] = ()
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
@@ -113,9 +113,9 @@ class Answer:
 
     id: str
     """Hexadecimal digits, unique; dialects put their own letters in front."""
-    spoken: Spoken
+    spoken: AssistantMessage
     finish: Literal["stop", "calls", "length", "text"]
-    """A stop token, calls of tools, the limit of tokens, or one of `Asked.stop`."""
+    """A stop token, calls of tools, the limit of tokens, or one of `ChatRequest.stop`."""
     stopped_by: str = ""
     prompt_ids: tuple[int, ...]
     token_ids: tuple[int, ...]
@@ -166,7 +166,7 @@ def object_in(value: object, what: str) -> Row:
         Refused: it is something else.
     """
     if not isinstance(value, dict):
-        raise Refused(400, f"{what}: got {type(value).__name__}; give an object")
+        raise RequestError(400, f"{what}: got {type(value).__name__}; give an object")
     return cast(Row, value)
 
 
@@ -179,7 +179,7 @@ def list_in(value: object, what: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise Refused(400, f"{what}: got {type(value).__name__}; give a list")
+        raise RequestError(400, f"{what}: got {type(value).__name__}; give a list")
     return cast("list[Any]", value)
 
 
@@ -192,7 +192,7 @@ def text_in(value: object, what: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise Refused(400, f"{what}: got {type(value).__name__}; give a text")
+        raise RequestError(400, f"{what}: got {type(value).__name__}; give a text")
     return value
 
 
@@ -211,7 +211,7 @@ def texts_in(value: object, what: str, kinds: Sequence[str]) -> str:
             continue
         row = object_in(part, what)
         if row.get("type") not in kinds:
-            raise Refused(
+            raise RequestError(
                 400, f"{what}: got a part of type {row.get('type')!r:.40}; this model reads text only"
             )
         texts.append(text_in(row.get("text", row.get("refusal")), what))
@@ -229,7 +229,7 @@ def number_in(row: Mapping[str, Any], *names: str) -> int | None:
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise Refused(400, f"{name}: got {value!r:.40}; give a whole number above 0")
+            raise RequestError(400, f"{name}: got {value!r:.40}; give a whole number above 0")
         return value
     return None
 
@@ -242,7 +242,7 @@ def stops_in(value: object) -> tuple[str, ...]:
     """
     given = [value] if isinstance(value, str) else list_in(value, "stop")
     if not all(isinstance(each, str) and each for each in given):
-        raise Refused(400, "stop: got something else than texts; give texts of one character or more")
+        raise RequestError(400, "stop: got something else than texts; give texts of one character or more")
     return tuple(given)
 
 
@@ -256,7 +256,7 @@ def call_in(name: object, arguments: object) -> ToolCall:
         try:
             arguments = read_json(arguments) if arguments.strip() else {}
         except UnreadableError as error:
-            raise Refused(400, f"arguments of the tool call {name!r:.40}: they are {error}") from error
+            raise RequestError(400, f"arguments of the tool call {name!r:.40}: they are {error}") from error
     row = object_in({} if arguments is None else arguments, f"arguments of the tool call {name!r:.40}")
     return ToolCall(name=text_in(name, "name of a tool call"), arguments=row)
 
@@ -269,7 +269,7 @@ def tool_in(row: Mapping[str, Any], parameters: str = "parameters") -> ToolSpec:
     """
     name = text_in(row.get("name"), "name of a tool")
     if not name:
-        raise Refused(400, "tools: got one without a name; name every tool")
+        raise RequestError(400, "tools: got one without a name; name every tool")
     schema = object_in(row.get(parameters) or {"type": "object", "properties": {}}, f"{parameters} of {name}")
     return ToolSpec(name=name, description=text_in(row.get("description"), "description"), parameters=schema)
 
@@ -283,7 +283,7 @@ def must_call_in(choice: str, name: object, tools: tuple[ToolSpec, ...]) -> tupl
     found = tools if name is None else tuple(tool for tool in tools if tool.name == name)
     if not found:
         asked = "a call" if name is None else f"a call of {name!r:.40}"
-        raise Refused(400, f"{choice}: got {asked}, and no such tool; name one that stands in tools")
+        raise RequestError(400, f"{choice}: got {asked}, and no such tool; name one that stands in tools")
     return found
 
 
@@ -299,7 +299,7 @@ def schema_in(row: Mapping[str, Any], what: str, names: Sequence[str] = ()) -> M
     if kind == "json_object":
         return {"type": "object"}
     if kind != "json_schema":
-        raise Refused(400, f"{what}: got {kind!r:.60}; ask for text, json_object or json_schema")
+        raise RequestError(400, f"{what}: got {kind!r:.60}; ask for text, json_object or json_schema")
     for name in names:
         row = object_in(row.get(name), f"{name} of {what}")
     return object_in(row.get("schema"), f"schema of {what}")
@@ -310,7 +310,7 @@ def arguments_text(call: ToolCall) -> str:
     try:
         return json_text(call.arguments)
     except DataError as error:
-        raise Refused(500, str(error), "server_error") from error
+        raise RequestError(500, str(error), "server_error") from error
 
 
 PINNED = (
@@ -343,12 +343,12 @@ def refuses_several(value: object, name: str, *, if_true: bool = False) -> bool:
         Refused: it is no truth value.
     """
     if value is not None and not isinstance(value, bool):
-        raise Refused(400, f"{name}: got {value!r:.40}; give true or false")
+        raise RequestError(400, f"{name}: got {value!r:.40}; give true or false")
     return value is if_true
 
 
 class Sampled(TypedDict):
-    """What a request says of sampling, as fields of `Asked`."""
+    """What a request says of sampling, as fields of `ChatRequest`."""
 
     pinned: tuple[str, ...]
     temperature: float | None
@@ -364,13 +364,13 @@ def sampling_in(row: Mapping[str, Any]) -> Sampled:
     """
     seed = row.get("seed")
     if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
-        raise Refused(400, f"seed: got {seed!r:.40}; give a whole number")
+        raise RequestError(400, f"seed: got {seed!r:.40}; give a whole number")
     found: dict[str, float | None] = {}
     for name, low, high in (("temperature", 0.0, 100.0), ("top_p", 0.0, 1.0)):
         value = row.get(name)
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if value is not None and not (is_number and low <= value <= high):
-            raise Refused(400, f"{name}: got {value!r:.40}; give a number from {low:g} to {high:g}")
+            raise RequestError(400, f"{name}: got {value!r:.40}; give a number from {low:g} to {high:g}")
         found[name] = None if value is None else float(value)
     changed = [
         name for name in PINNED if row.get(name) is not None and row[name] not in NEUTRAL.get(name, ())
@@ -386,6 +386,6 @@ def refuse_many(row: Mapping[str, Any]) -> None:
     """
     for name in ("n", "best_of"):
         if row.get(name) not in (None, 1):
-            raise Refused(
+            raise RequestError(
                 400, f"{name}: got {row[name]!r:.40}; one answer is given to a request, ask again for another"
             )

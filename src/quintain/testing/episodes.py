@@ -43,7 +43,7 @@ class Lived:
     num_turns: int
 
 
-def recorded(case: Sequence[Lived]) -> list[Group]:
+def record_cases(case: Sequence[Lived]) -> list[Group]:
     """Return the episodes as they are recorded: a group for each task, in order; `seed` is the place in `case`."""
     groups: list[Group] = []
     for number in sorted({lived.task for lived in case}):

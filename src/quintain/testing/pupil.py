@@ -33,9 +33,9 @@ from quintain.learning.updating import epoch_batch
 from quintain.losses.imitation import imitation
 from quintain.methods.rl.parts.contexts import single
 from quintain.rollout.collect import Rollout
-from quintain.rollout.replay import Walk, every_turn
+from quintain.rollout.replay import ReplayedEpisode, prefixes_of
 from quintain.rollout.request import Limits, Options
-from quintain.rollout.samplers import Conversant, Demonstrator
+from quintain.rollout.samplers import Demonstrator, DialogueTeacher
 from quintain.rollout.views import Prefix
 from quintain.types import Group, Sample, Split, Task, Trajectory, derive_seed, flatten_scored
 from quintain.warm_start.corpus import corpus
@@ -108,7 +108,7 @@ class Pupil:
         """Return `size` samples of every step of `episodes`, each an episode of one turn; a group is a step."""
         found: list[Group] = []
         with self.acting(world) as rollout:
-            prefixes = every_turn(rollout.walks(episodes))
+            prefixes = prefixes_of(rollout.walks(episodes))
             for length in sorted({len(prefix.turns) for prefix in prefixes}):
                 same = [
                     replace(p, task=replace(p.task, id=f"{p.task.id}@{length}"))
@@ -227,7 +227,7 @@ class RolloutCollector:
         """What makes an environment with its expert."""
         return self.rollout.make_environment
 
-    def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:
+    def walks(self, trajectories: Sequence[Trajectory]) -> list[ReplayedEpisode]:
         """Carry out episodes again, to continue them at any of their turns; one that does not repeat is left alone."""
         return self.rollout.walks(trajectories, may_differ=True)
 
@@ -240,7 +240,7 @@ class RolloutCollector:
         seed: int | None = None,
         max_turns: int | None = None,
         phase: str = "branch",
-        teacher: Demonstrator | Conversant | None = None,
+        teacher: Demonstrator | DialogueTeacher | None = None,
         again: int = 0,
     ) -> list[Group]:
         """Return `size` ways on from each of `prefixes`, of the `teacher` where there is one."""

@@ -42,7 +42,7 @@ from quintain.rollout.samplers import Demonstrator
 from quintain.store.run import Run
 from quintain.types import Sample, Score, Task, Trajectory, derive_seed
 from quintain.warm_start.forecast import episodes_of_step
-from quintain.warm_start.probe import Probe, probed_after
+from quintain.warm_start.probe import Probe, probe_steps
 from quintain.warm_start.start import end_imitation, fumbling, harness, imitator, new_model, teacher
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 
 ENOUGH, TAUGHT = 0.5, 0.75
 """Success at which imitation ends: of one's own luck, and of an expert, from whom the same is learned for less."""
-MOST_WORK, LEAST_WORK = 2e13, 3e12
+MAX_WORK, MIN_WORK = 2e13, 3e12
 """Multiplications and additions of the whole warm start: three minutes of one core; and those of half a minute, which
 it may have however short the training is. Between the two it may have as many as the training after it."""
-LEAST_UPDATES, MOST_UPDATES = 72, 2000
+MIN_UPDATES, MAX_UPDATES = 72, 2000
 """Updates that are made whatever they cost, if they are needed, and the most."""
 FLOPS_PER_TOKEN = 6
 """Of a forward and a backward pass, for each parameter."""
@@ -67,7 +67,7 @@ RISING = 20
 """Updates over which the learning rate rises: the first of Adam are as large as any, and mostly noise."""
 TIMED = 8
 """Updates after which it is said how long all of them would take."""
-SEARCH_CHUNK, MOST_TURNS, MOST_SECONDS = 512, 100_000, 120.0
+SEARCH_CHUNK, MAX_TURNS, MAX_SECONDS = 512, 100_000, 120.0
 """Random episodes played at once, and the turns and seconds after which there are enough."""
 KEPT, GOOD = 128, 0.9
 """Episodes of chance that are imitated; and the share of the greatest return with which none better are looked for."""
@@ -204,12 +204,12 @@ class School:
         tasks = TaskStream(tasks_of(make_environment), first=self.job.first_task)
         probes: set[int] = set()
         for number in count():
-            shown = self._shown(tasks.draw(number, CHUNK), demonstrator)
+            shown = self._demonstrate(tasks.draw(number, CHUNK), demonstrator)
             if self.run.next_step == 0:
                 self.run.append(shown, step=0, phase="demonstrations")
             if not self.lesson.most:
                 self._plan(shown)
-                probes = probed_after(self.lesson.most, **PROBES)
+                probes = probe_steps(self.lesson.most, **PROBES)
             for first in range(0, len(shown), EPISODES):
                 self._imitate(shown[first : first + EPISODES])
                 is_last = self.lesson.updates == self.lesson.most
@@ -221,7 +221,7 @@ class School:
     def follow_luck(self, make_environment: Factory) -> None:
         """Imitate the best episodes of random play, then the best of the policy's own, until enough is solved."""
         tasks = TaskStream(tasks_of(make_environment), first=self.job.first_task)
-        best = self._searched(tasks, teacher(make_environment))
+        best = self._search_random(tasks, teacher(make_environment))
         if self.run.next_step == 0:
             self.run.append(best, step=0, phase="demonstrations")
         self._plan(best)
@@ -232,46 +232,46 @@ class School:
                 rng = np.random.default_rng(derive_seed(self.job.seed, "round", number, update))
                 size = min(EPISODES, len(best))
                 self._imitate([best[place] for place in rng.choice(len(best), size, replace=False)])
-            own = self._practised(number)
+            own = self._practise(number)
             if self.run.next_step == 0:
                 self.run.append(own, step=0, phase=PHASE)
             if self.lesson.is_enough:
                 return
             best = self._best_of([*own, *best])
 
-    def _practised(self, number: int) -> list[Trajectory]:
+    def _practise(self, number: int) -> list[Trajectory]:
         """Return what the policy plays by itself in round `number`, and note what it solves of tasks it first meets.
 
         Those come first. If anything comes of them, it tries again what it met before and never solved: of what is
         solved at once most is easy, and to imitate nothing else teaches the habits that suffice for it.
         """
         fresh = range(number * FRESH, (number + 1) * FRESH)
-        own = self._tried(fresh, number)
+        own = self._try_tasks(fresh, number)
         self._note(sum(each.is_success for each in own) / max(len(own), 1))
         if any(value_of(each) > self.lowest for each in own):
             rng = np.random.default_rng(derive_seed(self.job.seed, "again", number))
             old = sorted(self.unsolved.difference(fresh))
             chosen = rng.choice(len(old), min(len(old), AGAIN), replace=False)
-            own += self._tried([old[place] for place in chosen], number)
+            own += self._try_tasks([old[place] for place in chosen], number)
         return own
 
-    def _tried(self, numbers: Sequence[int], occasion: int) -> list[Trajectory]:
+    def _try_tasks(self, numbers: Sequence[int], occasion: int) -> list[Trajectory]:
         """Return what the policy plays of the tasks of these `numbers`, as the `occasion`-th of their group."""
         played = self.probe.play(self.learner.version, numbers, occasion)
         for task, trajectory in played.items():
             (self.unsolved.discard if trajectory.is_success else self.unsolved.add)(task)
         return [replace(each, index=occasion) for each in played.values()]
 
-    def _searched(self, tasks: TaskStream, demonstrator: Demonstrator) -> list[Trajectory]:
+    def _search_random(self, tasks: TaskStream, demonstrator: Demonstrator) -> list[Trajectory]:
         """Return the best of many episodes of random play."""
         known = [event["data"]["chunks"] for event in self.run.events() if event["kind"] == SEARCH]
         started, best, turns, number = time.monotonic(), list[Trajectory](), 0, 0
         self.display.say(
-            f"warm start: looks through random play, at most {MOST_TURNS:,} turns or {MOST_SECONDS:.0f} s"
+            f"warm start: looks through random play, at most {MAX_TURNS:,} turns or {MAX_SECONDS:.0f} s"
         )
-        self.display.phase("turns of random play", MOST_TURNS)
+        self.display.phase("turns of random play", MAX_TURNS)
         while True:
-            shown = self._shown(tasks.draw(number, SEARCH_CHUNK), demonstrator)
+            shown = self._demonstrate(tasks.draw(number, SEARCH_CHUNK), demonstrator)
             number += 1
             new = sum(len(each.turns) for each in shown)
             turns += new
@@ -280,8 +280,8 @@ class School:
             is_done = (
                 number >= known[0]
                 if known
-                else turns >= MOST_TURNS
-                or time.monotonic() - started > MOST_SECONDS
+                else turns >= MAX_TURNS
+                or time.monotonic() - started > MAX_SECONDS
                 or (len(best) >= KEPT and value_of(best[-1]) >= GOOD * self.probe.return_range[1])
             )
             if is_done:
@@ -301,7 +301,7 @@ class School:
         ranked = best_of(episodes)
         return [each for each in ranked if value_of(each) > self.lowest] or ranked
 
-    def _shown(self, tasks: Sequence[Task], demonstrator: Demonstrator) -> list[Trajectory]:
+    def _demonstrate(self, tasks: Sequence[Task], demonstrator: Demonstrator) -> list[Trajectory]:
         """Return the scored episodes of `demonstrator` on `tasks`."""
         seed = derive_seed(self.job.seed, "demonstrations")
         groups = self.rollout.demonstrations(tasks, demonstrator, seed=seed)
@@ -316,7 +316,7 @@ class School:
         longest = max((len(turn.completion.token_ids) for turn in turns), default=self.job.max_turn_tokens)
         self.probe.limit(ROOM * longest)
         parameters = sum(each.numel() for each in self.learner.model.parameters())
-        self.lesson.most = most_updates(parameters, tokens, trained=trained_episodes(self.job))
+        self.lesson.most = most_updates(parameters, tokens, trained=count_episodes(self.job))
         self.display.phase("warm start, at most", self.lesson.most)
 
     def _imitate(self, shown: Sequence[Trajectory]) -> None:
@@ -364,14 +364,14 @@ class School:
 def most_updates(parameters: int, tokens: float, *, trained: float | None = None) -> int:
     """Return how many updates on `tokens` each a model of so many parameters may imitate.
 
-    They are as much work as the `trained` episodes after them, where that is known; see `MOST_WORK`.
+    They are as much work as the `trained` episodes after them, where that is known; see `MAX_WORK`.
     """
     update = FLOPS_PER_TOKEN * parameters * tokens
-    work = MOST_WORK if trained is None else min(max(trained / EPISODES * update, LEAST_WORK), MOST_WORK)
-    return round(min(max(work / update, LEAST_UPDATES), MOST_UPDATES))
+    work = MAX_WORK if trained is None else min(max(trained / EPISODES * update, MIN_WORK), MAX_WORK)
+    return round(min(max(work / update, MIN_UPDATES), MAX_UPDATES))
 
 
-def trained_episodes(job: Job) -> float | None:
+def count_episodes(job: Job) -> float | None:
     """Return how many episodes `job` trains on, and plays, in forward and backward passes over one; None if unknown."""
     episodes = episodes_of_step(job)
     if episodes is None:

@@ -18,13 +18,13 @@ NUM_EPISODES = 96
 """Episodes of random valid actions, and as many of the expert."""
 TIMEOUT = 60.0
 """Seconds that an episode may take."""
-MOST_FAILURES = 4
+MAX_FAILURES = 4
 """Failed episodes that are left out; one more stops the run."""
 
 
 def corpus(make_environment: Factory, seed: int) -> Iterator[str]:
     """Yield texts of training episodes, instructions and tool schemas first."""
-    texts, has_expert = ask(make_environment, described)
+    texts, has_expert = ask(make_environment, describe_environment)
     yield from texts
     players = (False, True) if has_expert else (False,)
     stepper = Stepper(timeout=TIMEOUT)
@@ -37,7 +37,7 @@ def corpus(make_environment: Factory, seed: int) -> Iterator[str]:
             yield from texts
             continue
         num_failed += 1
-        if num_failed > MOST_FAILURES:
+        if num_failed > MAX_FAILURES:
             raise EnvironmentFault(
                 f"reading what the environment writes: got {num_failed} failed episodes, the last by "
                 f"{texts.kind}: {texts.message}; repair it, then `quintain check` it"
@@ -47,7 +47,7 @@ def corpus(make_environment: Factory, seed: int) -> Iterator[str]:
     stepper.run([environment.close])
 
 
-def described(environment: Environment) -> tuple[list[str], bool]:
+def describe_environment(environment: Environment) -> tuple[list[str], bool]:
     """Return instructions, tool schemas and what only later tasks say, and whether there is an expert."""
     tools = [
         json.dumps({"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)})
@@ -67,7 +67,7 @@ def _episode(environment: Environment, index: int, rng: Random, by_expert: bool)
             action = _action(environment, rng, told, by_expert)
         except EnvironmentFault:
             break
-        texts.append(written(action))
+        texts.append(write_action(action))
         result = advance(environment, action)
         texts.append(as_text(result.observation))
         told = find_range_text((told, result.observation))
@@ -84,6 +84,6 @@ def _action(environment: Environment, rng: Random, told: str, by_expert: bool) -
     return random_action(environment, rng, told)
 
 
-def written(action: Action) -> str:
+def write_action(action: Action) -> str:
     """Return `action` as the policy would write it."""
     return write_tool_calls(action.tool_calls) if action.tool_calls else action.text

@@ -49,7 +49,7 @@ from quintain.environments.task_files import read_held_out_prompts
 from quintain.errors import DataError, similar_file
 from quintain.eval.evaluate import evaluate
 from quintain.learning.job import Job
-from quintain.learning.saved import MODEL, START, admitted, find_model, is_of_run, placed
+from quintain.learning.saved import MODEL, START, admit_run, find_model, is_of_run, place_name
 from quintain.models.load import load_tokenizer, reads_as_hub_id
 from quintain.store.creation import JOURNAL
 from quintain.store.managed_run import looked_after
@@ -137,7 +137,7 @@ def find_source(name: str, root: Path | None = None) -> Source:
     return Source(name=name, path=Path(folder))
 
 
-def named_data(job: Job) -> dict[str, str]:
+def find_named_data(job: Job) -> dict[str, str]:
     """Return the files, folders and runs that `job` names as data, by the option that names them."""
     named = {
         "demonstrations": job.demonstrations,
@@ -156,11 +156,11 @@ def place_data(job: Job, root: Path | None = None, *, is_trusted: bool = False) 
         DataError: its data is not there, or neither data nor an environment is named.
         ConfigError: that run's environment is somebody else's, and not to be trusted.
     """
-    found = {key: find_source(name, root) for key, name in named_data(job).items()}
+    found = {key: find_source(name, root) for key, name in find_named_data(job).items()}
     changes: dict[str, Any] = {key: str(source.path.absolute()) for key, source in found.items()}
     if model := getattr(job, "reward_model", ""):
         changes["reward_model"] = find_model(model, root)
-    changes["model"] = placed(job.model, root)
+    changes["model"] = place_name(job.model, root)
     changes["agent"], changes["eval_environment"] = place_files(job.agent), place_files(job.eval_environment)
     changes["policies"] = {
         name: replace(each, model=find_model(each.model, root)) if is_of_run(each.model, root) else each
@@ -287,11 +287,11 @@ def place_of(environment: str, agent: Agent | None) -> Place | None:
     """Return what a rollout of `agent` in `environment` shows; None without an environment."""
     if environment == NO_ENVIRONMENT or agent is None:
         return None
-    told = ask(find(environment), told_by)
+    told = ask(find(environment), read_openings)
     return Place(name=environment, told=tuple(told.values()), agent=agent)
 
 
-def told_by(environment: Environment) -> dict[str, OpeningPrompt]:
+def read_openings(environment: Environment) -> dict[str, OpeningPrompt]:
     """Return what `environment` tells an agent before a task is known; of a mixture, what each part does, by name."""
     parts = environment.parts() if isinstance(environment, MixedEnvironment) else {"": environment}
     return {
@@ -302,21 +302,21 @@ def told_by(environment: Environment) -> dict[str, OpeningPrompt]:
 
 def teller(environment: str) -> Callable[[Trajectory], OpeningPrompt]:
     """Return what an episode of `environment` was begun with: its instructions and prompt, and its tools."""
-    return told_by_task(ask(find(environment), told_by))
+    return openings_by_task(ask(find(environment), read_openings))
 
 
-def told_by_task(known: Mapping[str, OpeningPrompt]) -> Callable[[Trajectory], OpeningPrompt]:
+def openings_by_task(known: Mapping[str, OpeningPrompt]) -> Callable[[Trajectory], OpeningPrompt]:
     """Return what an episode was begun with, of what each part of its environment tells, by name."""
 
-    def told(trajectory: Trajectory) -> OpeningPrompt:
+    def find_opening(trajectory: Trajectory) -> OpeningPrompt:
         own = known.get(trajectory.task.environment, next(iter(known.values())))
         brief = Brief(task=trajectory.task, instructions=own.system)
         return replace(own, system=system_text(brief))
 
-    return told
+    return find_opening
 
 
-def told_in(run: Run, environment: str = "") -> Callable[[Trajectory], OpeningPrompt]:
+def openings_in(run: Run, environment: str = "") -> Callable[[Trajectory], OpeningPrompt]:
     """Return what an episode of `run` was begun with, as it was recorded; nothing is imported for it.
 
     A run of an earlier release did not record it: then its environment is asked where that is quintain's own. The
@@ -329,7 +329,7 @@ def told_in(run: Run, environment: str = "") -> Callable[[Trajectory], OpeningPr
     if environment:
         return teller(environment)
     if fact := run.fact(TOLD):
-        return told_by_task(read_told(fact, str(run.folder)))
+        return openings_by_task(read_told(fact, str(run.folder)))
     if is_built_in(own):
         return teller(own)
     raise DataError(
@@ -344,7 +344,7 @@ def keep_told(run: Run, make_environment: Factory) -> None:
         return
     rows = {
         name: {"system": told.system, "tools": [write_tool(tool) for tool in told.tools]}
-        for name, told in ask(make_environment, told_by).items()
+        for name, told in ask(make_environment, read_openings).items()
     }
     run.set_fact(TOLD, json.dumps(rows, default=dict))
 
@@ -433,7 +433,9 @@ def read_run(
         environment, agent = str(run.config["environment"]), str(run.config.get("agent", "auto"))
         is_there = environment == job.environment
         is_same = agent == job.agent and is_there and same_tokens(own, tokenizer)
-        told = None if is_same else told_in(run, job.environment if is_there and not run.fact(TOLD) else "")
+        told = (
+            None if is_same else openings_in(run, job.environment if is_there and not run.fact(TOLD) else "")
+        )
         decode = Chat(own).text
         for trajectory in run.trajectories():
             if trajectory.task.split == "eval" or not isinstance(trajectory.outcome, Score):
@@ -446,7 +448,7 @@ def read_run(
                 kept = (
                     train_only(part, job.train_on)
                     if told is None
-                    else rewritten(part, decode, told(part), transcriber, name)
+                    else rewrite_episode(part, decode, told(part), transcriber, name)
                 )
                 if kept is not None:
                     found.append(replace(kept, group=name, index=0, parent=None))
@@ -457,7 +459,7 @@ def read_run(
     return found, total.hexdigest()
 
 
-def rewritten(
+def rewrite_episode(
     trajectory: Trajectory,
     decode: Callable[[Sequence[int]], str],
     told: OpeningPrompt,
@@ -480,7 +482,7 @@ def harness_of(target: str | Path, *, is_trusted: bool = False, to: str = "actin
     Raises:
         ConfigError: it is an agent of somebody else's, and not to be trusted.
     """
-    return str(admitted(target, is_trusted=is_trusted, to=to, fields=("agent",)).get("agent", AUTO))
+    return str(admit_run(target, is_trusted=is_trusted, to=to, fields=("agent",)).get("agent", AUTO))
 
 
 def same_tokens(left: PreTrainedTokenizerBase, right: PreTrainedTokenizerBase) -> bool:

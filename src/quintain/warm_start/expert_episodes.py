@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 NUMBERED = re.compile(r".+/(train|eval)/(\d{1,9})")
 """The id of a task that says its split and number."""
-MOST_TASKS = 20_000
+MAX_TASKS = 20_000
 """Tasks of a split that are looked through for ids, where these do not say their number."""
 TOLERANCE = 1e-6
 """Of rewards, in which rounding is no difference."""
@@ -194,7 +194,7 @@ class RecordedExpert:
         if self._episodes is not None:
             return
         read = Reader(self.job, self._make, tokenizer)
-        known = {} if run is None or run.next_step == 0 else journalled(run, self.all_tasks)
+        known = {} if run is None or run.next_step == 0 else read_journal(run, self.all_tasks)
         kept: dict[str, Trajectory] = dict(known)
         for task, episode in known.items():
             done = tuple(turn.action for turn in episode.turns if not turn.is_internal)
@@ -285,7 +285,7 @@ class RecordedExpert:
         return f"{asked}{self.job.environment} ({why}; {named}); give each the id of its task, as task or id"
 
 
-def recorded_expert(job: Job, make_environment: Factory) -> RecordedExpert | None:
+def with_recordings(job: Job, make_environment: Factory) -> RecordedExpert | None:
     """Return the expert that `job` has recordings of; None where it has none, or nowhere to carry them out.
 
     An environment with an expert of its own keeps it where no recording is of one of its tasks: conversations that
@@ -377,7 +377,7 @@ def match_tasks(ids: Collection[str], make: Factory) -> dict[str, Task]:
                     found[name] = task
             continue
         seen: set[str] = set()
-        for index in range(MOST_TASKS):
+        for index in range(MAX_TASKS):
             task = source.task(split, index)
             if task.id in seen or wanted <= set(found):
                 break
@@ -397,11 +397,11 @@ class Reader:
     def candidates(self, recording: Recording) -> list[tuple[Action, ...]]:
         """Return what may have been done, the likeliest first: every answer, or those alone that are to be trained."""
         if recording.record is None:
-            return [tuple(recorded(action, message) for action, message in recording.turns)]
+            return [tuple(as_recorded(action, message) for action, message in recording.turns)]
         turns = self._turns(recording.record)
         answers = [each for each in recording.record.said if each.message.role == "assistant"]
         done = [
-            (recorded(turn.action, said.message), said.is_trained is not False)
+            (as_recorded(turn.action, said.message), said.is_trained is not False)
             for turn, said in zip(turns, answers[len(answers) - len(turns) :], strict=True)
             if turn.action.error is None
         ]
@@ -413,16 +413,16 @@ class Reader:
 
     def _turns(self, record: Record) -> tuple[Turn, ...]:
         if self._transcriber is None:
-            self._transcriber = self._made(harness_name(self._job.agent))
+            self._transcriber = self._make_session(harness_name(self._job.agent))
             try:
                 return self._transcriber.turns(record)
             except (
                 UsageError
             ):  # a harness that holds no plain conversation: what fits the environment reads it
-                self._transcriber = self._made(AUTO)
+                self._transcriber = self._make_session(AUTO)
         return self._transcriber.turns(record)
 
-    def _made(self, harness: str) -> Transcriber:
+    def _make_session(self, harness: str) -> Transcriber:
         agent = build_agent(self._tokenizer, self._make, temperature=1.0, agent=harness)
         place = place_of(self._job.environment, agent)
         return Transcriber(Chat(self._tokenizer), Rules(takes_unlisted=True), place=place)
@@ -434,7 +434,7 @@ def harness_name(agent: str) -> str:
     return last if last.partition("?")[0] in HARNESSES else AUTO
 
 
-def recorded(action: Action, message: Message | None) -> RecordedAction:
+def as_recorded(action: Action, message: Message | None) -> RecordedAction:
     """Return `action` with the answer that it was read from, where there is more in that than the action."""
     is_more = False
     if message is not None:
@@ -456,7 +456,7 @@ def is_as_recorded(episode: Trajectory, recording: Recording) -> bool:
     return recording.reward is not None and 0 < recording.reward <= earned + TOLERANCE
 
 
-def journalled(run: Run, tasks: Mapping[str, Task]) -> dict[str, Trajectory]:
+def read_journal(run: Run, tasks: Mapping[str, Task]) -> dict[str, Trajectory]:
     """Return the demonstrations of `tasks` that the journal of `run` has."""
     found = run.trajectories(step=0, phase="demonstrations")
     return {t.task.id: replace(t, id="") for t in found if t.task.id in tasks}

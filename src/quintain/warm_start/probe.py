@@ -44,7 +44,7 @@ class Probe:
         self._make_environment, self._tokenizer = make_environment, tokenizer
         settings = EngineSettings(max_length=job.max_context, precision=job.precision)
         self._engine = build_engine(settings, model, tokenizer)
-        self._rollout = self._made(job)
+        self._rollout = self._make_rollout(job)
 
     def __enter__(self) -> Self:
         """Return the probe."""
@@ -58,9 +58,11 @@ class Probe:
     def limit(self, tokens: int) -> None:
         """Let no turn be longer than `tokens`, unless the agent says otherwise; what cannot write yet is cut short."""
         self._rollout.close()
-        self._rollout = self._made(replace(self._job, max_turn_tokens=min(tokens, self._job.max_turn_tokens)))
+        self._rollout = self._make_rollout(
+            replace(self._job, max_turn_tokens=min(tokens, self._job.max_turn_tokens))
+        )
 
-    def _made(self, job: Job) -> Rollout:
+    def _make_rollout(self, job: Job) -> Rollout:
         """Return what plays episodes of `job` with the engine."""
         agent = harness(job, self._tokenizer, self._make_environment)
         return Rollout(
@@ -73,14 +75,14 @@ class Probe:
 
     def success(self, version: int) -> float:
         """Return the share of the first tasks that is solved; `version` is that of the weights now."""
-        return evaluate(list(self._played(version, range(NUM_PROBED), 0).values())).success
+        return evaluate(list(self._play_tasks(version, range(NUM_PROBED), 0).values())).success
 
     def play(self, version: int, numbers: Sequence[int], occasion: int) -> dict[int, Trajectory]:
         """Return the scored episodes of the training tasks of these `numbers`, by number; see `success`."""
-        played = self._played(version, numbers, occasion)
+        played = self._play_tasks(version, numbers, occasion)
         return {number: each for number, each in played.items() if isinstance(each.outcome, Score)}
 
-    def _played(self, version: int, numbers: Sequence[int], occasion: int) -> dict[int, Trajectory]:
+    def _play_tasks(self, version: int, numbers: Sequence[int], occasion: int) -> dict[int, Trajectory]:
         """Return an episode of each task, with the same chance at every `occasion` of one number."""
         self._engine.load_weights(version, None)
         tasks = [self._tasks.at(number) for number in numbers]
@@ -93,7 +95,7 @@ class Probe:
         }
 
 
-def probed_after(
+def probe_steps(
     total: int, *, first: int = FIRST_PROBE, between: int = LEAST_BETWEEN, growth: float = GROWTH
 ) -> set[int]:
     """Return after which of `total` updates success is measured: 8, 12, 16, 20, 25, 31, …, and the last."""

@@ -33,7 +33,7 @@ TOLERANCE = 1e-6
 
 def before_teaching(job: Job, make_environment: Factory) -> Iterator[str]:
     """Yield what is to be known before demonstrations are made for `job`."""
-    taught = taught_in(job.model)
+    taught = find_trained_format(job.model)
     if taught and job.environment != NO_ENVIRONMENT and name_of(taught) != name_of(job.environment):
         yield (
             f"{job.model} was taught in {taught}, and this run is in {job.environment}: what it knows of actions there "
@@ -134,7 +134,7 @@ def after_first_evaluation(
         )
 
 
-def taught_in(model: str) -> str:
+def find_trained_format(model: str) -> str:
     """Return the environment in which the run was made whose folder `model` lies in; empty where it lies in none."""
     place = Path(split_step(model)[0])
     for folder in (place, place.parent):

@@ -175,7 +175,7 @@ def build_agent(
     )
 
 
-def held_out_tasks(job: Job) -> tuple[Task, ...]:
+def read_held_out(job: Job) -> tuple[Task, ...]:
     """Return the tasks that every evaluation of `job` plays."""
     make_environment = find(job.eval_environment or job.environment)
     return draw_held_out(tasks_of(make_environment), job.eval_episodes, job.first_task)
@@ -206,7 +206,7 @@ def teacher(make_environment: Factory, *, mistakes: float = 0.0) -> Demonstrator
                 f"mistakes: got {mistakes} with environment {spec_of(make_environment)}, which has no expert who "
                 "could err; give it expert_action(), or set mistakes to 0"
             )
-        return fumbled_action
+        return fumble_action
     return noisy(mistakes) if mistakes else expert_action
 
 
@@ -221,21 +221,21 @@ def valid_action(environment: Environment, rng: Random, seen: Sequence[Observati
     return random_action(environment, rng, find_range_text(seen))
 
 
-def fumbled_action(environment: Environment, rng: Random, seen: Sequence[Observation]) -> Action:
+def fumble_action(environment: Environment, rng: Random, seen: Sequence[Observation]) -> Action:
     """Return a random valid action, or now and then a tool call that cannot be read.
 
     A policy that only ever saw calls go well does not know what to do once one went wrong. The warm-up does
     not imitate the unreadable ones: they are there for what comes after them.
     """
-    return fumbled(valid_action(environment, rng, seen), rng, FUMBLES)
+    return fumble_arguments(valid_action(environment, rng, seen), rng, FUMBLES)
 
 
 def fumbling(demonstrator: Demonstrator, share: float) -> Demonstrator:
     """Return `demonstrator` with the given share of its tool calls written so that they cannot be read."""
-    return lambda environment, rng, seen: fumbled(demonstrator(environment, rng, seen), rng, share)
+    return lambda environment, rng, seen: fumble_arguments(demonstrator(environment, rng, seen), rng, share)
 
 
-def fumbled(action: Action, rng: Random, share: float) -> Action:
+def fumble_arguments(action: Action, rng: Random, share: float) -> Action:
     """Return `action`, or with probability `share` a text that its tool calls cannot be read from."""
     if not action.tool_calls or rng.random() >= share:
         return action

@@ -21,7 +21,7 @@ from quintain.rollout.request import Limits
 from quintain.serve.agent_source import find_source
 from quintain.store.run import Run
 from quintain.types import derive_seed
-from quintain.warm_start.start import harness, held_out_tasks
+from quintain.warm_start.start import harness, read_held_out
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -35,7 +35,7 @@ def evaluate_untrained(
 ) -> None:
     """Play the held-out tasks of `job` with `model`, and record episodes and result in `run`."""
     make_environment = find(job.eval_environment or job.environment)
-    tasks = held_out_tasks(job)
+    tasks = read_held_out(job)
     display.phase("evaluation of the untrained model", len(tasks))
     device = model.device
     model.to(cast("Any", find_device(job.device)))

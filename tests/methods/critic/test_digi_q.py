@@ -15,7 +15,7 @@ from quintain.credit.turn_td import TurnValues
 from quintain.learning.job import MAIN
 from quintain.learning.learner import Forward
 from quintain.learning.policies import Policies, Policy
-from quintain.methods.critic.digi_q import BEHAVIOR, Config, changed, method, upto
+from quintain.methods.critic.digi_q import BEHAVIOR, Config, find_changes, method, upto
 from quintain.methods.critic.turn_critics import CRITICS
 from quintain.methods.loops import replay
 from quintain.methods.loops.queries import Way
@@ -199,5 +199,5 @@ def test_what_changes_what_is_seen() -> None:
         return replace(whole.turns[0], observation=(Text(text=text),), is_valid=is_valid)
 
     turns = (seen("a"), seen("b"), seen("b", is_valid=False), seen("c"))
-    assert changed(replace(whole, turns=turns, final_observation=(Text(text="c"),))) == [1, 0, 0, 0]
+    assert find_changes(replace(whole, turns=turns, final_observation=(Text(text="c"),))) == [1, 0, 0, 0]
     assert upto(replace(whole, turns=turns), 1).turns == turns[:2]

@@ -143,7 +143,7 @@ def test_experts_learn_first_then_the_manager_and_then_no_more_talks_are_collect
     asked: Any = None
     learned = experts.target(groups(*own), asked)
     assert isinstance(learned, Credit) and learned.trajectories == (own[0],), "of its own words alone"
-    assert moe_dialogue.measured(groups(*own, talk("asks", [0.0]))) == {
+    assert moe_dialogue.measure_intents(groups(*own, talk("asks", [0.0]))) == {
         "experts/asks": 0.5,
         "experts/decides": 0.0,
     }

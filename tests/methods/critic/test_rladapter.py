@@ -44,17 +44,17 @@ def test_an_adapter_that_plays_alone_is_paid_its_own_share() -> None:
     (example,) = rladapter.messages()([group]).examples
     assert example.trajectory.index == 1 and example.weights is not None
     assert [weights.tolist() for weights in example.weights] == [[0.0], [1.0]]
-    assert rladapter.measured([group])["rladapter/queries"] == 1.0
+    assert rladapter.measure_advice([group])["rladapter/queries"] == 1.0
 
 
 def test_what_is_measured() -> None:
     asked = episode("adapter", [0.0])
     acted = replace(episode("agent", [1.0]).turns[0], reward_terms={"reached": 1.0, "understood": 0.5})
     played = replace(asked, turns=(*asked.turns, acted))
-    assert rladapter.measured([Group(task=asked.task, trajectories=(played,))]) == {
+    assert rladapter.measure_advice([Group(task=asked.task, trajectories=(played,))]) == {
         "rladapter/queries": 1.0, "rladapter/reached": 1.0, "rladapter/understood": 0.5,
     }  # fmt: skip
-    assert rladapter.measured([]) == {"rladapter/queries": 0.0}
+    assert rladapter.measure_advice([]) == {"rladapter/queries": 0.0}
 
 
 @pytest.mark.parametrize(

@@ -115,21 +115,21 @@ def test_a_phase_knows_its_episodes_and_the_failures_of_the_one_before() -> None
 def test_open_tasks_that_begin_like_a_failure_are_played_first() -> None:
     begins = [episode(name, (1,), is_success=False) for name in ("red lamp", "blue lamp", "old cup", "tea")]
     promised = [0.9, 0.4, 0.3, 0.5]
-    assert web_rl.evolved(begins, promised, ["a cup begins"], (0.05, 0.75)) == [2, 3, 1, 0]
-    assert web_rl.evolved(begins, [1.0] * 4, [], (0.05, 0.75)) == [0, 1, 2, 3], "none is open"
+    assert web_rl.evolve_tasks(begins, promised, ["a cup begins"], (0.05, 0.75)) == [2, 3, 1, 0]
+    assert web_rl.evolve_tasks(begins, [1.0] * 4, [], (0.05, 0.75)) == [0, 1, 2, 3], "none is open"
 
 
 def test_of_earlier_turns_at_most_so_many_are_replayed() -> None:
     likely = [[True, False], [True] * 4, [False, True]]
-    found = web_rl.replayed(likely, [True, False, False], most=2, seed=0)
+    found = web_rl.limit_replayed(likely, [True, False, False], most=2, seed=0)
     assert found[0] == [True, False] and sum(map(sum, found[1:])) == 2
     assert all(a <= b for own, old in zip(found, likely, strict=True) for a, b in zip(own, old, strict=True))
-    assert web_rl.replayed(likely, [True, False, False], most=9, seed=0) == likely
-    assert sum(map(sum, web_rl.replayed(likely, [False] * 3, most=0, seed=0))) == 0
+    assert web_rl.limit_replayed(likely, [True, False, False], most=9, seed=0) == likely
+    assert sum(map(sum, web_rl.limit_replayed(likely, [False] * 3, most=0, seed=0))) == 0
 
 
 def test_turns_that_are_not_learned_are_context() -> None:
-    lesson = web_rl.regressed(
+    lesson = web_rl.regress_streams(
         [WON, LOST],
         [[0.4, 0.6, 0.6], [0.5, 0.5]],
         [[False, True, True], [False, False]],
@@ -141,7 +141,7 @@ def test_turns_that_are_not_learned_are_context() -> None:
     # λ .5: .5 · 0 + .5 · .4 = .2, and 1 - .6 = .4 at the end; prompts have none.
     assert np.unique(sample.advantages[sample.loss_weight > 0].round(6)).tolist() == pytest.approx([0.2, 0.4])
     assert lesson.metrics["web_rl/of_phase"] == 2.0 and lesson.metrics["web_rl/replayed"] == 0.0
-    nothing = web_rl.regressed([LOST], [[0.5, 0.5]], [[False, False]], [False], web_rl.Config())
+    nothing = web_rl.regress_streams([LOST], [[0.5, 0.5]], [[False, False]], [False], web_rl.Config())
     assert nothing.samples == []
 
 
@@ -203,6 +203,6 @@ def test_the_reference_is_the_policy_as_the_phase_began(tmp_path: Path) -> None:
 
 
 def test_failures_push_away() -> None:
-    lesson = web_rl.regressed([LOST], [[0.5, 0.9]], [[True, True]], [True], web_rl.Config(mixing=0.5))
+    lesson = web_rl.regress_streams([LOST], [[0.5, 0.9]], [[True, True]], [True], web_rl.Config(mixing=0.5))
     (sample,) = lesson.samples
     assert sample.advantages[sample.loss_weight > 0].tolist() == pytest.approx([-0.05, -0.05, -0.9])

@@ -8,7 +8,7 @@ import pytest
 from tests.data.test_turn_values import TWO
 
 from quintain.credit.turn_td import TurnValues
-from quintain.methods.critic.turn_critics import TARGETS, logged_targets, on_policy_targets
+from quintain.methods.critic.turn_critics import TARGETS, learn_targets, on_policy_targets
 from quintain.methods.loops.queries import Consultation, Way, Ways
 from quintain.methods.loops.replay import Lesson
 from quintain.types import Group, Trajectory
@@ -71,7 +71,7 @@ def test_q_learns_the_value_of_the_state_that_follows_and_v_what_the_policy_woul
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_of_recorded_turns_v_learns_the_smaller_q_and_q_its_own_network(number: int) -> None:
-    learn = logged_targets(number, discount=0.5)
+    learn = learn_targets(number, discount=0.5)
     before, after = targets(learn([Group(task=PLAYED.task, trajectories=(PLAYED,))], cast(Any, Told())))
     assert after == pytest.approx([0.25 + 0.5 * (0.4, -0.2)[number], 1.0])
     assert before == pytest.approx([0.1, 3.0]), "min Q̄"

@@ -20,7 +20,7 @@ Make = Callable[..., Trajectory]
 def test_only_what_was_never_solved_is_forced(trajectory: Make) -> None:
     tried = [trajectory([((1,), (2,))], value=v, task=t) for t, v in (("a", 0.0), ("a", 1.0), ("b", 0.0))]
     shown = [trajectory([((1,), (3,))], task=t) for t in ("a", "b", "c")]
-    assert [t.task.id for t in agent_bank.needed(tried, shown)] == ["b", "c"]
+    assert [t.task.id for t in agent_bank.find_needed(tried, shown)] == ["b", "c"]
 
 
 def test_teachers_are_told_apart_by_their_index(trajectory: Make, shows: Any) -> None:

@@ -112,7 +112,7 @@ def test_replies_count_where_the_expert_calls_nothing(trajectory: Make) -> None:
         made = trajectory([((1,), (2,))], [text])
         episodes.append(replace(made, task=task, turns=(replace(made.turns[0], observation=shown),)))
     assert {True, False} == set(is_withheld)
-    found = agent_flan.uncalled(WORLD, episodes)
+    found = agent_flan.find_uncalled(WORLD, episodes)
     assert found == [t.turns[0] for t, is_on in zip(episodes, is_withheld, strict=True) if is_on]
     assert [agent_flan.has_form(t.turns[0]) for t in episodes[:3]] == [True, False, True]
     called = replace(episodes[1].turns[0], action=tool_action("add", a=1, b=2))

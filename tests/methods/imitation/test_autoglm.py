@@ -31,23 +31,23 @@ def test_of_those_who_wander_the_grounder_alone_is_learned_from(trajectory: Make
         seated(trajectory(two, value=0.0), PLANNER, GROUNDER, index=1),
         seated(trajectory(two), PLANNER, PLANNER, index=1),
     ]
-    made = autoglm.taught(shown)
+    made = autoglm.choose_imitated(shown)
     assert [example.trajectory.index for example in made.examples] == [0, 1]
     first, second = ([list(map(float, turn)) for turn in e.weights or ()] for e in made.examples)
     assert first in ([], [[1.0], [1.0, 1.0]]) and second == [[0.0], [1.0, 1.0]]
     assert [(p.num_in, p.num_out) for p in made.funnel.passages] == [(4, 3), (3, 2)]
     with pytest.raises(DataError, match="teaching a grounder: got 1 episodes without a turn of its own"):
-        autoglm.taught([trajectory(two)])
+        autoglm.choose_imitated([trajectory(two)])
     with pytest.raises(DataError, match="imitating a planner and a grounder"):
-        autoglm.taught([seated(trajectory(two, value=0.0), PLANNER, GROUNDER)])
+        autoglm.choose_imitated([seated(trajectory(two, value=0.0), PLANNER, GROUNDER)])
 
 
 def test_the_band_has_both_ends_in_it_and_nearer_failures_go_first() -> None:
     played = [("red lamp", 0.75), ("blue cup", 0.05), ("old door", 0.8), ("new book", 0.0)]
     begins = ["old door", "red lamp", "new book", "blue cup"]
     assert autoglm.in_order(begins, played, (0.05, 0.75), 1) == [3, 1, 0, 2]
-    assert autoglm.expected([(0.9, 1.0), (0.2, 1.0), (0.5, 0.0)], 2) == 0.5
-    assert autoglm.expected([(0.0, 0.25)], 8) == 0.25
+    assert autoglm.expect_success([(0.9, 1.0), (0.2, 1.0), (0.5, 0.0)], 2) == 0.5
+    assert autoglm.expect_success([(0.0, 0.25)], 8) == 0.25
 
 
 def test_tasks_come_as_they_are_until_something_was_played(trajectory: Make) -> None:
@@ -78,14 +78,16 @@ def test_tasks_come_as_they_are_until_something_was_played(trajectory: Make) -> 
 
 def test_every_failure_has_one_who_is_to_blame() -> None:
     plain = [False, False, False, False, True]
-    assert autoglm.blamed(plain, [True, False, False, True, False], [False, True, False, True, False]) == {
+    assert autoglm.count_blame(
+        plain, [True, False, False, True, False], [False, True, False, True, False]
+    ) == {
         PLANNER: 1,
         GROUNDER: 1,
         "both": 2,
     }
-    assert autoglm.blamed([True], [True], [True]) == {PLANNER: 0, GROUNDER: 0, "both": 0}
+    assert autoglm.count_blame([True], [True], [True]) == {PLANNER: 0, GROUNDER: 0, "both": 0}
     with pytest.raises(ValueError):
-        autoglm.blamed([True], [], [])
+        autoglm.count_blame([True], [], [])
 
 
 def test_what_is_measured(trajectory: Make) -> None:
@@ -95,8 +97,8 @@ def test_what_is_measured(trajectory: Make) -> None:
         for t, v in zip(texts, (1.0, 0.0), strict=True)
     ]
     groups = [Group(task=played[0].task, trajectories=tuple(played))]
-    assert autoglm.measured(groups, 0.05, 0.75) == {"autoglm/unreadable": 0.5, "autoglm/open": 1.0}
-    assert autoglm.measured(groups, 0.6, 0.75)["autoglm/open"] == 0.0
+    assert autoglm.measure_plans(groups, 0.05, 0.75) == {"autoglm/unreadable": 0.5, "autoglm/open": 1.0}
+    assert autoglm.measure_plans(groups, 0.6, 0.75)["autoglm/open"] == 0.0
     assert Action(text=texts[0][0]).error is None
 
 

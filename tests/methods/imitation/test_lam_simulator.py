@@ -110,9 +110,9 @@ def test_a_tool_that_does_not_answer_is_no_wrong_call(monkeypatch: pytest.Monkey
     shown = pupil.show(f"{WORLD}&vague=0&failures=0.5", tasks, noisy(0.0), seed=0)
     assert any("did not answer" in str(turn.observation) for t in shown for turn in t.turns)
     assert all(turn.is_valid for t in shown for turn in t.turns)
-    assert lam.measured([group(*shown)], pupil.decode)["lam/refused"] == 0
+    assert lam.measure_refusals([group(*shown)], pupil.decode)["lam/refused"] == 0
     erring = pupil.show(f"{WORLD}&vague=1", tasks, noisy(0.0), seed=0)
-    told = lam.measured([group(*erring)], pupil.decode)
+    told = lam.measure_refusals([group(*erring)], pupil.decode)
     assert 0 < told["lam/refused"] < 1 and told["lam/recovered"] == 1
     assert all(t.is_success for t in erring)
     kept = Pipeline(keep_solved(), valid_turns()).run([as_example(t) for t in erring])

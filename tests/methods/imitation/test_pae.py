@@ -11,21 +11,21 @@ from quintain.errors import ConfigError, DataError, FailureRateError
 from quintain.methods.imitation.pae import (
     Config,
     Evaluator,
-    accepted,
     errs,
-    measured,
+    keep_accepted,
+    measure_agreement,
     method,
-    paid,
+    pay_verdict,
     shortest,
 )
 from quintain.methods.proposals import collect_proposals
-from quintain.testing.episodes import Lived, recorded
+from quintain.testing.episodes import Lived, record_cases
 from quintain.types import Example, Failure, Group, Score, Trajectory, flatten_scored
 
 
 def examples(*lengths: tuple[int, int], value: float = 1.0) -> list[Example]:
     lived = [Lived(task=task, value=value, is_success=True, num_turns=num) for task, num in lengths]
-    return [as_example(t) for group in recorded(lived) for t in group.trajectories]
+    return [as_example(t) for group in record_cases(lived) for t in group.trajectories]
 
 
 def kept(*lengths: tuple[int, int], share: float = 0.2) -> list[int]:
@@ -47,8 +47,8 @@ def test_each_task_has_a_cut_of_its_own() -> None:
 
 
 def test_only_what_is_paid_is_accepted() -> None:
-    assert accepted().apply(examples((0, 1), value=0.0)) == []
-    assert len(accepted().apply(examples((0, 1), value=0.01))) == 1
+    assert keep_accepted().apply(examples((0, 1), value=0.0)) == []
+    assert len(keep_accepted().apply(examples((0, 1), value=0.01))) == 1
 
 
 def test_newest_steps_are_trained_on_again() -> None:
@@ -68,7 +68,7 @@ def told(*outcomes: tuple[float, bool]) -> list[Group]:
             group,
             trajectories=tuple(replace(t, seed=1000 + place) for place, t in enumerate(group.trajectories)),
         )
-        for group in recorded(lived)
+        for group in record_cases(lived)
     ]
 
 
@@ -99,11 +99,11 @@ def test_the_outcome_accepts_what_pays_and_the_truth_stays() -> None:
 
 
 def test_agreement_by_hand() -> None:
-    found = measured([(True, True), (True, False), (False, False), (False, True), (True, True)])
+    found = measure_agreement([(True, True), (True, False), (False, False), (False, True), (True, True)])
     assert found["evaluator/agreement"] == pytest.approx(0.6)
     assert found["evaluator/error"] == pytest.approx((0.6 * 0.4 / 5) ** 0.5)
     assert found["evaluator/false_accepts"] == 0.5 and found["evaluator/accepted"] == 0.6
-    assert measured([]) == {} and measured([(True, True)])["evaluator/false_accepts"] == 0
+    assert measure_agreement([]) == {} and measure_agreement([(True, True)])["evaluator/false_accepts"] == 0
 
 
 def test_mistakes_are_a_share_of_verdicts_of_both_kinds_and_follow_the_seed_of_the_episode() -> None:
@@ -131,7 +131,7 @@ def test_a_judge_accepts_from_the_middle_on_whatever_the_environment_paid() -> N
     assert evaluator.measure(groups, lambda _: "")["evaluator/agreement"] == pytest.approx(1 / 3)
     reading = [
         e.trajectory
-        for e in accepted().apply([as_example(t) for t in flatten_scored(evaluator.judged(groups))])
+        for e in keep_accepted().apply([as_example(t) for t in flatten_scored(evaluator.judged(groups))])
     ]
     assert [t.seed for t in reading] == [1000, 1002]
 
@@ -154,8 +154,8 @@ def test_what_failed_already_is_not_judged() -> None:
     judge = Says(0.0)
     (found,) = Evaluator(judge).judged([replace(group, trajectories=(broken, group.trajectories[1]))])
     assert found.trajectories[0] == broken and [t.seed for t in judge.asked] == [1001]
-    assert paid(broken, None) is broken
-    assert paid(group.trajectories[1], False).outcome == Score(value=0.0, is_success=True)
+    assert pay_verdict(broken, None) is broken
+    assert pay_verdict(group.trajectories[1], False).outcome == Score(value=0.0, is_success=True)
 
 
 class Proposing:

@@ -2,13 +2,13 @@
 
 import pytest
 
-from quintain.methods.imitation.paprika import best_against_worse, solved_only
-from quintain.testing.episodes import Lived, recorded
+from quintain.methods.imitation.paprika import best_against_worse, pay_solved
+from quintain.testing.episodes import Lived, record_cases
 from quintain.types import Group
 
 
 def group(*lived: tuple[bool, int], value: float = 0.4) -> Group:
-    (found,) = recorded(
+    (found,) = record_cases(
         [Lived(task=0, value=value, is_success=solved, num_turns=turns) for solved, turns in lived]
     )
     return found
@@ -26,4 +26,4 @@ def test_a_lucky_guess_is_no_better_where_short_ones_are_not_preferred() -> None
 
 
 def test_success_alone_counts() -> None:
-    assert solved_only([group((True, 1), (False, 1))])[0].returns == [1.0, 0.0]
+    assert pay_solved([group((True, 1), (False, 1))])[0].returns == [1.0, 0.0]

@@ -83,11 +83,11 @@ def test_a_success_of_its_own_is_imitated_where_it_is_worth_as_much(trajectory: 
 def test_weights_begin_behind_the_mistake_and_grow_with_the_distance(trajectory: Make) -> None:
     step = steps(trajectory, before=0.5, expert=1.0, own=0.0)
     # What follows the mistake: take, against wait: no word in common.
-    calibrated = steca.imitated(step, "calibrated")
+    calibrated = steca.imitate_step(step, "calibrated")
     assert calibrated.trajectory is step.way_out and calibrated.weights is not None
     assert [own.tolist() for own in calibrated.weights] == [[0, 0], [0, 0], pytest.approx([1.01] * 3)]
     # go b, take against wait, wait; and the other way round with the other sign.
-    shown, explored = steca.imitated(step, "shown"), steca.imitated(step, "explored")
+    shown, explored = steca.imitate_step(step, "shown"), steca.imitate_step(step, "explored")
     assert shown.weights is not None and explored.weights is not None
     assert [float(own[0]) for own in shown.weights] == pytest.approx([0, 1.01, 1.01])
     assert [float(own[0]) for own in explored.weights] == pytest.approx([0, 0.99, 0.99])

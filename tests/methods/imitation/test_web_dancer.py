@@ -109,13 +109,13 @@ def test_equal_groups_are_drawn_again_until_enough_differ_or_the_cap_bites() -> 
     collect: Any = differing(2, 4, attempts=3)
     enough = Drawn(alike, split, none, split, split, split)
     groups = collect(enough, 1)
-    assert enough.num_sampled == 4 and web_dancer.drawn(groups, 2) == {
+    assert enough.num_sampled == 4 and web_dancer.measure_draws(groups, 2) == {
         "web_dancer/differing": 0.5,
         "web_dancer/missing": 0.0,
     }
     poor = Drawn(alike, none, none, alike, alike, split)
     groups = collect(poor, 1)
-    assert poor.num_sampled == 6 and web_dancer.drawn(groups, 2)["web_dancer/missing"] == 1.0
+    assert poor.num_sampled == 6 and web_dancer.measure_draws(groups, 2)["web_dancer/missing"] == 1.0
     credit = web_dancer.method(web_dancer.Config()).credit(groups, Estimates())
     kept = [any(turn.any() for turn in arrays) for arrays in credit.advantages]
     assert kept == [False] * 20 + [True] * 4, "equal groups teach nothing"

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from quintain.credit.gae import Critic
-from quintain.methods.imitation.world_of_bits import Config, above_value, decayed, method, worth
+from quintain.methods.imitation.world_of_bits import Config, above_value, method, pay_last_turn, worth
 from quintain.methods.loops.on_policy import Estimates
-from quintain.testing.episodes import Lived, recorded
+from quintain.testing.episodes import Lived, record_cases
 from quintain.types import Group, Score, Stop, flatten_scored
 
 
@@ -18,8 +18,8 @@ from quintain.types import Group, Score, Stop, flatten_scored
 )
 def test_a_success_is_worth_what_time_is_left(turns: int, is_success: bool, value: float) -> None:
     assert worth(turns, 10, is_success=is_success) == pytest.approx(value)
-    groups = recorded([Lived(task=0, value=0.3, is_success=is_success, num_turns=turns)])
-    (paid,) = flatten_scored(decayed(10)(groups))
+    groups = record_cases([Lived(task=0, value=0.3, is_success=is_success, num_turns=turns)])
+    (paid,) = flatten_scored(pay_last_turn(10)(groups))
     assert isinstance(paid.outcome, Score) and paid.outcome.value == pytest.approx(value)
     assert [turn.reward for turn in paid.turns] == pytest.approx([0.0] * (turns - 1) + [value])
     assert paid.is_success is is_success
@@ -29,7 +29,7 @@ def test_a_success_is_worth_what_time_is_left(turns: int, is_success: bool, valu
 def test_running_out_of_turns_costs_one_whoever_sets_the_limit(stop: Stop) -> None:
     """A critic that says .4 everywhere, beyond the last turn as well: the return of a failure is -1, not -1 + .4."""
     (failed,) = flatten_scored(
-        decayed(10)(recorded([Lived(task=0, value=0.0, is_success=False, num_turns=3)]))
+        pay_last_turn(10)(record_cases([Lived(task=0, value=0.0, is_success=False, num_turns=3)]))
     )
     group = Group(task=failed.task, trajectories=(replace(failed, stop=stop),))
     values = [[np.full(len(turn.completion.token_ids), 0.4, np.float32) for turn in failed.turns]]

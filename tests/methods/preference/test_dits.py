@@ -98,9 +98,9 @@ def test_value_and_influence_are_added() -> None:
         place for block in blocks for place in block
     ) == [0, 1, 2, 3, 4]
     assert blocks != dits.blocks_of(5, 2, 1) and dits.blocks_of(5, 2, 0) == blocks
-    assert dits.mixed([0.5, 0.4, 0.4], [[0], [2, 1]], [-0.1, 0.3], 1.0) == [0.5, 1.4, 1.4]
-    assert dits.mixed([0.5, 0.4], [[0], [1]], [0.2, 0.2], 1.0) == [0.5, 0.4], "equal influences count 0"
-    assert dits.mixed([0.5, 0.4], [[0], [1]], [0.0, 9.0], 0.0) == [0.5, 0.4], "order of the values"
+    assert dits.mix_values([0.5, 0.4, 0.4], [[0], [2, 1]], [-0.1, 0.3], 1.0) == [0.5, 1.4, 1.4]
+    assert dits.mix_values([0.5, 0.4], [[0], [1]], [0.2, 0.2], 1.0) == [0.5, 0.4], "equal influences count 0"
+    assert dits.mix_values([0.5, 0.4], [[0], [1]], [0.0, 9.0], 0.0) == [0.5, 0.4], "order of the values"
     assert dits.best_of([0.1, 0.9, 0.9, 0.5], 0.5) == [1, 2] and dits.best_of([0.1, 0.9], 0.01) == [1]
 
 

@@ -84,10 +84,10 @@ def tree(
 
 
 def test_the_best_of_each_task_among_the_best_tasks() -> None:
-    assert optima.selected([[1, 2], [3, 0], [0.1], []], 0.5, 0.5) == [None, 0, None, None]
-    assert optima.selected([[1.0], [1.0], [0.6]], 0.5, 0.5) == [0, 0, None], "ties stay"
-    assert optima.selected([[0.9]], 0.5, 0.1) == [0], "at least one"
-    assert optima.selected([[0.5]], 0.5, 1.0) == [None], "above, not at"
+    assert optima.select_best([[1, 2], [3, 0], [0.1], []], 0.5, 0.5) == [None, 0, None, None]
+    assert optima.select_best([[1.0], [1.0], [0.6]], 0.5, 0.5) == [0, 0, None], "ties stay"
+    assert optima.select_best([[0.9]], 0.5, 0.1) == [0], "at least one"
+    assert optima.select_best([[0.5]], 0.5, 1.0) == [None], "above, not at"
 
 
 def test_a_message_is_worth_what_came_of_it(trajectory: Make) -> None:

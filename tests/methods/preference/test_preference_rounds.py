@@ -20,7 +20,7 @@ from quintain.errors import ConfigError, DataError, UsageError
 from quintain.learning.policies import Policy
 from quintain.losses.preference import dpo
 from quintain.methods.preference import dmpo, eto, ipr, m_dpo, mpo, nat, owl, pgpo, step_values
-from quintain.methods.preference.exploring import Experts, Later, contrasted
+from quintain.methods.preference.exploring import Experts, Later, contrast_episodes
 from quintain.runs.collector import Collector
 from quintain.store.run import Run
 from quintain.text.chat import Chat
@@ -213,17 +213,17 @@ def test_what_workers_say_is_not_trained_and_not_paid(trajectory: Make) -> None:
         return replace(made, turns=turns)
 
     groups = split_seats(grouped(said(1.0, 1, error=True), said(0.0, 2)))
-    (pair,) = best_and_worst(owl.lived_by(groups, "policy"))
+    (pair,) = best_and_worst(owl.keep_groups_of(groups, "policy"))
     assert (pair.chosen.index, pair.rejected.index) == (1, 2), "errors of tools are nobody's reward"
     trained = [int(i) for s in pair_samples([pair]) for i in s.token_ids[s.loss_weight > 0]]
     assert trained == [10, 12, 20, 22]
-    (workers,) = best_and_worst(owl.lived_by(groups, "worker"))
+    (workers,) = best_and_worst(owl.keep_groups_of(groups, "worker"))
     assert [t.seat for t in workers.chosen.turns] == ["agent", "agent"]
-    assert owl.measured(grouped(said(1.0, 1, error=True)), str) == {
+    assert owl.measure_plans(grouped(said(1.0, 1, error=True)), str) == {
         "owl/plans": 2.0,
         "owl/worker_errors": 1.0,
     }
-    assert owl.measured([], str) == {}
+    assert owl.measure_plans([], str) == {}
 
 
 def test_plans_of_calls_and_who_adheres_to_them(trajectory: Make) -> None:
@@ -233,11 +233,11 @@ def test_plans_of_calls_and_who_adheres_to_them(trajectory: Make) -> None:
         turns = zip(made.turns, texts, seats, strict=True)
         return replace(made, turns=tuple(replace(t, action=Action(text=x), seat=s) for t, x, s in turns))
 
-    found = pgpo.measured(
+    found = pgpo.measure_adherence(
         grouped(said("1. go(home)\n2. wait()", "go home", "wait"), said("1. go home", "go home", "put", "up"))
     )
     assert found == {"pgpo/calls": 0.5, "pgpo/adherence": pytest.approx(3 / 5)}
-    assert pgpo.measured([]) == {}
+    assert pgpo.measure_adherence([]) == {}
     with pytest.raises(ConfigError, match="give plan\\?demonstrates=calls"):
         pgpo.Config(agent="plan").check()
 
@@ -368,14 +368,14 @@ def test_failures_of_truncation_are_in_no_pair_and_long_ones_are_shortened(traje
     )
     experts = Experts({expert.task.id: expert})
     given = grouped(cut, late, early)
-    whole = contrasted(given, experts)
+    whole = contrast_episodes(given, experts)
     assert [len(pair.rejected.turns) for pair in whole] == [9, 3] and whole.refused == {"cut": 1}
-    short = contrasted(given, experts, extra_turns=5)
+    short = contrast_episodes(given, experts, extra_turns=5)
     assert [len(pair.rejected.turns) for pair in short] == [7, 3]
-    judged = contrasted(given, experts, counts_turn_limit=False)
+    judged = contrast_episodes(given, experts, counts_turn_limit=False)
     assert [len(pair.rejected.turns) for pair in judged] == [3]
     better = of_task(trajectory, 9, 2.0, index=4)
-    (pair,) = contrasted(grouped(better), experts, extra_turns=0)
+    (pair,) = contrast_episodes(grouped(better), experts, extra_turns=0)
     assert pair.chosen is better and pair.rejected is expert, "an expert that lost stays whole"
 
 
@@ -410,8 +410,8 @@ def test_a_step_that_ends_the_episode_is_worth_its_outcome(trajectory: Make) -> 
 
 def test_pairs_of_m_dpo_can_be_of_short_episodes_alone(trajectory: Make) -> None:
     members = [of_task(trajectory, turns, float(turns > 2), index=turns) for turns in (1, 2, 3, 4)]
-    assert len(m_dpo.paired(grouped(*members), 4, None)) == 2
-    (pair,) = m_dpo.paired(grouped(*members), 4, 3)
+    assert len(m_dpo.pair_episodes(grouped(*members), 4, None)) == 2
+    (pair,) = m_dpo.pair_episodes(grouped(*members), 4, 3)
     assert isinstance(pair, Pair) and len(pair.chosen.turns) == 3
 
 
@@ -455,10 +455,10 @@ def test_every_episode_is_shown_under_its_own_label(trajectory: Make) -> None:
         label: [trajectory([((mark,), (7,))], value=value) for value in values]
         for label, mark in (("right", 1), ("wrong", 2), ("partly", 3))
     }
-    marks = [t.turns[0].prompt_ids[0] for t in nat.labelled(shown)]
+    marks = [t.turns[0].prompt_ids[0] for t in nat.label_episodes(shown)]
     assert marks == [1, 2, 3]
     del shown["partly"]
-    assert [t.turns[0].prompt_ids[0] for t in nat.labelled(shown)] == [1, 2, 2]
+    assert [t.turns[0].prompt_ids[0] for t in nat.label_episodes(shown)] == [1, 2, 2]
 
 
 def test_failures_up_to_a_number_for_each_success(trajectory: Make) -> None:

@@ -15,7 +15,7 @@ from quintain.errors import ConfigError, UsageError
 from quintain.methods.method import Collector
 from quintain.methods.preference import agent_r, e2cl, rro, step_agent
 from quintain.methods.preference.agent_r import Revision, Revisions
-from quintain.rollout.splices import can_be_carried_out, states_in, tried
+from quintain.rollout.splices import can_be_carried_out, states_in, try_proposals
 from quintain.search.tree import upper_bound
 from quintain.store.run import Run
 from quintain.testing.pupil import Pupil, RolloutCollector, new_pupil, tasks_from
@@ -166,7 +166,7 @@ def put_right(world: str, *, undo_turns: int, tasks: int, rate: float) -> tuple[
     with pupil.acting(world) as rollout:
         collector = cast(Collector, RolloutCollector(rollout=rollout, seed_of_run=0))
         revisions.put_right(collector, 1, groups)
-    tried = revisions._found(groups)  # pyright: ignore[reportPrivateUsage]
+    tried = revisions._find_revisions(groups)  # pyright: ignore[reportPrivateUsage]
     return revisions, tried
 
 
@@ -229,13 +229,13 @@ def test_lessons_are_written_and_only_what_came_of_a_draft_and_what_followed_cou
     explored, fly = e2cl.Explored(e2cl.Config(environment=world)), Action(text="fly")
     places = [(t, turn) for t in shown for turn in e2cl.drafts_of(t)]
     explored.lessons = [
-        e2cl.gone_on(find(world), lesson, onward)
+        e2cl.go_on(find(world), lesson, onward)
         for t in shown
         for lesson in e2cl.lessons_of(find(world), t, dict.fromkeys(e2cl.drafts_of(t), fly))
     ]
     with pupil.acting(world) as rollout:
         collector = cast(Collector, RolloutCollector(rollout=rollout, seed_of_run=0))
-        found = explored._written(collector, 1)  # pyright: ignore[reportPrivateUsage]
+        found = explored._write_lessons(collector, 1)  # pyright: ignore[reportPrivateUsage]
     assert len(found) == len(explored.lessons) == len(places)
     for example in found:
         whole = example.trajectory
@@ -248,7 +248,7 @@ def test_lessons_are_written_and_only_what_came_of_a_draft_and_what_followed_cou
         taught = [float(own.sum()) > 0 for own in example.weights]
         assert taught == [False] * (turn + 1) + [True] * (len(whole.turns) - turn - 1)
     with pytest.raises(UsageError, match="actions to try in garden: got an environment without"):
-        tried(Bare, shown[0], {})
+        try_proposals(Bare, shown[0], {})
 
 
 class Bare(Coin):
@@ -280,7 +280,9 @@ def test_a_reward_is_the_logit_of_the_discriminator() -> None:
     assert step_agent.probability(1.3862944) == pytest.approx(0.8)
     experts = np.array([[1.0, 0.0]] * 4)
     own = np.array([[0.0, 1.0]] * 4)
-    weights_of = step_agent.fitted(experts, own, ridge=0.1)
+    weights_of = step_agent.fit_discriminator(experts, own, ridge=0.1)
     assert weights_of[0] > 0 > weights_of[1] and weights_of[0] == pytest.approx(-weights_of[1])
-    assert step_agent.fitted(own, own) == pytest.approx([0.0, 0.0]), "D is .5 where nothing is to tell"
+    assert step_agent.fit_discriminator(own, own) == pytest.approx([0.0, 0.0]), (
+        "D is .5 where nothing is to tell"
+    )
     assert step_agent.features("A door.", "open").sum() == 4.0

@@ -92,7 +92,7 @@ def test_ways_on_are_ranked_against_who_took_them_or_the_start(
             asked.append(by)
             return [[np.array([-1.0])]]
 
-    monkeypatch.setattr(sweet_rl.Turns, "_told", lambda self, way: way)
+    monkeypatch.setattr(sweet_rl.Turns, "_tell_hidden", lambda self, way: way)
     worth = sweet_rl.Turns(config)._advantages(Scores(), [None])  # pyright: ignore[reportPrivateUsage, reportArgumentType] # stand-ins
     assert worth == [0.0] and asked == ["critic", by]
 

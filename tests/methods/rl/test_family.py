@@ -15,7 +15,7 @@ from quintain.errors import ConfigError
 from quintain.methods.find import find_method
 from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.loops.statistics import measure_task_kinds
-from quintain.methods.method import Collector, grouped
+from quintain.methods.method import Collector, sample_groups
 from quintain.methods.rl import act_more, scaling_inter, twosome
 from quintain.methods.rl.loop import bounds
 from quintain.methods.rl.parts.continuations import continue_turns, state_values
@@ -28,7 +28,7 @@ from quintain.methods.rl.parts.measures import (
     signals,
 )
 from quintain.methods.table import MODULES
-from quintain.rollout.replay import Walk
+from quintain.rollout.replay import ReplayedEpisode
 from quintain.rollout.views import Prefix, View
 from quintain.types import Action, Completion, Failure, Group, Outcome, Score, Stop, Task, Trajectory
 
@@ -222,8 +222,8 @@ def test_a_limit_by_step_is_asked_for_with_the_episodes() -> None:
         return []
 
     collector = cast(Collector, SimpleNamespace(sample=sample, tasks=lambda step, count: [0] * count))
-    grouped(2, 3)(collector, 5)
-    grouped(2, 3, max_turns=lambda step: step + 1)(collector, 9)
+    sample_groups(2, 3)(collector, 5)
+    sample_groups(2, 3, max_turns=lambda step: step + 1)(collector, 9)
     assert asked == [(5, 3, None, None), (9, 3, 10, 11)]
 
 
@@ -354,7 +354,8 @@ def test_values_of_states_are_those_of_continued_episodes() -> None:
         Collector,
         SimpleNamespace(
             walks=lambda trajectories: [
-                Walk(trajectory=t, views=(View(observation=""),) * 4, states=None) for t in trajectories
+                ReplayedEpisode(trajectory=t, views=(View(observation=""),) * 4, states=None)
+                for t in trajectories
             ],
             continue_from=continue_from,
         ),

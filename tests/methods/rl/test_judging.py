@@ -15,7 +15,7 @@ from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.loops.statistics import measure_rewards
-from quintain.methods.method import grouped
+from quintain.methods.method import sample_groups
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.terms import Term, apply_all
 from quintain.types import Failure, Trajectory
@@ -54,7 +54,7 @@ def test_terms_are_means_over_episodes_and_failures_are_shares() -> None:
 def test_a_reward_that_is_no_number_never_trains_and_too_many_stop_the_run(runner: Any, rows: Rows) -> None:
     def told(share: float, name: str) -> Path:
         method = OnPolicy(
-            collect=grouped(4, 5),
+            collect=sample_groups(4, 5),
             reward=partial(apply_all, terms=(environment_reward(), odd(share=share))),
             credit=lambda groups, _: group_relative(groups),
             update=Update(loss=clip_ratio()),

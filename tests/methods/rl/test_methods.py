@@ -22,7 +22,7 @@ from quintain.methods.rl.parts.contexts import (
     is_kept,
     single,
 )
-from quintain.methods.rl.parts.relabelling import best_answer, is_right_answer, relabelled
+from quintain.methods.rl.parts.relabelling import best_answer, is_right_answer, relabel_groups
 from quintain.methods.rl.ui_r1 import hard_and_diverse
 from quintain.rewards.terms import Term, apply
 from quintain.types import (
@@ -73,9 +73,7 @@ def test_roles_are_read_from_what_a_turn_was_paid_for() -> None:
     spoiled = episode(told[2], told[3], told[0])
     found = pag.verification([make_group(mended, spoiled)], str)
     assert found == {"pag/true_verdicts": pytest.approx(1 / 3), "pag/mended": 0.5, "pag/spoiled": 0.5}
-    (paid,) = pag.paid_by_role(
-        [make_group(episode(*(replace(t, reward=0.0) for t in told), turn(reward=0.25)))]
-    )
+    (paid,) = pag.pay_roles([make_group(episode(*(replace(t, reward=0.0) for t in told), turn(reward=0.25)))])
     assert [t.reward for t in paid.trajectories[0].turns] == [0, 1, 1, 0, 0.25]
     assert pag.verification([], str) == {"pag/true_verdicts": 0, "pag/mended": 0, "pag/spoiled": 0}
 
@@ -107,16 +105,16 @@ def test_the_best_answer_stands_in_place_of_the_last_answer_that_failed() -> Non
     favourite: dict[tuple[int, ...], float] = {(5, 6): 1.0, (8,): 2.0}
     by_length = best_answer(whole, lambda t: favourite.get(t.completion.token_ids, 0.0))
     assert by_length == long.turns[0]
-    (found,) = relabelled([whole, make_group(lost)], None, count=1)
+    (found,) = relabel_groups([whole, make_group(lost)], None, count=1)
     assert found.trajectories[:2] == (short, long)
     (last,) = found.trajectories[2].turns
     assert last.prompt_ids == (10, 2, 11, 3, 12)
     assert (last.completion.token_ids, last.completion.logprobs, last.starts_segment) == ((5,), (), True)
     assert last.action.text == "x" and last.reward_terms == {"answer": 1.0}
-    (alone,) = relabelled([whole], None, count=0)
+    (alone,) = relabel_groups([whole], None, count=0)
     assert alone.trajectories == (short, long)
     silent = make_group(short, episode(judging("wrong")))
-    assert relabelled([silent], None, count=3)[0].trajectories == (short,)
+    assert relabel_groups([silent], None, count=3)[0].trajectories == (short,)
     cut = (lost.turns[0], replace(lost.turns[1], starts_segment=True), lost.turns[2])
     assert list(since_segment(cut)) == list(cut[1:])
 
@@ -297,10 +295,10 @@ def test_hard_tasks_of_every_kind_come_first() -> None:
 
 def test_attempts_are_discounted_and_a_broken_judge_is_no_grade() -> None:
     attempts = episode(turn(reward=0.5), turn(reward=1.0), value=1.5)
-    outcome = metaspatial.discounted(attempts, 0.9).outcome
+    outcome = metaspatial.discount_rewards(attempts, 0.9).outcome
     assert isinstance(outcome, Score) and outcome.value == pytest.approx(0.5 + 0.9)
     broken = replace(attempts, outcome=FAILURE)
-    assert metaspatial.discounted(broken, 0.9) is broken
+    assert metaspatial.discount_rewards(broken, 0.9) is broken
 
 
 def test_only_groups_that_the_environment_paid_differently_are_left() -> None:

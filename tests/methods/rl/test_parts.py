@@ -19,7 +19,7 @@ from quintain.learning.update import Update
 from quintain.learning.updating import prepare
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import Assign, Branches, Estimates, estimate
-from quintain.methods.method import Folds, Needs, grouped
+from quintain.methods.method import Folds, Needs, sample_groups
 from quintain.methods.rl import policy_gradient
 from quintain.methods.rl.parts.choices import IDEAS, LOSSES, NORMALISERS, by_environment, by_seat, normalise
 from quintain.methods.rl.parts.kl import EPISODE, KLController
@@ -27,7 +27,7 @@ from quintain.methods.rl.parts.reward_terms import TERMS, needs_states, terms
 from quintain.rewards.exploration import Visits
 from quintain.rewards.terms import apply
 from quintain.rollout.collect import Limits
-from quintain.runs.context import TrainingContext, opened
+from quintain.runs.context import TrainingContext, open_context
 from quintain.store.run import Run
 from quintain.types import Action, Credit, Group, Loss, Score, Task, Trajectory
 
@@ -47,9 +47,9 @@ def played(runner: Any) -> Iterator[Played]:
     folder = runner.folder / "played"
     with (
         Run.create(folder, recipe="policy_gradient", config=asdict(config)) as run,
-        opened(config, run, has_critic=True, policies=NEEDS.policies, limits=limits) as context,
+        open_context(config, run, has_critic=True, policies=NEEDS.policies, limits=limits) as context,
     ):
-        groups = grouped(3, 4)(context.collector, 1)
+        groups = sample_groups(3, 4)(context.collector, 1)
         assert len({t.outcome.value for g in groups for t in g.scored if isinstance(t.outcome, Score)}) > 1
         yield context, groups
 

@@ -31,7 +31,7 @@ from quintain.methods.method import Collector
 from quintain.methods.rl.parts.contexts import Contexts, Keep
 from quintain.methods.rl.parts.kl import price_kl
 from quintain.rollout.collect import Rollout
-from quintain.runs.context import TrainingContext, opened
+from quintain.runs.context import TrainingContext, open_context
 from quintain.store.run import Run
 from quintain.types import (
     Action,
@@ -128,7 +128,7 @@ def context(runner: Any) -> Iterator[TrainingContext]:
     config = runner.config("grpo")
     with (
         Run.create(runner.folder / "traps", recipe="grpo", config={}) as run,
-        opened(config, run) as made,
+        open_context(config, run) as made,
     ):
         yield made
 

@@ -13,12 +13,12 @@ from quintain.data.pipeline import as_example
 from quintain.errors import ConfigError
 from quintain.methods.loops.rounds import Material
 from quintain.methods.selftraining.agent_evol import Config, evolving, method, read_thresholds
-from quintain.testing.episodes import Lived, recorded
+from quintain.testing.episodes import Lived, record_cases
 from quintain.types import Example, Trajectory
 
 
 def of(name: str, value: float) -> Trajectory:
-    (group,) = recorded([Lived(task=0, value=value, is_success=True, num_turns=2)])
+    (group,) = record_cases([Lived(task=0, value=value, is_success=True, num_turns=2)])
     (trajectory,) = group.trajectories
     return replace(trajectory, task=replace(trajectory.task, environment=name, id=f"{name}/{value}"))
 
@@ -48,7 +48,7 @@ def test_flags_are_no_strings_that_are_always_true() -> None:
 
 def test_without_merging_the_base_is_left_out() -> None:
     shown = [of("guess", 1.0)]
-    groups = recorded([Lived(task=1, value=1.0, is_success=True, num_turns=1)])
+    groups = record_cases([Lived(task=1, value=1.0, is_success=True, num_turns=1)])
     ((_, data),) = Material(method(Config(merges=False)), shown).take(groups)
     assert [e.trajectory.task.id for e in data if isinstance(e, Example)] == ["t1"]
 

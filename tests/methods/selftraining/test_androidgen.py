@@ -62,7 +62,7 @@ def test_failures_are_cut_whole_turns_and_lead_to_the_same_state(monkeypatch: py
     pupil = new_pupil([WORLD], seed=0, model="micro?tokens=words")
     shown = pupil.show(WORLD, tasks_from(WORLD, 40), noisy(0.6), seed=0)
     critic = ExpertLabels(WORLD, ask_progress)
-    made = Pipeline(androidgen.reached(critic.labels)).run([as_example(t) for t in shown])
+    made = Pipeline(androidgen.cut_behind_reached(critic.labels)).run([as_example(t) for t in shown])
     failed = [t for t in shown if not t.is_success]
     cut = [e.trajectory for e in made.examples if not e.trajectory.is_success]
     assert 0 < len(cut) < len(failed) < len(shown)
@@ -78,7 +78,9 @@ def test_failures_are_cut_whole_turns_and_lead_to_the_same_state(monkeypatch: py
             levels.append(ask_progress(site))
         assert levels[-1] == critic.labels(whole)[len(t.turns)]
         assert levels[-1] is not None and levels[-2] is not None and levels[-1] > levels[-2]
-    none = Pipeline(androidgen.reached(critic.labels, has_failures=False)).run([as_example(t) for t in shown])
+    none = Pipeline(androidgen.cut_behind_reached(critic.labels, has_failures=False)).run(
+        [as_example(t) for t in shown]
+    )
     assert all(e.trajectory.is_success for e in none.examples)
 
 
@@ -95,7 +97,7 @@ def test_one_subgoal_is_never_kept_by_a_failure(monkeypatch: pytest.MonkeyPatch)
 def test_tasks_are_played_with_what_was_solved_from_easy_to_hard() -> None:
     config = androidgen.Config(environment=WORLD, tasks=3, group_size=2, reach=3)
     experience, hints = Experience(), Hints()
-    collect = androidgen.experienced(config, experience, hints)
+    collect = androidgen.sample_experienced(config, experience, hints)
     asked: list[tuple[int, list[str], bool, int]] = []
     site = find(WORLD)()
 

@@ -15,7 +15,7 @@ from quintain.methods.find import find_method
 from quintain.methods.loops.recall import remember
 from quintain.methods.method import Folds
 from quintain.methods.selftraining import exif
-from quintain.methods.selftraining.exif import Explorer, drawn, failures_of, is_try, skill_of
+from quintain.methods.selftraining.exif import Explorer, draw_skills, failures_of, is_try, skill_of
 from quintain.store.run import Run
 from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn, as_text
 
@@ -50,26 +50,26 @@ def test_feedback_is_the_share_of_bobs_tries_that_failed() -> None:
 
 
 def test_errands_are_drawn_in_proportion_to_failures() -> None:
-    found = drawn({"stone": 0.75, "iron": 0.25, "table": 0.0}, 4000, random.Random(0))
+    found = draw_skills({"stone": 0.75, "iron": 0.25, "table": 0.0}, 4000, random.Random(0))
     assert found.count("stone") / 4000 == pytest.approx(0.75, abs=0.03) and "table" not in found
-    assert drawn({}, 3, random.Random(0)) == drawn({"table": 0.0}, 3, random.Random(0)) == []
+    assert draw_skills({}, 3, random.Random(0)) == draw_skills({"table": 0.0}, 3, random.Random(0)) == []
 
 
 def test_feedback_asks_for_what_bob_failed_in_a_share_of_the_episodes() -> None:
     tasks = [Task(id=f"craft/train/{n}", environment="craft", seed=0) for n in range(10, 20)]
     explorer, rng = Explorer(10, has_feedback=True, asks=0.6), random.Random(0)
-    assert explorer.sent(tasks, rng) == tasks, "nothing was failed yet"
+    assert explorer.replace_tasks(tasks, rng) == tasks, "nothing was failed yet"
     explorer.update([tried("stone", solved=False), tried("iron", solved=True)])
-    sent = explorer.sent(tasks, rng)
+    sent = explorer.replace_tasks(tasks, rng)
     assert [t.id for t in sent] == ["craft/train/4?goal=stone"] * exif.RETRIES + [t.id for t in tasks[4:]]
     explorer.update([tried("stone", solved=False), tried("coal", solved=False), tried("coal", solved=True)])
-    asked = [skill_of(t) for t in explorer.sent(tasks, random.Random(1))]
+    asked = [skill_of(t) for t in explorer.replace_tasks(tasks, random.Random(1))]
     assert asked[6:] == [""] * 4 and set(asked[:6]) == {"stone", "coal"}, "six of ten, in any proportion"
     explorer.update([tried("stone", solved=True)])
-    assert explorer.sent(tasks, rng) == tasks, "what was failed in an earlier round is no errand"
+    assert explorer.replace_tasks(tasks, rng) == tasks, "what was failed in an earlier round is no errand"
     silent = Explorer(10, has_feedback=False, asks=0.6)
     silent.update([tried("stone", solved=False)])
-    assert silent.sent(tasks, rng) == tasks
+    assert silent.replace_tasks(tasks, rng) == tasks
 
 
 def test_proposal_first_imitates_what_solved_the_task_that_was_given(

@@ -7,12 +7,12 @@ from quintain.credit.layout import outcome_of
 from quintain.data.pipeline import PipelineResult
 from quintain.errors import ConfigError
 from quintain.methods.selftraining.rest import Config, improve_steps, method
-from quintain.testing.episodes import Lived, recorded
+from quintain.testing.episodes import Lived, record_cases
 from quintain.types import Group
 
 
 def worth(*values: float) -> list[Group]:
-    return recorded([Lived(task=0, value=value, is_success=value > 0.5, num_turns=1) for value in values])
+    return record_cases([Lived(task=0, value=value, is_success=value > 0.5, num_turns=1) for value in values])
 
 
 def kept(groups: list[Group], *thresholds: float) -> list[list[float]]:

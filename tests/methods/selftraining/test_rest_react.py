@@ -48,7 +48,7 @@ def test_answers_are_grounded_where_their_number_stands_beside_the_key() -> None
 
 def test_one_sample_of_every_step_is_kept_and_ties_go_to_the_first() -> None:
     steps = [step(f"a@{k}", i, text) for k in range(2) for i, text in enumerate(("x", "yes", "yes"))]
-    stage = rest_react.ranked_first(lambda t: float(t.turns[0].action.text == "yes"))
+    stage = rest_react.keep_first_ranked(lambda t: float(t.turns[0].action.text == "yes"))
     made = Pipeline(stage).run([as_example(t) for t in steps])
     assert [(e.trajectory.task.id, e.trajectory.index) for e in made.examples] == [("a@0", 1), ("a@1", 1)]
 
@@ -56,7 +56,7 @@ def test_one_sample_of_every_step_is_kept_and_ties_go_to_the_first() -> None:
 def test_outcomes_are_never_read() -> None:
     steps = [step("a@0", i, text) for i, text in enumerate(("answer 1", "read", "answer 2"))]
     noisy = [replace(t, outcome=Score(value=float(i == 2), is_success=i == 2)) for i, t in enumerate(steps)]
-    stage = rest_react.ranked_first(lambda t: rest_react.grounding("red?", t.turns[0].action.text))
+    stage = rest_react.keep_first_ranked(lambda t: rest_react.grounding("red?", t.turns[0].action.text))
     kept = [[e.trajectory.index for e in stage.apply([as_example(t) for t in own])] for own in (steps, noisy)]
     assert kept == [[1], [1]]
 

@@ -14,7 +14,13 @@ from quintain.errors import ConfigError
 from quintain.learning.thresholds import Thresholds
 from quintain.methods.find import find_method
 from quintain.methods.selftraining import self_rewarding
-from quintain.methods.selftraining.self_rewarding import agreement, measured, preferred, read_score, score_of
+from quintain.methods.selftraining.self_rewarding import (
+    agreement,
+    measure_judge,
+    prefer_best,
+    read_score,
+    score_of,
+)
 from quintain.runs.monitors.alarms import alarms
 from quintain.store.run import Run
 from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn
@@ -84,11 +90,11 @@ def test_the_best_is_preferred_to_the_worst_and_ties_make_no_pair() -> None:
         6: ["wrong", "wrong"],
         7: ["wrong"] * 2,
     }
-    (pair,) = preferred([answer("a", number, verdicts) for number, verdicts in said.items()])
+    (pair,) = prefer_best([answer("a", number, verdicts) for number, verdicts in said.items()])
     assert (pair.chosen.turns[0].action.text, pair.rejected.turns[0].action.text) == ("5", "6")
     assert pair.margin == 1.0 and len(pair.chosen.turns) == len(pair.rejected.turns) == 1
-    assert preferred([answer("a", number, ["Score: 3"] * 3) for number in range(4)]) == []
-    assert preferred([answer("a", 1, ["right"]), answer("b", 2, ["wrong"])]) == [], "of different tasks"
+    assert prefer_best([answer("a", number, ["Score: 3"] * 3) for number in range(4)]) == []
+    assert prefer_best([answer("a", 1, ["right"]), answer("b", 2, ["wrong"])]) == [], "of different tasks"
 
 
 def test_the_truth_is_in_no_pair_and_in_the_agreement() -> None:
@@ -97,7 +103,7 @@ def test_the_truth_is_in_no_pair_and_in_the_agreement() -> None:
         answer("a", 2, ["wrong"]),
         answer("a", 3, ["hm"]),
     ]
-    found = measured(judged, lambda _: "")
+    found = measure_judge(judged, lambda _: "")
     assert found == {
         "judge/agreement": 1.0,
         "judge/unread": pytest.approx(1 / 3),
@@ -106,9 +112,9 @@ def test_the_truth_is_in_no_pair_and_in_the_agreement() -> None:
         "judge/preferred_tokens": 2.0,
     }
     fooled = [answer("a", 1, ["right"]), answer("a", 2, ["wrong"], is_right=True)]
-    assert [p.chosen.turns[0].action.text for p in preferred(fooled)] == ["1"]
-    assert measured(fooled, lambda _: "")["judge/agreement"] == 0.0
-    assert "judge/agreement" not in measured(judged[:1], lambda _: "")
+    assert [p.chosen.turns[0].action.text for p in prefer_best(fooled)] == ["1"]
+    assert measure_judge(fooled, lambda _: "")["judge/agreement"] == 0.0
+    assert "judge/agreement" not in measure_judge(judged[:1], lambda _: "")
 
 
 def test_agreement_is_the_share_of_pairs_ranked_rightly() -> None:

@@ -14,8 +14,8 @@ from quintain.data.pipeline import Pipeline, PipelineResult, as_example
 from quintain.errors import ConfigError, InvariantError
 from quintain.learning import updating
 from quintain.methods.method import Collector
-from quintain.methods.selftraining.star import Config, method, right, unhinted, updates
-from quintain.testing.episodes import Lived, recorded
+from quintain.methods.selftraining.star import Config, keep_unhinted, method, right, updates
+from quintain.testing.episodes import Lived, record_cases
 from quintain.text.parse import parse_react
 from quintain.types import Example, Group, Sample, Task, Trajectory, Turn
 
@@ -31,12 +31,12 @@ def test_steps_grow_by_a_fifth() -> None:
 
 
 def test_what_speaks_of_the_hint_is_not_imitated_and_prompts_lose_it() -> None:
-    (group,) = recorded([Lived(task=0, value=1.0, is_success=True, num_turns=2)])
+    (group,) = record_cases([Lived(task=0, value=1.0, is_success=True, num_turns=2)])
     (good,) = group.trajectories
     told = saying(good, SAID.index("By the HINT it is 4"), index=1)
     failed = replace(good, outcome=replace(good.outcome, is_success=False), index=2)  # type: ignore[arg-type] # pyright: ignore
     hints = Hints(plain={(1,): ((7, 8), True)})
-    made = Pipeline(right(), unhinted(said), strip_hints(hints)).run(
+    made = Pipeline(right(), keep_unhinted(said), strip_hints(hints)).run(
         [as_example(t) for t in (good, told, failed)]
     )
     (kept,) = made.examples
@@ -62,7 +62,7 @@ def test_a_thought_that_speaks_of_the_hint_is_seen_whatever_the_harness_makes_of
     text: str, is_kept: bool
 ) -> None:
     made = method(Config(rationalises=False))
-    (group,) = recorded([Lived(task=0, value=1.0, is_success=True, num_turns=1)])
+    (group,) = record_cases([Lived(task=0, value=1.0, is_success=True, num_turns=1)])
     turn = replace(group.trajectories[0].turns[0], action=parse_react("Action: answer[4]"))
     group = replace(group, trajectories=(replace(group.trajectories[0], turns=(turn,)),))
 
@@ -140,8 +140,8 @@ def test_playing_apart_is_refused() -> None:
 
 
 def test_examples_are_of_tasks_that_failed_or_did_not() -> None:
-    groups = recorded([Lived(task=0, value=1.0, is_success=True, num_turns=1)])
-    made = Pipeline(right(), unhinted(said), strip_hints(Hints()))(groups)
+    groups = record_cases([Lived(task=0, value=1.0, is_success=True, num_turns=1)])
+    made = Pipeline(right(), keep_unhinted(said), strip_hints(Hints()))(groups)
     assert [type(e) for e in made.examples] == [Example]
     with pytest.raises(InvariantError, match="begin the loop anew"):
         method(Config()).build(groups)

@@ -12,7 +12,7 @@ from tests.build import shorten_corpus
 
 from quintain.environments.protocol import Environment, tool_action
 from quintain.methods.toolrl import asearcher
-from quintain.rollout.staleness import judged
+from quintain.rollout.staleness import judge_age
 from quintain.store.run import Run
 from quintain.types import Action, Score, StepResult, Stop, Task, Trajectory
 from quintain.worlds.hopqa.game import HopQA
@@ -65,12 +65,12 @@ def test_workers_delayed_at_random_never_break_the_bound(
     ages: list[int] = []
 
     def watched(trajectory: Trajectory, age: int, most: int) -> Trajectory:
-        found = judged(trajectory, age, most)
+        found = judge_age(trajectory, age, most)
         if isinstance(found.outcome, Score):
             ages.append(age)
         return found
 
-    monkeypatch.setattr("quintain.runs.prefetch.judged", watched)
+    monkeypatch.setattr("quintain.runs.prefetch.judge_age", watched)
     rows, played, _ = trained(tmp_path, "async", max_staleness=4, steps=8, monitors="stop_failures=1")
     assert len(rows) == 9 and {"asearcher/differing", "asearcher/versions"} <= rows[-1].keys()
     assert len(ages) >= 40 and 0 < max(ages) <= 4

@@ -108,7 +108,7 @@ def test_the_funnel_names_the_rule_that_a_trace_breaks() -> None:
     broken = replace(good, turns=(replace(good.turns[0], is_valid=False), good.turns[1]))
     unused = shown(("go", add), ("= 15", answer))
     wrong = shown(("go", add), ("= 14", answer), is_success=False)
-    made = retool.rewritten().run([as_example(t) for t in (good, broken, unused, wrong)])
+    made = retool.check_rewrite().run([as_example(t) for t in (good, broken, unused, wrong)])
     passages = {p.stage: p.num_out for p in made.funnel.passages}
     assert passages == {"ran": 3, "used": 2, "answer": 1}
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from quintain.learning.thresholds import Thresholds
-from quintain.runs.monitors.alarms import alarms, hacked
+from quintain.runs.monitors.alarms import alarms, warn_of_hacking
 from quintain.runs.monitors.watch import Monitors
 
 BOUNDS = Thresholds()
@@ -234,7 +234,7 @@ def test_luck_rarely_sets_off_the_alarm_for_hacking_and_hacking_does(num_steps: 
             first, last = rng.binomial(512, 0.15, size=2) / 512
             ends = [round(part * num_steps / 3) for part in range(4)]
             parts = [rows[a:b] for a, b in pairwise(ends)]
-            found += bool(list(hacked(rows, parts, (first, last), BOUNDS)))
+            found += bool(list(warn_of_hacking(rows, parts, (first, last), BOUNDS)))
         return found / count
 
     assert share(0.0, 1000) <= 0.01

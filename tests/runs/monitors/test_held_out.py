@@ -6,7 +6,7 @@ import pytest
 from tests.runs.monitors.test_measures import episode
 
 from quintain.environments.protocol import Environment
-from quintain.runs.monitors.held_out import audited, canaries
+from quintain.runs.monitors.held_out import audit_rewards, canaries
 from quintain.types import Action, Failure, StepResult, Task, Trajectory, as_text
 from quintain.worlds.guess.game import Guess
 
@@ -56,7 +56,7 @@ def test_an_honest_world_pays_no_canary() -> None:
 
 
 def test_what_breaks_is_left_out() -> None:
-    assert canaries(Broken, tasks(Gullible)) == audited(Broken, [episode(1.0, (1,))]) == {}
+    assert canaries(Broken, tasks(Gullible)) == audit_rewards(Broken, [episode(1.0, (1,))]) == {}
     assert canaries(Gullible, []) == {}
 
 
@@ -68,5 +68,5 @@ def test_the_audit_is_the_mean_of_what_can_be_read(
 ) -> None:
     monkeypatch.setattr(Gullible, "grade", grade)
     broken = episode(Failure(owner="judge", kind="k", message="m"))
-    assert audited(Gullible, [episode(1.0, (1,)), broken]) == expected
-    assert audited(Guess, [episode(1.0, (1,))]) == {}
+    assert audit_rewards(Gullible, [episode(1.0, (1,)), broken]) == expected
+    assert audit_rewards(Guess, [episode(1.0, (1,))]) == {}

@@ -212,7 +212,7 @@ def relabelled(module: ModuleType, case: Sequence[Sequence[Episode]]) -> list[fl
     for episodes in case:
         lives = [lived(turns, k, is_success=ok) for k, (turns, ok) in enumerate(episodes)]
         groups.append(Group(task=lives[0].task, trajectories=tuple(lives)))
-    made: Any = module.relabelled(groups, lambda turn: opinion(turn.completion.token_ids), count=2)
+    made: Any = module.relabel_groups(groups, lambda turn: opinion(turn.completion.token_ids), count=2)
     return flatten(
         [
             [t.index, len(t.turns), *t.turns[-1].completion.token_ids]
@@ -228,6 +228,6 @@ FORMULAS: tuple[Formula, ...] = (
         lambda case: [x for window in WINDOWS for x in decisive(case, *window)]),
     Formula("credit.verifier", "credit.verifier", ("fit",), draw_differences,
         lambda module, case: module.fit(np.array(case), 0.05, 5).tolist(), descended),
-    Formula("data.relabelled", "methods.rl.parts.relabelling", ("relabelled",), draw_rooms, relabelled,
+    Formula("data.relabelled", "methods.rl.parts.relabelling", ("relabel_groups",), draw_rooms, relabelled,
         replaced),
 )  # fmt: skip

@@ -205,7 +205,7 @@ def _advised() -> Formula:
     deep = ("iron sword", "stone sword", "wood pickaxe", "table")
 
     def ours(module: ModuleType, case: list[str]) -> list[float]:
-        return [float(names.index(module.advised("; ".join(case))))]
+        return [float(names.index(module.read_advice("; ".join(case))))]
 
     def reference(case: list[str]) -> list[float]:
         read = case[:2]
@@ -218,7 +218,7 @@ def _advised() -> Formula:
             wanted = left[0] if left else wanted
         return [float(names.index(wanted))]
 
-    return Formula("craft.advised", "worlds.craft.land", ("advised",), draw_message, ours, reference)
+    return Formula("craft.advised", "worlds.craft.land", ("read_advice",), draw_message, ours, reference)
 
 
 def draw_texts(rng: Rng) -> tuple[str, str]:

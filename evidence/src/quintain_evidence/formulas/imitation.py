@@ -393,7 +393,7 @@ def calibrated(module: ModuleType, case: Explored) -> list[float]:
         way_out=episode(case.way_out, is_success=case.is_saved),
     )
     kinds = module.kinds_of(step, ALIKE)
-    weights = [module.imitated(step, kind).weights for kind in kinds]
+    weights = [module.imitate_step(step, kind).weights for kind in kinds]
     names = ("calibrated", "shown", "explored")
     return flatten([[float(name in kinds) for name in names], [list(own) for own in weights]])
 
@@ -548,7 +548,7 @@ def ordered(
     """Return the order of tasks, and what success is expected of each."""
     begins, known, _, num = case
     near = [[(module.likeness(text, other), success) for other, success in known] for text in begins]
-    return flatten([module.in_order(*case), [module.expected(each, num) for each in near]])
+    return flatten([module.in_order(*case), [module.expect_success(each, num) for each in near]])
 
 
 def ordered_plainly(case: tuple[list[str], list[tuple[str, float]], tuple[float, float], int]) -> list[float]:
@@ -588,17 +588,17 @@ def blamed_plainly(case: tuple[list[bool], list[bool], list[bool]]) -> list[floa
 
 
 FORMULAS: tuple[Formula, ...] = (
-    Formula("imitation.in_order", "methods.imitation.autoglm", ("in_order", "expected"), played, ordered,
+    Formula("imitation.in_order", "methods.imitation.autoglm", ("in_order", "expect_success"), played, ordered,
         ordered_plainly),
-    Formula("imitation.blamed", "methods.imitation.autoglm", ("blamed",), failures_to_blame,
-        lambda m, case: list(map(float, m.blamed(*case).values())), blamed_plainly),
+    Formula("imitation.blamed", "methods.imitation.autoglm", ("count_blame",), failures_to_blame,
+        lambda m, case: list(map(float, m.count_blame(*case).values())), blamed_plainly),
     Formula("data.weigh_turns", "data.pipeline", ("weigh_turns", "example_samples"), episodes, weighed,
         weighed_plainly),
     Formula("imitation.most_critical", "methods.imitation.atlas", ("most_critical", "scores_of"), marks, marked,
         marked_plainly),
     Formula("imitation.right_and_short", "methods.imitation.fireact", ("pipeline", "within", "num_tokens"),
         episodes, kept_as_right, kept_as_right_plainly),
-    Formula("imitation.calibrated", "methods.imitation.steca", ("kinds_of", "imitated"), explored, calibrated,
+    Formula("imitation.calibrated", "methods.imitation.steca", ("kinds_of", "imitate_step"), explored, calibrated,
         calibrated_plainly),
     Formula("imitation.call_pairs", "methods.imitation.lam_simulator", ("call_pairs",), tried, compared,
         compared_plainly),

@@ -413,7 +413,7 @@ def _selected() -> Formula:
         ]
 
     def ours(module: ModuleType, case: list[list[float]]) -> list[float]:
-        return [-1.0 if k is None else float(k) for k in module.selected(case, 0.75, 0.6)]
+        return [-1.0 if k is None else float(k) for k in module.select_best(case, 0.75, 0.6)]
 
     def reference(case: list[list[float]]) -> list[float]:
         tops = [max(own) if own and max(own) > 0.75 else None for own in case]
@@ -424,7 +424,9 @@ def _selected() -> Formula:
             for own, top in zip(case, tops, strict=True)
         ]
 
-    return Formula("optima.selected", "methods.preference.optima", ("selected",), draw_worth, ours, reference)
+    return Formula(
+        "optima.selected", "methods.preference.optima", ("select_best",), draw_worth, ours, reference
+    )
 
 
 def _lower() -> Formula:
@@ -522,7 +524,7 @@ def chosen(module: ModuleType, case: Chosen) -> list[float]:
     even = [
         list(range(k, min(k + case.size, len(case.values)))) for k in range(0, len(case.values), case.size)
     ]
-    scores = module.mixed(case.values, even, case.influences, case.weight)
+    scores = module.mix_values(case.values, even, case.influences, case.weight)
     return [
         *(float(len(b)) for b in blocks),
         float(whole),
@@ -565,7 +567,7 @@ FORMULAS: tuple[Formula, ...] = (
           over_pairs(lambda d: soft(0.7 * d), shared_by_turn)),
     _lower(),
     _across(),
-    Formula("dits.chosen", "methods.preference.dits", ("blocks_of", "mixed", "best_of"), draw_chosen, chosen,
+    Formula("dits.chosen", "methods.preference.dits", ("blocks_of", "mix_values", "best_of"), draw_chosen, chosen,
         chosen_plainly),
     Formula("sweet.advantages", "methods.preference.sweet_rl", ("advantages",), draw_ratios,
         lambda m, case: m.advantages(*([np.array(turn) for turn in by] for by in case)), by_hand),

@@ -309,7 +309,7 @@ def asked(rng: Rng) -> list[tuple[str, list[str]]]:
 def sentences_of(module: ModuleType, cases: Sequence[tuple[str, list[str]]]) -> list[float]:
     """Return which sentence the code says of each document, -1 for none."""
     said = [
-        module.needed_sentence(f'search[{{"query":"{query}"}}]', " ".join(document))
+        module.find_sentence(f'search[{{"query":"{query}"}}]', " ".join(document))
         for query, document in cases
     ]
     return [float(d.index(s)) if s in d else -1.0 for s, (_, d) in zip(said, cases, strict=True)]
@@ -331,7 +331,7 @@ def sentences(cases: Sequence[tuple[str, list[str]]]) -> list[float]:
 
 
 FORMULAS: tuple[Formula, ...] = (
-    Formula("agents.needed_sentence", "agents.refined", ("needed_sentence",), asked, sentences_of, sentences),
+    Formula("agents.needed_sentence", "agents.refined", ("find_sentence",), asked, sentences_of, sentences),
     Formula("rewards.staged", "rewards.retrieval", ("first_stage", "second_stage"), searched, stages_of,
         staged),
     Formula("rewards.floored", "rewards.retrieval", ("with_floor",), searched, floors_of, floored),

@@ -12,7 +12,7 @@ from quintain.data.pipeline import PipelineResult, as_example, example_samples
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.selftraining.rest import improve_steps
-from quintain.testing.episodes import Lived, recorded
+from quintain.testing.episodes import Lived, record_cases
 from quintain.types import Action, Failure, Group, Score, flatten_scored
 from quintain_evidence.formulas.formula import Formula, Rng
 from quintain_evidence.labs.exact import exact_gradient
@@ -40,13 +40,13 @@ THRESHOLDS, DECAY = (-0.25, 0.25, 0.75), 0.5
 
 def improved(module: ModuleType, case: Sequence[Lived]) -> list[float]:
     """Return for each improve step its rate, and for each episode whether it is imitated; the last one broke."""
-    examples = [as_example(t) for group in recorded(case) for t in group.trajectories]
+    examples = [as_example(t) for group in record_cases(case) for t in group.trajectories]
     broken = Failure(owner="judge", kind="none", message="no grade")
     examples.append(as_example(replace(examples[0].trajectory, outcome=broken, seed=len(case))))
     found: list[float] = []
     for step, threshold in zip(improve_steps(THRESHOLDS, DECAY), THRESHOLDS, strict=True):
         kept = {example.trajectory.seed for example in module.threshold(threshold).apply(examples)}
-        assert isinstance(made := step.build(recorded(case)), PipelineResult), "it imitates"
+        assert isinstance(made := step.build(record_cases(case)), PipelineResult), "it imitates"
         assert len(made.examples) == len(kept) or module is not stages, "the method's own stage"
         found += [step.rate, *(float(place in kept) for place in range(len(case) + 1))]
     return found
@@ -62,7 +62,7 @@ def worth_more(case: Sequence[Lived]) -> list[float]:
 
 def shortened(module: ModuleType, case: Sequence[Lived]) -> list[float]:
     """Return for each episode whether it is accepted, and whether it is among the shortest fifth of its task."""
-    examples = [as_example(t) for group in recorded(case) for t in group.trajectories]
+    examples = [as_example(t) for group in record_cases(case) for t in group.trajectories]
     accepted = module.threshold(0.0).apply(examples)
     kept = module.shortest(0.2).apply(accepted)
     found: list[float] = []
@@ -87,7 +87,7 @@ def fifth(case: Sequence[Lived]) -> list[float]:
 
 def decayed(module: ModuleType, case: Sequence[Lived]) -> list[float]:
     """Return what the last turn of each episode is paid where at most 12 turns are allowed, and the sum of it."""
-    paid = [t for group in module.decayed(12)(recorded(case)) for t in group.trajectories]
+    paid = [t for group in module.pay_last_turn(12)(record_cases(case)) for t in group.trajectories]
     by_place = {t.seed: t for t in paid}
     return [
         number
@@ -110,7 +110,7 @@ def evolved(module: ModuleType, case: Sequence[Lived]) -> list[float]:
         line = module.evolving(module.read_thresholds("0.75,e=-0.25"), name)
         weights = {
             example.trajectory.seed: 1.0 if example.weights is None else float(example.weights[-1][0])
-            for example in line(recorded(case)).examples
+            for example in line(record_cases(case)).examples
         }
         found += [weights.get(place, 0.0) for place in range(len(case))]
     return found
@@ -138,7 +138,7 @@ def draw_loops(rng: Rng) -> tuple[list[Lived], int, int]:
 def looped(module: ModuleType, case: tuple[list[Lived], int, int]) -> list[float]:
     """Return the optimizer steps of a loop, and for each episode whether it is right."""
     episodes, number, first = case
-    examples = [as_example(t) for group in recorded(episodes) for t in group.trajectories]
+    examples = [as_example(t) for group in record_cases(episodes) for t in group.trajectories]
     kept = {example.trajectory.seed for example in module.right().apply(examples)}
     return [
         float(module.updates(number, first, 1.2)),
@@ -229,7 +229,7 @@ def draw_outcomes(rng: Rng) -> tuple[list[tuple[int, list[float]]], list[tuple[i
 def level_group(level: int, outcomes: Sequence[float]) -> Group:
     """Return a group of `level` with these outcomes."""
     lived = [Lived(task=level, value=value, is_success=value > 0, num_turns=1) for value in outcomes]
-    (group,) = recorded(lived)
+    (group,) = record_cases(lived)
     task = replace(group.task, environment=f"level{level}")
     return Group(task=task, trajectories=tuple(replace(t, task=task) for t in group.trajectories))
 
@@ -289,7 +289,7 @@ def optimistic(case: tuple[list[tuple[int, list[float]]], list[tuple[int, float]
 def paired(module: ModuleType, case: Sequence[Lived]) -> list[float]:
     """Return for each task the place of the preferred episode, -1 for none, and which ones are paired with it."""
     found: list[float] = []
-    for group in module.solved_only(recorded(case)):
+    for group in module.pay_solved(record_cases(case)):
         pairs = module.best_against_worse(group, 100)
         rejected = {pair.rejected.seed for pair in pairs}
         found.append(float(pairs[0].chosen.seed) if pairs else -1.0)
@@ -345,7 +345,7 @@ def draw_judged(rng: Rng) -> list[Judged]:
 
 def self_judged(module: ModuleType, case: Sequence[Judged]) -> list[float]:
     """Return for each task which answers are preferred and rejected, by how much, and the judge's agreement."""
-    (group,) = recorded([Lived(task=0, value=0.0, is_success=False, num_turns=2)])
+    (group,) = record_cases([Lived(task=0, value=0.0, is_success=False, num_turns=2)])
     model = group.trajectories[0]
     answers: list[Group] = []
     for place, one in enumerate(case):
@@ -360,7 +360,7 @@ def self_judged(module: ModuleType, case: Sequence[Judged]) -> list[float]:
             for text in one.judgements
         ]
         answers.append(Group(task=task, trajectories=tuple(episodes)))
-    pairs = {pair.chosen.task.id: pair for pair in module.preferred(answers)}
+    pairs = {pair.chosen.task.id: pair for pair in module.prefer_best(answers)}
     found: list[float] = []
     for task in range(3):
         pair = pairs.get(f"t{task}")
@@ -510,7 +510,7 @@ def draw_tries(rng: Rng) -> list[Tried]:
 
 def told_failures(module: ModuleType, case: Sequence[Tried]) -> list[float]:
     """Return the share of tries of each skill that failed, -1 for one that nobody tried."""
-    (model,) = recorded([Lived(task=0, value=0.0, is_success=False, num_turns=1)])
+    (model,) = record_cases([Lived(task=0, value=0.0, is_success=False, num_turns=1)])
     groups: list[Group] = []
     for one in case:
         task = replace(model.task, id=f"e/train/1?goal=skill {one.skill}")
@@ -537,17 +537,17 @@ def failed_plainly(case: Sequence[Tried]) -> list[float]:
 FORMULAS: tuple[Formula, ...] = (
     Formula("rounds.improve_steps", "data.stages", ("threshold",), draw_lived, improved, worth_more),
     Formula("rounds.shortest", "data.stages", ("threshold", "shortest"), draw_lived, shortened, fifth),
-    Formula("rounds.decayed", "methods.imitation.world_of_bits", ("decayed",), draw_lived, decayed, falling),
+    Formula("rounds.decayed", "methods.imitation.world_of_bits", ("pay_last_turn",), draw_lived, decayed, falling),
     Formula("rounds.evolving", "methods.selftraining.agent_evol", ("evolving", "read_thresholds"), draw_lived,
         evolved, first_above),
     Formula("rounds.star", "methods.selftraining.star", ("updates", "right"), draw_loops, looped, grown,
         exact=as_policy_gradient),
     Formula("rounds.proposals", "methods.selftraining.agent0",
         ("proposal_value", "trust", "upper_clip", "majority"), draw_proposal, proposed, edge),
-    Formula("rounds.pairs", "methods.imitation.paprika", ("solved_only", "best_against_worse"), draw_lived,
+    Formula("rounds.pairs", "methods.imitation.paprika", ("pay_solved", "best_against_worse"), draw_lived,
         paired, preferred),
     Formula("rounds.self_rewarding", "methods.selftraining.self_rewarding",
-        ("read_score", "score_of", "preferred", "agreement"), draw_judged, self_judged, self_judged_plainly),
+        ("read_score", "score_of", "prefer_best", "agreement"), draw_judged, self_judged, self_judged_plainly),
     Formula("rounds.process_values", "search.tree", ("process_values", "upper_bound", "back_up", "ValueTree"),
         draw_tree, valued, valued_plainly),
     Formula("rounds.failures", "methods.selftraining.exif", ("failures_of", "skill_of", "is_try"), draw_tries,

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import numpy as np
 
-from quintain.rollout.splices import Tried
+from quintain.rollout.splices import TriedProposal
 from quintain.types import Action, Group, StepResult, Task, Trajectory
 from quintain_evidence.formulas.formula import Formula, Rng
 from quintain_evidence.formulas.preference import lived
@@ -125,7 +125,7 @@ def _rising() -> Formula:
         for before, values in case:
             for is_strict in (True, False):
                 num = module.num_drawn(values, before, is_strict=is_strict)
-                found += [num, module.followed(values[:num], before, is_strict=is_strict)]
+                found += [num, module.choose_followed(values[:num], before, is_strict=is_strict)]
         return found
 
     def reference(case: Drawn) -> list[float]:
@@ -142,7 +142,12 @@ def _rising() -> Formula:
         return found
 
     return Formula(
-        "rro.rising", "methods.preference.rro", ("num_drawn", "followed", "has_risen"), draws, ours, reference
+        "rro.rising",
+        "methods.preference.rro",
+        ("num_drawn", "choose_followed", "has_risen"),
+        draws,
+        ours,
+        reference,
     )
 
 
@@ -156,7 +161,7 @@ def _discriminator() -> Formula:
 
     def ours(module: ModuleType, case: Sides) -> list[float]:
         experts, own = (np.array(rows) for rows in case)
-        weights = module.fitted(experts, own, ridge=0.7)
+        weights = module.fit_discriminator(experts, own, ridge=0.7)
         rewards = [float(row @ weights) for row in (*experts, *own)]
         return [*weights.tolist(), *rewards, *map(module.probability, rewards)]
 
@@ -177,7 +182,7 @@ def _discriminator() -> Formula:
         return [*weights, *rewards, *(1 / (1 + exp(-reward)) for reward in rewards)]
 
     return Formula("step_agent.discriminator", "methods.preference.step_agent",
-        ("fitted", "probability"), draws, ours, reference)  # fmt: skip
+        ("fit_discriminator", "probability"), draws, ours, reference)  # fmt: skip
 
 
 def _inspected() -> Formula:
@@ -196,7 +201,7 @@ def _inspected() -> Formula:
             experts[task.id] = there(acted((right,), 0.0, 100), task)
             own = [there(acted((done,), 1.0, k), task) for k, done in enumerate(said)]
             groups.append(Group(task=task, trajectories=tuple(own)))
-        found = module.preferred(groups, experts)
+        found = module.prefer_expert(groups, experts)
         return [float(x) for p in found for x in (p.chosen.turns[0].action.text, p.rejected.index, p.margin)]
 
     def reference(case: Acted) -> list[float]:
@@ -209,7 +214,7 @@ def _inspected() -> Formula:
         ]
 
     return Formula("step_agent.preferred", "methods.preference.step_agent",
-        ("preferred", "does_the_same"), draws, ours, reference)  # fmt: skip
+        ("prefer_expert", "does_the_same"), draws, ours, reference)  # fmt: skip
 
 
 def _lessons() -> Formula:
@@ -234,7 +239,7 @@ def _lessons() -> Formula:
             shown = acted((5, 6, 7, 8), 1.0, 0)
             result = StepResult(observation=sentences[said % 4], is_valid=said == 4)
             expert = None if right < 0 else Action(text=str(right))
-            lesson = module.lesson_of(shown, turn, Action(text=named[draft]), Tried(result, expert))
+            lesson = module.lesson_of(shown, turn, Action(text=named[draft]), TriedProposal(result, expert))
             if lesson is None:
                 found.append(-1.0)
                 continue
@@ -259,7 +264,7 @@ def _lessons() -> Formula:
         return found
 
     return Formula("e2cl.lessons", "methods.preference.e2cl",
-        ("lesson_of", "feedback_of", "example_of", "Lesson", "done_in"), draws, ours, reference)  # fmt: skip
+        ("lesson_of", "feedback_of", "example_of", "Lesson", "list_actions"), draws, ours, reference)  # fmt: skip
 
 
 FORMULAS: tuple[Formula, ...] = (_revisions(), _rising(), _lessons(), _discriminator(), _inspected())

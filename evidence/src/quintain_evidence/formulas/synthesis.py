@@ -501,7 +501,7 @@ FORMULAS: tuple[Formula, ...] = (
     Formula("imitation.sifted", "methods.imitation.web_dancer", ("pipeline", "num_repeats", "rewards"), tries,
         sifted, sifted_plainly),
     Formula("imitation.evolved", "worlds.plan.drawn",
-        ("easier", "harder", "_chosen", "extended", "steps_of", "length"), tasks, evolved_both,
+        ("easier", "harder", "_choose_task", "extend_goals", "steps_of", "length"), tasks, evolved_both,
         evolved_both_plainly),
     Formula("imitation.new_tasks", "methods.imitation.agent_gen", ("pipeline", "new_tasks", "histogram"),
         lengths, told_lengths, told_lengths_plainly),

@@ -292,9 +292,9 @@ def checked(module: ModuleType, case: Graph) -> list[float]:
     """Return which check the way fails, how many things answer it, and how often it is answered without search."""
     facts = [Fact(*fact) for fact in case.facts]
     way = [module.Hop(facts[number], number, is_backward=backward) for number, backward in case.way]
-    before = module.closed_book(way[1:]) if way[1:] else 1.0
+    before = module.measure_closed_book(way[1:]) if way[1:] else 1.0
     found = module.problem(way, facts, before)
-    return [CHECKS.index(found), len(module.answers(way, facts)), 8 * module.closed_book(way)]
+    return [CHECKS.index(found), len(module.answers(way, facts)), 8 * module.measure_closed_book(way)]
 
 
 def checked_plainly(case: Graph) -> list[float]:
@@ -654,14 +654,14 @@ FORMULAS: tuple[Formula, ...] = (
         own_costs, plain_costs),
     Formula("calls.torl_reward", "rewards.conduct", ("verdict", "punish_broken_calls", "is_broken"), drawn_episodes,
         own_rewards, plain_rewards),
-    Formula("calls.capped", "agents.capped", ("step", "within_cap"), drawn_calls, own_cap, plain_cap),
-    Formula("calls.rewritten", "methods.toolrl.retool", ("rewrite", "call_of", "uses_results", "written"),
+    Formula("calls.capped", "agents.capped", ("step", "cut_calls"), drawn_calls, own_cap, plain_cap),
+    Formula("calls.rewritten", "methods.toolrl.retool", ("rewrite", "call_of", "uses_results", "write_arguments"),
         drawn_traces, own_rewriting, plain_rewriting),
     Formula("toolrl.boundary", "methods.toolrl.deep_research", ("boundary", "looks", "looking"), lookers,
         bounded, bounded_plainly),
     Formula("toolrl.graded", "worlds.web.research", ("grade", "value", "Grade"), reports, graded,
         graded_plainly),
-    Formula("toolrl.evolved", "worlds.hopqa.synthesis", ("problem", "answers", "step", "closed_book", "Hop"),
+    Formula("toolrl.evolved", "worlds.hopqa.synthesis", ("problem", "answers", "step", "measure_closed_book", "Hop"),
         graphs, checked, checked_plainly, aside=("words",)),
     Formula("toolrl.readable", "methods.toolrl.asearcher", ("readable_reward",), episodes, paid, paid_plainly),
     Formula("losses.info_nce", "losses.contrastive", ("info_nce",), pairs, learned, learned_plainly),

@@ -42,7 +42,7 @@ def open_floor() -> World:
     for number, (target, box, player) in enumerate(places):
         level = Level(width=SIZE, height=SIZE, walls=(), targets=(target,), player=player, boxes=(box,))
         for column, move in enumerate(MOVES):
-            after = level.moved(level.start, move)
+            after = level.move(level.start, move)
             there, boxes = level.start if after is None else after
             (where,) = boxes
             if where == target:

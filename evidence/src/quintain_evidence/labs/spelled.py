@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from quintain.agents.scored import padded
+from quintain.agents.scored import pad_action
 from quintain.credit.layout import Critic
 from quintain.errors import UsageError
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
@@ -88,8 +88,8 @@ class Spelling:
 
 
 def spelled(world: World, *, pad: int = 0, distractors: int = 0) -> Spelling:
-    """Return the spelling in which `pad` words follow the actions that `padded` draws for each task."""
-    texts = [[padded(action, task, pad) != action for action in world.actions] for task in world.tasks]
+    """Return the spelling in which `pad` words follow the actions that `pad_action` draws for each task."""
+    texts = [[pad_action(action, task, pad) != action for action in world.actions] for task in world.tasks]
     drawn = np.array(texts)[world.task_of] if pad else np.zeros(world.is_legal.shape, np.bool_)
     return Spelling(world=world, pad=pad, distractors=distractors, num_pads=pad * drawn.astype(np.int64))
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from quintain.methods.imitation.world_of_bits import Config, method, worth
-from quintain.testing.episodes import Lived, recorded
+from quintain.testing.episodes import Lived, record_cases
 from quintain.types import flatten_scored
 from quintain_evidence.experiments.imitation.world_of_bits import permuted
 from quintain_evidence.labs.tables import fitted_table, s3
@@ -47,7 +47,7 @@ def test_the_policy_gradient_stops_at_the_critic_and_entropy_is_raised() -> None
 
 
 def test_the_control_pays_the_same_for_other_successes() -> None:
-    groups = recorded(
+    groups = record_cases(
         [Lived(task=k, value=0.0, is_success=k != 3, num_turns=n) for k, n in enumerate((1, 5, 9, 2))]
     )
     arm = method(Config(max_turns=10))

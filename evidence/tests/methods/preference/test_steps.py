@@ -9,7 +9,7 @@ from tests.methods.test_training import Coin, Hopeless
 
 from quintain.agents.foresight import FINE
 from quintain.methods.preference import agent_r, e2cl, rro, step_agent
-from quintain.rollout.splices import Tried
+from quintain.rollout.splices import TriedProposal
 from quintain.types import Action, Group, StepResult, Stop, Task, as_content
 from quintain_evidence.formulas.steps import acted
 
@@ -39,21 +39,21 @@ def test_drawing_stops_at_the_first_rise() -> None:
     values = [0.3, 0.4, 0.55]
     assert rro.num_drawn(values, 0.4) == 3 and rro.num_drawn(values, 0.4, is_strict=False) == 2
     assert rro.num_drawn(values, 0.9) == 3, "the cap"
-    assert rro.followed(values, 0.4) == 2 and rro.followed([0.1, 0.3, 0.2], 0.4) == 1
+    assert rro.choose_followed(values, 0.4) == 2 and rro.choose_followed([0.1, 0.3, 0.2], 0.4) == 1
     climb = rro.Climb(prefix=cast(Any, None), before=0.4, drawn=[(acted((0,), 0.0, 0), 0.4)])
     assert not rro.has_stopped(climb, rro.Config(cap=2))
     assert rro.has_stopped(climb, rro.Config(cap=2, is_strict=False)) and rro.has_stopped(
         climb, rro.Config(cap=1)
     )
-    assert rro.followed_of(climb, rro.Config()) == 0
+    assert rro.find_followed(climb, rro.Config()) == 0
 
 
 def test_without_a_stop_all_are_drawn_and_the_best_is_followed() -> None:
     drawn = [(acted((k,), 0.0, k), value) for k, value in enumerate([0.8, 0.5])]
     climb = rro.Climb(prefix=cast(Any, None), before=0.4, drawn=drawn)
-    assert rro.has_stopped(climb, rro.Config(cap=3)) and rro.followed_of(climb, rro.Config()) == 1
+    assert rro.has_stopped(climb, rro.Config(cap=3)) and rro.find_followed(climb, rro.Config()) == 1
     fixed = rro.Config(cap=3, stops=False)
-    assert not rro.has_stopped(climb, fixed) and rro.followed_of(climb, fixed) == 0
+    assert not rro.has_stopped(climb, fixed) and rro.find_followed(climb, fixed) == 0
     assert rro.has_stopped(climb, rro.Config(cap=2, stops=False))
 
 
@@ -69,17 +69,19 @@ def test_what_a_draft_teaches() -> None:
     shown = acted((0, 0), 1.0, 0)
     result = StepResult(observation="Hands full. Table: mug.", is_valid=False)
     on, off = Action(text="on"), Action(text="off")
-    lesson = e2cl.lesson_of(shown, 1, off, Tried(result, on))
+    lesson = e2cl.lesson_of(shown, 1, off, TriedProposal(result, on))
     assert lesson is not None and lesson.feedback == "hands full" and lesson.right == on
     assert [each.text for each in lesson.said] == ["off", "hands full", "on"]
     assert lesson.place == (shown.task.id, ("0",))
-    fine = e2cl.lesson_of(shown, 1, off, Tried(replace(result, is_valid=True), None))
+    fine = e2cl.lesson_of(shown, 1, off, TriedProposal(replace(result, is_valid=True), None))
     assert fine is not None and fine.said == (off, Action(text=FINE)) and fine.feedback == FINE
-    assert e2cl.lesson_of(shown, 1, off, Tried(result, None)) is None, "nothing is known that is right"
-    assert e2cl.lesson_of(shown, 1, on, Tried(result, on)) is None, "and it is not the draft itself"
-    assert e2cl.lesson_of(shown, 1, Action(error="?"), Tried(result, on)) is None
+    assert e2cl.lesson_of(shown, 1, off, TriedProposal(result, None)) is None, (
+        "nothing is known that is right"
+    )
+    assert e2cl.lesson_of(shown, 1, on, TriedProposal(result, on)) is None, "and it is not the draft itself"
+    assert e2cl.lesson_of(shown, 1, Action(error="?"), TriedProposal(result, on)) is None
     same = Action(text="hands full")
-    assert e2cl.lesson_of(shown, 1, same, Tried(result, on)) is None, (
+    assert e2cl.lesson_of(shown, 1, same, TriedProposal(result, on)) is None, (
         "said again, it would be taken to be fine"
     )
 
@@ -90,10 +92,10 @@ def test_nothing_follows_a_draft_that_is_fine_or_where_no_way_is_known() -> None
     task = Task(id="g", environment="coin", seed=0)
     shown = replace(acted((0,), 1.0, 0), task=task, turns=(begun,))
     fine = e2cl.Lesson(episode=shown, turn=0, draft=off, feedback=FINE, right=off)
-    assert e2cl.gone_on(Coin, fine, 2) is fine
+    assert e2cl.go_on(Coin, fine, 2) is fine
     wrong = replace(fine, feedback="no use", right=on)
-    assert e2cl.gone_on(Hopeless, wrong, 0) is wrong
-    assert e2cl.gone_on(Hopeless, wrong, 2) == wrong, "nothing solves it"
+    assert e2cl.go_on(Hopeless, wrong, 0) is wrong
+    assert e2cl.go_on(Hopeless, wrong, 2) == wrong, "nothing solves it"
 
 
 def test_the_same_step_however_written_drops_out_and_so_does_a_cut_one() -> None:
@@ -104,9 +106,12 @@ def test_the_same_step_however_written_drops_out_and_so_does_a_cut_one() -> None
         turns=(replace(own[3].turns[0], completion=replace(own[3].turns[0].completion, stop="length")),),
     )
     group = Group(task=expert.task, trajectories=(*own[:3], cut))
-    (pair,) = step_agent.preferred([group], {expert.task.id: expert})
+    (pair,) = step_agent.prefer_expert([group], {expert.task.id: expert})
     assert pair.chosen.index == 9 and pair.rejected.index == 1
     limited = replace(own[1], stop=Stop.CUT)
-    assert len(step_agent.preferred([replace(group, trajectories=(limited,))], {expert.task.id: expert})) == 1
-    assert not step_agent.preferred([group], {})
-    assert not step_agent.preferred([replace(group, trajectories=(own[0],))], {expert.task.id: expert})
+    assert (
+        len(step_agent.prefer_expert([replace(group, trajectories=(limited,))], {expert.task.id: expert}))
+        == 1
+    )
+    assert not step_agent.prefer_expert([group], {})
+    assert not step_agent.prefer_expert([replace(group, trajectories=(own[0],))], {expert.task.id: expert})

@@ -14,10 +14,10 @@ from quintain.methods.selftraining.agent0 import (
     Config,
     agreement,
     answer_of,
-    executed,
+    count_executed,
     majority,
     majority_paid,
-    measured,
+    measure_majority,
     method,
     proposal_values,
     trust,
@@ -79,7 +79,7 @@ def test_what_cannot_be_read_is_no_answer_and_never_the_majority() -> None:
     silent = broken(group("", "x"), errors=(0, 1))
     assert majority([None, None]) == (None, 0.0) and agreement(silent) == 0.0
     assert majority_paid([silent])[0].returns == [0.0, 0.0]
-    assert measured([made], Proposer(lambda _: [1.0], rate=1.0))["agent0/unread"] == 0.5
+    assert measure_majority([made], Proposer(lambda _: [1.0], rate=1.0))["agent0/unread"] == 0.5
 
 
 def test_running_out_of_turns_is_no_answer() -> None:
@@ -92,10 +92,10 @@ def test_running_out_of_turns_is_no_answer() -> None:
 
 def test_calls_count_where_they_were_carried_out() -> None:
     done = group("4", "5", calls=2)
-    assert [executed(t) for t in done.trajectories] == [2, 2]
-    assert [executed(t) for t in group("4", "5", calls=2, is_valid=False).trajectories] == [0, 0]
+    assert [count_executed(t) for t in done.trajectories] == [2, 2]
+    assert [count_executed(t) for t in group("4", "5", calls=2, is_valid=False).trajectories] == [0, 0]
     written = group("4", "```output ```output", calls=0)
-    assert [executed(t) for t in written.trajectories] == [0, 0], "markers in what is said are no calls"
+    assert [count_executed(t) for t in written.trajectories] == [0, 0], "markers in what is said are no calls"
     values = proposal_values(
         [done, group("4", "5", level="b")], tool_weight=0.05, most_calls=4, repetition_weight=1.0
     )

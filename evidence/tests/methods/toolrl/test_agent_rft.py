@@ -10,7 +10,7 @@ import pytest
 from quintain.adapters.http_tools.environment import HttpTools
 from quintain.environments.protocol import begin, tool_action
 from quintain.processes import http_json
-from quintain.rollout.stepper import guarded
+from quintain.rollout.stepper import guard_call
 from quintain.serve.json_app import Refusal, Request, json_app
 from quintain.serve.listener import Listener
 from quintain.types import Action, Failure
@@ -61,7 +61,7 @@ def test_a_grader_that_returns_text_is_a_failure_of_the_judge_and_never_a_score(
         endpoints.score = score
         world = HttpTools(str(file))
         begin(world, world.task("train", 0))
-        found = guarded(lambda world=world: world.step(Action(text="done")))
+        found = guard_call(lambda world=world: world.step(Action(text="done")))
         assert isinstance(found, Failure) and found.owner == "judge", score
         world.close()
 
@@ -73,7 +73,7 @@ def test_one_endpoint_that_is_down_breaks_the_episodes_that_call_it_alone(
     for name in ("up", "down", "up"):
         world = HttpTools(str(file))
         begin(world, world.task("train", 0))
-        found = guarded(lambda world=world, name=name: world.step(tool_action(name)))
+        found = guard_call(lambda world=world, name=name: world.step(tool_action(name)))
         owners.append(
             f"{found.owner}: {found.message[:9]}" if isinstance(found, Failure) else str(found.observation)
         )

@@ -26,7 +26,7 @@ from quintain.types import (
 )
 
 SIDES = ("utility", "security", "injection")
-MOST_ANSWERS = 16
+MAX_ANSWERS = 16
 """Messages of the agent: the package lets it act in 15 rounds after the first."""
 UNKNOWN = "Invalid tool"
 UNFIT = "ValidationError"
@@ -39,7 +39,7 @@ class AgentDojo(Environment):
 
     tags: ClassVar[frozenset[str]] = frozenset({"tools"})
     evaluation_only = True
-    max_turns = MOST_ANSWERS
+    max_turns = MAX_ANSWERS
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class AgentDojo(Environment):
     def step(self, action: Action) -> StepResult:
         """Carry out calls; an answer without one ends the episode."""
         self._num_answers += 1
-        is_last = self._num_answers == MOST_ANSWERS
+        is_last = self._num_answers == MAX_ANSWERS
         if action.error is not None:
             told = f"Error: {action.error}"
             return (
@@ -136,7 +136,7 @@ class AgentDojo(Environment):
         if is_last or not calls:
             return self._grade("" if calls else action.text)
         try:
-            replies, errors = self._carried_out(calls)
+            replies, errors = self._carry_out(calls)
         except (RecursionError, MemoryError):  # the package reads texts that look like lists
             return StepResult(observation="Error: arguments are nested too deeply", is_valid=False)
         return StepResult(
@@ -158,13 +158,13 @@ class AgentDojo(Environment):
         if not self._gold:
             return Action(text=self._last_words)
         # One call at a time, unless there are more of them than messages left.
-        count = -(-len(self._gold) // max(1, MOST_ANSWERS - 1 - self._num_answers))
+        count = -(-len(self._gold) // max(1, MAX_ANSWERS - 1 - self._num_answers))
         calls, self._gold = self._gold[:count], self._gold[count:]
         return Action(
             tool_calls=tuple(ToolCall(name=call.function, arguments=dict(call.args)) for call in calls)
         )
 
-    def _carried_out(self, calls: list[Any]) -> tuple[list[str], list[ToolError]]:
+    def _carry_out(self, calls: list[Any]) -> tuple[list[str], list[ToolError]]:
         """Return what the package's tools reply to `calls`, and what went wrong."""
         asked = {"role": "assistant", "content": [], "tool_calls": calls}
         _, _, self.state, messages, _ = self._pipeline.ToolsExecutor().query(

@@ -82,7 +82,7 @@ class AgentGym(RemoteWorld):
         self._words, self._num_tasks, self._score = WORLDS[world], num_tasks, 0.0
         self.max_turns, self.return_range = max_turns, INFINITE
         self._server = HttpServer(address, deadline=deadline, key=key_in(key_file))
-        created = self._created = _asked(self._server, "/create", {}, attempts=3)
+        created = self._created = _request_json(self._server, "/create", {}, attempts=3)
         number = cast(Row, created).get(self._words.instance) if isinstance(created, Mapping) else created
         if isinstance(number, bool) or not isinstance(number, int):
             raise RemoteFault.of(
@@ -100,12 +100,12 @@ class AgentGym(RemoteWorld):
         if self._num_tasks:
             index %= self._num_tasks - self._num_tasks % 2
         self._score = 0.0
-        answer = self._said("/reset", {self._words.index: index, **self._words.more}, attempts=3)
+        answer = self._request_instance("/reset", {self._words.index: index, **self._words.more}, attempts=3)
         if is_ours(answer):
             return self.first(answer[OURS])
         if self._words.is_asked:
             path = f"/observation?{self._words.instance}={self._id}"
-            return self._text(_asked(self._server, path, None, attempts=3))
+            return self._text(_request_json(self._server, path, None, attempts=3))
         before = [str(answer[name]) for name in self._words.before if name in answer]
         return "\n".join([*before, self._text(answer.get(self._words.state))])
 
@@ -113,10 +113,10 @@ class AgentGym(RemoteWorld):
         """Send the action's text."""
         if is_ours(self._created):
             body = {"action": action.text, OURS: action_row(action)}
-            return self.result(self._said("/step", body, attempts=1)[OURS])
+            return self.result(self._request_instance("/step", body, attempts=1)[OURS])
         if action.error is not None:
             return StepResult(observation=f"Error: {action.error}", is_valid=False)
-        answer = self._said("/step", {"action": action.text}, attempts=1)
+        answer = self._request_instance("/step", {"action": action.text}, attempts=1)
         try:
             paid = float(answer[self._words.score or "reward"])
             is_over = answer["done"]
@@ -142,9 +142,11 @@ class AgentGym(RemoteWorld):
         """Give up what waits between two attempts."""
         self._server.close()
 
-    def _said(self, path: str, body: Row, *, attempts: int) -> Any:
+    def _request_instance(self, path: str, body: Row, *, attempts: int) -> Any:
         """Return the answer to a request for our instance; servers of ours and of AgentGym tell errors in it."""
-        answer = _asked(self._server, path, {self._words.instance: self._id, **body}, attempts=attempts)
+        answer = _request_json(
+            self._server, path, {self._words.instance: self._id, **body}, attempts=attempts
+        )
         if not isinstance(answer, Mapping):
             if path == "/reset" and self._words.is_asked:
                 return {}
@@ -176,7 +178,7 @@ class ListedAgentGym(AgentGym):
         return self._legal
 
 
-def _asked(server: HttpServer, path: str, body: Row | None, *, attempts: int) -> Any:
+def _request_json(server: HttpServer, path: str, body: Row | None, *, attempts: int) -> Any:
     """Return the JSON that comes back.
 
     Raises:

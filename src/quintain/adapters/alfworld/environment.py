@@ -18,7 +18,7 @@ from quintain.types import Action, StepResult, Task, derive_seed
 
 FEATURE = "the environment alfworld-engine"
 LONGEST_COMMAND = 100
-MOST_OBJECTS = 20
+MAX_OBJECTS = 20
 _translating = threading.Lock()
 """The engine's translator takes standard output for itself while it works."""
 
@@ -38,9 +38,9 @@ class AlfworldEngine(Environment):
         """
         if chore not in CHORES:
             raise UsageError(f"chore of alfworld-engine: got {chore!r}; {suggestion(chore, CHORES)}")
-        if not 0 <= objects <= MOST_OBJECTS or max_turns < 1:
+        if not 0 <= objects <= MAX_OBJECTS or max_turns < 1:
             raise UsageError(
-                f"alfworld-engine: got objects={objects}, max_turns={max_turns}; give 0 to {MOST_OBJECTS}, "
+                f"alfworld-engine: got objects={objects}, max_turns={max_turns}; give 0 to {MAX_OBJECTS}, "
                 "and 1 or more"
             )
         self._package: Any = extra_module("textworld", package="textworld", extra="alfworld", feature=FEATURE)

@@ -166,7 +166,7 @@ class BabyAI(Environment):
             assert self._bot is not None
             try:
                 self._advice = int(self._bot.replan(self._taken[-1] if self._taken else None))
-            except (*BOT_ERRORS, _opened_box()) as error:
+            except (*BOT_ERRORS, _open_box_error()) as error:
                 self._advice = _gave_up(self.name, error)
         return self._advice
 
@@ -182,7 +182,7 @@ class BabyAI(Environment):
         return f"carrying {name(level.carrying)}, {seen}" if level.carrying is not None else seen
 
 
-def _opened_box() -> type[Exception]:
+def _open_box_error() -> type[Exception]:
     """Return the exception the bot raises after a box was opened."""
     from minigrid.utils.baby_ai_bot import DisappearedBoxError
 

@@ -14,7 +14,7 @@ from quintain.adapters.babyai.view import Cell
 from quintain.errors import MissingExtra, UsageError, suggestion
 
 GENERATOR = "minigrid.envs.babyai.core.roomgrid_level"
-MOST_SEARCHES = 100
+MAX_SEARCHES = 100
 """Searches of the bot for one action; where it finds one it takes a handful."""
 NUM_KEPT = 128
 """Levels kept as they were generated."""
@@ -136,11 +136,11 @@ def _template(name: str) -> Level:
 
 def make_bot(level: Level) -> Bot:
     """Return the package's bot for `level`, which must have just been reset."""
-    return cast(Bot, _bounded_bot()(level))
+    return cast(Bot, _bound_bot()(level))
 
 
 @functools.cache
-def _bounded_bot() -> Any:
+def _bound_bot() -> Any:
     """Return the package's bot, which gives up where it would replan for ever.
 
     In some states of ``Unlock`` and ``UnlockToUnlock`` two of its subgoals bring each other back.
@@ -160,8 +160,8 @@ def _bounded_bot() -> Any:
         def _shortest_path(self, *arguments: Any, **options: Any) -> Any:
             """Search a way, a bounded number of times for an action."""
             self.num_searches += 1
-            if self.num_searches > MOST_SEARCHES:
-                raise RecursionError(f"{MOST_SEARCHES} searches for a way for one action")
+            if self.num_searches > MAX_SEARCHES:
+                raise RecursionError(f"{MAX_SEARCHES} searches for a way for one action")
             return super()._shortest_path(*arguments, **options)
 
     return Bounded

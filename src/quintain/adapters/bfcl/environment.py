@@ -33,7 +33,7 @@ ONE_TURN = (
 SEVERAL_TURNS = ("multi_turn_base", "multi_turn_long_context")
 JSON_TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": "string"}
 Row = dict[str, Any]
-MOST_STEPS = 20
+MAX_STEPS = 20
 """Steps of a turn after which the package ends it."""
 _numbers = itertools.count()
 
@@ -158,7 +158,7 @@ class BfclTurns(Bfcl):
             replies, _ = turns()[1].execute_multi_turn_func_call(
                 calls, *self._place(), self._owner, self._row["id"]
             )
-            if len(self._steps[-1]) < MOST_STEPS:
+            if len(self._steps[-1]) < MAX_STEPS:
                 return StepResult(observation="\n".join(map(str, replies)))
         number = len(self._steps)
         if number < len(self._row["question"]):

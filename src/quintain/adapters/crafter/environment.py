@@ -191,13 +191,13 @@ def _say(name: str) -> str:
 @functools.lru_cache(maxsize=NUM_KEPT)
 def _start(size: int, seed: int) -> Any:
     """Return the game of `seed` at its start, which must not be stepped."""
-    game = _ordered_class()(area=(size, size), seed=seed)
+    game = _order_creatures()(area=(size, size), seed=seed)
     game.reset()
     return game
 
 
 @functools.cache
-def _ordered_class() -> Any:
+def _order_creatures() -> Any:
     """Return the package's environment with creatures in the order of their birth."""
     module: Any = importlib.import_module("crafter.env")
 

@@ -158,7 +158,7 @@ class _Mind:
             material, thing = self.world[cell]
             return material in allowed and thing is None
 
-        def ahead(cell: Cell) -> bool:
+        def is_ahead(cell: Cell) -> bool:
             return any(fits((cell[0] + x, cell[1] + y)) for x, y in MOVES.values())
 
         if fits(_sum(self.here, self.facing)):
@@ -175,7 +175,7 @@ class _Mind:
                 ranked.append((0 if stays else 1, f"move_{name}"))
         if ranked:
             return min(ranked)[1]
-        way = self.way(lambda cell: cell != self.here and ahead(cell))
+        way = self.way(lambda cell: cell != self.here and is_ahead(cell))
         if not way:
             raise NoWayError(" or ".join(allowed))
         return self.go(way[0])

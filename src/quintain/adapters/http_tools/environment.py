@@ -12,7 +12,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from quintain.adapters.http_tools.wire import WIRES, Ending
-from quintain.adapters.remote.tools import RemoteTools, Reply, Row, checked_score, refuse
+from quintain.adapters.remote.tools import RemoteTools, Reply, Row, check_score, refuse
 from quintain.environments.protocol import environment_name
 from quintain.environments.tools import GraderFault, ToolFault
 from quintain.errors import suggestion
@@ -62,7 +62,7 @@ class HttpTools(RemoteTools):
         }
         make = partial(endpoint, usual=usual, deadline=deadline, key=key)
         rows = cast("Sequence[Any]", self.settings.get("tools", self.endpoints))
-        self._specs = tuple(checked_tool(row, who) for row in rows)
+        self._specs = tuple(check_tool(row, who) for row in rows)
         self._servers = {
             spec.name: make(row, who=f"{who}: tool {spec.name}")
             for spec, row in zip(self._specs, rows, strict=True)
@@ -92,7 +92,7 @@ class HttpTools(RemoteTools):
         except HttpTrouble as trouble:
             if trouble.status in WRONG_CALL:
                 return Reply(text=f"the tool refused the call ({trouble.got})", is_error=True)
-            fault = ToolFault.of(name, f"at {shown(server)}: got {trouble.got}; mend the endpoint")
+            fault = ToolFault.of(name, f"at {hide_query(server)}: got {trouble.got}; mend the endpoint")
             fault.kind = f"tool_{trouble.kind}"
             raise fault from trouble
 
@@ -112,7 +112,7 @@ class HttpTools(RemoteTools):
             body = self._wire.ending(end)
             return self._grader.ask("POST", body=body, read=self._score, once=f"{self._rollout}-grade")
         except HttpTrouble as trouble:
-            fault = GraderFault(f"grader at {shown(self._grader)}: got {trouble.got}; mend the endpoint")
+            fault = GraderFault(f"grader at {hide_query(self._grader)}: got {trouble.got}; mend the endpoint")
             fault.kind = f"grader_{trouble.kind}"
             raise fault from trouble
 
@@ -133,7 +133,7 @@ class HttpTools(RemoteTools):
     def _score(self, answer: Any) -> float:
         """Return the score in the grader's answer ``{"score": 0.5}``; one that is none is asked for again."""
         try:
-            return checked_score(answer["score"], environment_name(self), self.return_range)
+            return check_score(answer["score"], environment_name(self), self.return_range)
         except GraderFault as fault:
             raise ValueError(str(fault)) from fault
 
@@ -167,12 +167,12 @@ def endpoint(
     return HttpServer(url, deadline=seconds, key=key, headers=headers)
 
 
-def shown(server: HttpServer) -> str:
+def hide_query(server: HttpServer) -> str:
     """Return the address of `server` for messages, which are kept: without its query, which may hold a key."""
     return server.url.partition("?")[0]
 
 
-def checked_tool(row: object, who: str) -> ToolSpec:
+def check_tool(row: object, who: str) -> ToolSpec:
     """Return the tool that `row` describes.
 
     Raises:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from quintain.adapters.remote.tools import Called, Reply, Row
+from quintain.adapters.remote.tools import FinishedCall, Reply, Row
 from quintain.types import ToolCall
 
 
@@ -23,7 +23,7 @@ class Ending:
     row: Row
     """the task, without its solution"""
     answer: str
-    calls: Sequence[Called]
+    calls: Sequence[FinishedCall]
     messages: Sequence[Row]
     """everything that was said, as OpenAI messages; the answer is the last"""
 

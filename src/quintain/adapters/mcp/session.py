@@ -31,7 +31,7 @@ SPARE = 2.0
 """Seconds that the SDK has to report a deadline before we stop waiting for it."""
 LONGEST_CLOSE = 8.0
 """Seconds that closing may take; the SDK ends a server that stays alive after 4."""
-MOST_PAGES = 100
+MAX_PAGES = 100
 TIMED_OUT, CLOSED, REFUSED = -32001, -32000, frozenset({-32602, -32601})
 """Error codes: a request that took too long, a connection that ended, arguments or a tool that do not exist."""
 LONGEST_TAIL = 300
@@ -172,7 +172,7 @@ class Session:
                 self._sdk.Client(transport, read_timeout_seconds=seconds) as client,
             ):
                 self._client, self._leave = client, anyio.Event()
-                self._opened.set_result(await _listed(client))
+                self._opened.set_result(await _list_tools(client))
                 await self._leave.wait()
         finally:
             self._left.set()
@@ -220,11 +220,11 @@ async def _set(event: anyio.Event) -> None:
     event.set()
 
 
-async def _listed(client: Any) -> tuple[ToolSpec, ...]:
+async def _list_tools(client: Any) -> tuple[ToolSpec, ...]:
     """Return the tools of the server, all pages of them."""
     specs: list[ToolSpec] = []
     cursor: str | None = None
-    for _ in range(MOST_PAGES):
+    for _ in range(MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
         specs += [
             ToolSpec(

@@ -23,7 +23,7 @@ from quintain.types import Action, Image, Observation, StepResult, Task, Text
 
 WIDTH, HEIGHT = 160, 210
 SEED_BITS = 31
-MOST_DRAWS = 16
+MAX_DRAWS = 16
 """Pages drawn for a task before one of the other split is taken: some tasks have only one content."""
 LOADED = "document.readyState === 'complete' && typeof core === 'object' && core.cover_div !== null"
 LOOK = """new Promise(done => setTimeout(() => setTimeout(() => done({
@@ -111,7 +111,7 @@ class MiniWoB(Environment):
         key = (self._task, task.seed, task.split)
         if key not in _drawn:
             seed = attempt = 0
-            for attempt in range(MOST_DRAWS):  # noqa: B007 (its last value is looked at)
+            for attempt in range(MAX_DRAWS):  # noqa: B007 (its last value is looked at)
                 seed = task.rng.getrandbits(SEED_BITS)
                 self._look(START % seed)
                 if is_eval((self._task, self._page.content)) == (task.split == "eval"):

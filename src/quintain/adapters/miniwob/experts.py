@@ -54,7 +54,7 @@ def one_of(elements: Iterable[Element]) -> Element:
     raise LookupError("no such element")
 
 
-def said_in(page: Page, pattern: str) -> tuple[str, ...]:
+def find_groups(page: Page, pattern: str) -> tuple[str, ...]:
     """Return what the groups of `pattern` stand for in the instruction.
 
     Raises:
@@ -133,14 +133,14 @@ def link_in_sections(page: Page) -> str:
     return click(one_of(element for element in page.all("h3") if not element.is_touched))
 
 
-def quoted_text(page: Page) -> str:
+def type_quoted(page: Page) -> str:
     """Type each quoted text into a field of its own (the last one into those that are left), then submit."""
     fields = [element for element in page.elements if element.is_text_field]
     texts = [*page.quoted, *page.quoted[-1:] * len(fields)]
     return fill(list(zip(fields, texts, strict=False)), page.first("button"))
 
 
-def cased_text(page: Page) -> str:
+def type_cased(page: Page) -> str:
     """Type the quoted text in the letters that are asked for, then submit."""
     text = page.quoted[0]
     text = text.upper() if "upper case" in page.utterance else text.lower()
@@ -218,7 +218,7 @@ def letters(page: Page) -> str:
     return _give_answer(page, "".join(element.text for element in page.all("span")))
 
 
-def chosen(page: Page) -> str:
+def choose_name(page: Page) -> str:
     """Type the name into the list, which goes to it, then submit."""
     name = page.utterance.removeprefix("Select ").rpartition(" from the list")[0]
     options = page.first("select")
@@ -251,7 +251,7 @@ def blocks(page: Page) -> str:
 
 def film(page: Page) -> str:
     """Fill in genre, director and year next to their labels, then search."""
-    genre, director, year = said_in(page, r"Search for (.+) movies directed by (.+) from year (\d+)\.")
+    genre, director, year = find_groups(page, r"Search for (.+) movies directed by (.+) from year (\d+)\.")
     wanted = {"genre": genre, "director": director, "year": year, "date": year}
     shown = [element for element in page.elements if not isinstance(element.value, bool)]
     labels_first = not shown[0].is_text_field
@@ -280,7 +280,7 @@ def clock(page: Page) -> str:
 
 def contact(page: Page) -> str:
     """Leaf through the contacts to the name, then click what is asked for."""
-    name, asked = said_in(page, r"Find (.+) in the contact book and click on their (.+)\.")
+    name, asked = find_groups(page, r"Find (.+) in the contact book and click on their (.+)\.")
     if page.first("h2").text == name:
         label = {"phone number": "Phone:", "email": "Email:", "address": "Address:"}[asked]
         return click(page.after(label, "a"))
@@ -293,7 +293,7 @@ def _give_answer(page: Page, answer: str) -> str:
 
 
 EXPERTS: Mapping[str, Expert] = {
-    "choose-list": chosen,
+    "choose-list": choose_name,
     "click-button": press_named,
     "click-button-sequence": in_order,
     "click-checkboxes": choose_marked,
@@ -316,17 +316,17 @@ EXPERTS: Mapping[str, Expert] = {
     "click-test-transfer": lambda page: click(page.first("button", text="ONE")),
     "click-widget": widget,
     "enter-date": date,
-    "enter-password": quoted_text,
-    "enter-text": quoted_text,
-    "enter-text-2": cased_text,
-    "enter-text-dynamic": quoted_text,
+    "enter-password": type_quoted,
+    "enter-text": type_quoted,
+    "enter-text-2": type_cased,
+    "enter-text-dynamic": type_quoted,
     "enter-time": clock,
     "find-word": word,
     "focus-text": focus,
     "focus-text-2": focus,
     "grid-coordinate": coordinate,
     "identify-shape": shape,
-    "login-user": quoted_text,
+    "login-user": type_quoted,
     "multi-layouts": film,
     "navigate-tree": tree,
     "odd-or-even": parity,

@@ -23,7 +23,7 @@ DIRECTIONS: dict[Place, str] = {
     (1, -1): "southwest",
     (-1, -1): "northwest",
 }
-MOST_TRIES = 2
+MAX_TRIES = 2
 
 
 class Explorer:
@@ -85,7 +85,7 @@ class Explorer:
         if not (0 <= there[0] < len(glyphs) and 0 <= there[1] < len(glyphs[0])):
             return False
         kind = symbol(glyphs, there)
-        if kind == STONE or kind in WALLS or self._tries[there] >= MOST_TRIES:
+        if kind == STONE or kind in WALLS or self._tries[there] >= MAX_TRIES:
             return False
         is_aslant = here[0] != there[0] and here[1] != there[1]
         return not (is_aslant and (kind in DOORS or symbol(glyphs, here) in DOORS))

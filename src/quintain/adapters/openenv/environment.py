@@ -58,14 +58,14 @@ class OpenEnv(RemoteWorld):
         self._socket: WebSocket | None = None
         self.max_turns, self.return_range, self.parallel = max_turns, INFINITE, parallel
         self._server = HttpServer(address, deadline=deadline, key=self._key)
-        self._metadata = _asked(self._server, "/metadata")
+        self._metadata = _request_json(self._server, "/metadata")
         self._told = str(self._metadata.get("description") or "")
         if is_ours(self._metadata):
             self.adopt(self._metadata[OURS])
             if self._metadata[OURS]["is_legal"]:
                 self.__class__ = cast("type[Self]", ListedOpenEnv)
             return
-        schema = _asked(self._server, "/schema").get("action")
+        schema = _request_json(self._server, "/schema").get("action")
         self._schema = without_metadata(cast("Row", schema) if isinstance(schema, Mapping) else {})
         self._field = self._field or only_text(self._schema)
         fields = cast("Row", self._schema.get("properties", {}))
@@ -81,23 +81,23 @@ class OpenEnv(RemoteWorld):
     def reset(self, task: Task) -> Observation:
         """Start the episode of the task's seed; a server of ours is told its split and index."""
         if self._socket is None:
-            self._socket = self._connected()
+            self._socket = self._connect()
         data: dict[str, Any] = {"seed": task.seed % (1 << 31)}
         if is_ours(self._metadata):
             data = {"seed": task.seed, "split": task.split, "index": task.data.get("index")}
-        answer = self._said("reset", data)
+        answer = self._send("reset", data)
         return self.first(answer[OURS]) if is_ours(answer) else self._text(answer)
 
     def step(self, action: Action) -> StepResult:
         """Send the action; one that the server refuses changes nothing."""
         if is_ours(self._metadata):
-            return self.result(self._said("step", {"text": action.text, OURS: action_row(action)})[OURS])
+            return self.result(self._send("step", {"text": action.text, OURS: action_row(action)})[OURS])
         payload, wrong = self._payload(action)
         if wrong:
-            return _refused(wrong, is_call=bool(action.tool_calls))
-        answer = self._said("step", payload)
+            return _refuse(wrong, is_call=bool(action.tool_calls))
+        answer = self._send("step", payload)
         if "refusal" in answer:
-            return _refused(str(answer["refusal"]), is_call=bool(action.tool_calls))
+            return _refuse(str(answer["refusal"]), is_call=bool(action.tool_calls))
         reward, is_over = answer.get("reward"), answer.get("done", False)
         return StepResult(
             observation=self._text(answer),
@@ -127,7 +127,7 @@ class OpenEnv(RemoteWorld):
         arguments = dict(action.tool_calls[0].arguments)
         return arguments, complaint(ACT, self._schema, arguments)
 
-    def _said(self, kind: str, data: Row) -> dict[str, Any]:
+    def _send(self, kind: str, data: Row) -> dict[str, Any]:
         """Send a message and return the observation that comes back; ``{"refusal": …}`` where the action does not fit.
 
         Raises:
@@ -144,7 +144,7 @@ class OpenEnv(RemoteWorld):
             message = cast("dict[str, Any]", json.loads(answer))
             found = cast("dict[str, Any]", message["data"])
             if message["type"] == "observation":
-                checked_answer(found)
+                check_answer(found)
                 return found
             if message["type"] != "error":
                 raise ValueError(f"a message of type {message['type']!r}"[:80])
@@ -166,7 +166,7 @@ class OpenEnv(RemoteWorld):
         if socket is not None:
             socket.abort()
 
-    def _connected(self) -> WebSocket:
+    def _connect(self) -> WebSocket:
         """Return a new connection."""
         try:
             return connect(f"{self._server.url}/ws", deadline=self._deadline, key=self._key)
@@ -211,7 +211,7 @@ def only_text(schema: Row) -> str:
     return asked[0] if is_text else ""
 
 
-def checked_answer(found: Row) -> None:
+def check_answer(found: Row) -> None:
     """Accept an observation that has what the protocol promises.
 
     Raises:
@@ -231,13 +231,13 @@ def _reason(found: Row) -> str:
     return str(found.get("message"))[:200]
 
 
-def _refused(why: str, *, is_call: bool) -> StepResult:
+def _refuse(why: str, *, is_call: bool) -> StepResult:
     """Return the result of an action that was not carried out."""
     errors = (ToolError(tool=ACT, cause="invalid_call"),) if is_call else ()
     return StepResult(observation=f"Error: {why}", is_valid=False, tool_errors=errors)
 
 
-def _asked(server: HttpServer, path: str) -> dict[str, Any]:
+def _request_json(server: HttpServer, path: str) -> dict[str, Any]:
     """Return the JSON object at `path`.
 
     Raises:

@@ -16,7 +16,7 @@ from quintain.types import Action, StepResult, Task
 UNANSWERED = frozenset({"boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour"})
 """Datasets whose stored answer, where there is one, does not get full marks: they have no expert."""
 SEED_BITS = 31
-MOST_DRAWS = 64
+MAX_DRAWS = 64
 """Questions drawn for a task before one of the other split is taken: some datasets have only a few."""
 Entry = dict[str, Any]
 
@@ -56,7 +56,7 @@ class ReasoningGym(Environment):
 
     def reset(self, task: Task) -> str:
         """Draw the question of the task; equal questions are never in both splits."""
-        for _ in range(MOST_DRAWS):
+        for _ in range(MAX_DRAWS):
             self._questions(task.rng.getrandbits(SEED_BITS))
             if is_eval((self._dataset, self.state_key())) == (task.split == "eval"):
                 break

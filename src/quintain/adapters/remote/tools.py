@@ -54,8 +54,8 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Called:
-    """A call of this episode that was carried out: ``Called(name="add", arguments={"a": 1}, reply=Reply(...))``."""
+class FinishedCall:
+    """A call that was carried out: ``FinishedCall(name="add", arguments={"a": 1}, reply=Reply(...))``."""
 
     name: str
     arguments: Row
@@ -81,12 +81,12 @@ class RemoteTools(Environment):
             UsageError: there are no tasks, or what is there cannot be used.
         """
         self.settings: dict[str, Any] = self._settings(file)
-        self.rows = checked_rows(self.settings.get("tasks", self.rows), file or type(self).__name__)
+        self.rows = check_rows(self.settings.get("tasks", self.rows), file or type(self).__name__)
         self.max_turns = int(self.settings.get("max_turns", self.max_turns))
         self._grades_limit = bool(self.settings.get("grade_at_limit", False))
         self._splits = splits(self.rows)
         self._row: Row = self.rows[0]
-        self.calls: list[Called] = []
+        self.calls: list[FinishedCall] = []
         """The calls of this episode so far."""
         self.messages: list[dict[str, Any]] = []
         """What was said in this episode so far, as OpenAI messages; a grader finds the answer as the last."""
@@ -166,7 +166,7 @@ class RemoteTools(Environment):
             self.messages.append({"role": "user", "content": told})
             return self._at_limit(StepResult(observation=told, is_valid=False))
         if not action.tool_calls:
-            return self._ended(action.text)
+            return self._end_episode(action.text)
         texts: list[str] = []
         errors: list[ToolError] = []
         names = [f"call_{self._num_actions}_{place}" for place in range(len(action.tool_calls))]
@@ -174,7 +174,7 @@ class RemoteTools(Environment):
             {"id": name, **write_call(call)} for name, call in zip(names, action.tool_calls, strict=True)
         ]
         for name, call in zip(names, action.tool_calls, strict=True):
-            reply, error = self._called(call)
+            reply, error = self._call_tool(call)
             texts.append(cut_text(reply.text, LONGEST_REPLY))
             self.messages.append({"role": "tool", "tool_call_id": name, "content": texts[-1]})
             errors += [error] if error is not None else []
@@ -186,10 +186,10 @@ class RemoteTools(Environment):
         """Return `result`, graded without an answer if it is of the last turn and such episodes are graded."""
         if not self._grades_limit or self._num_actions < self.max_turns:
             return result
-        ended = self._ended("")
+        ended = self._end_episode("")
         return replace(result, reward=ended.reward, is_truncated=True, is_success=ended.is_success)
 
-    def _called(self, call: ToolCall) -> tuple[Reply, ToolError | None]:
+    def _call_tool(self, call: ToolCall) -> tuple[Reply, ToolError | None]:
         """Carry out `call` if it is right; return what to tell the agent, and what went wrong."""
         specs = {spec.name: spec for spec in self.offered()}
         if call.name not in specs:
@@ -202,12 +202,12 @@ class RemoteTools(Environment):
                 tool=call.name, cause="invalid_call"
             )
         reply = self.carry_out(call.name, call.arguments)
-        self.calls.append(Called(name=call.name, arguments=dict(call.arguments), reply=reply))
+        self.calls.append(FinishedCall(name=call.name, arguments=dict(call.arguments), reply=reply))
         if reply.is_error:
             return replace(reply, text=f"Error: {reply.text}"), ToolError(tool=call.name, cause="tool_error")
         return reply, None
 
-    def _ended(self, answer: str) -> StepResult:
+    def _end_episode(self, answer: str) -> StepResult:
         """Return the end of the episode with `answer`."""
         try:
             reward: object = self.grade(self._row, answer)
@@ -217,7 +217,7 @@ class RemoteTools(Environment):
             raise GraderFault(
                 f"grader of {environment_name(self)}: got {type(error).__name__}: {error}; mend it"
             ) from error
-        score = checked_score(reward, environment_name(self), self.return_range)
+        score = check_score(reward, environment_name(self), self.return_range)
         least = self._pass_at
         is_success = score > 0 if least is None else score >= least
         return StepResult(observation="", reward=score, is_terminated=True, is_success=is_success)
@@ -246,8 +246,8 @@ class RemoteTools(Environment):
         if "judge" in settings:
             if grade:
                 refuse(file, f"grade={grade!r} beside a judge", "give one of them")
-            self._judge = shared_judge(str(settings["judge"]), Path(file).parent)
-            self._graded_by, self._pass_at = judged, 0.5
+            self._judge = share_judge(str(settings["judge"]), Path(file).parent)
+            self._graded_by, self._pass_at = ask_judge, 0.5
         elif grade in GRADERS:
             self._graded_by, self._pass_at = GRADERS[grade], 1.0
             refuse_ungraded(settings.get("tasks", self.rows), file, grade)
@@ -259,7 +259,7 @@ class RemoteTools(Environment):
                 refuse(file, f"grade={grade!r}", f"choose {names}, or name a function as file.py:function")
             self._graded_by = found
         if "pass_at" in settings:
-            self._pass_at = checked_share(settings["pass_at"], file)
+            self._pass_at = check_share(settings["pass_at"], file)
         return settings
 
     def keys(self) -> frozenset[str]:
@@ -285,7 +285,7 @@ def checks_passed(world: RemoteTools, row: Row, _: str) -> float:
     return share_passed([text.strip() == str(check["equals"]).strip() for text, check in pairs])
 
 
-def judged(world: RemoteTools, row: Row, answer: str) -> float:
+def ask_judge(world: RemoteTools, row: Row, answer: str) -> float:
     """Return what the judge of `world` gives.
 
     Raises:
@@ -305,7 +305,7 @@ _judges: WeakValueDictionary[tuple[str, Path], Judge] = WeakValueDictionary()
 _judges_lock = threading.Lock()
 
 
-def shared_judge(spec: str, folder: Path) -> Judge:
+def share_judge(spec: str, folder: Path) -> Judge:
     """Return the judge that `spec` names; all environments of it that live have one, with one budget and one tape."""
     name = (spec, folder.resolve())
     with _judges_lock:
@@ -369,7 +369,7 @@ def read_settings(file: str, known: frozenset[str]) -> dict[str, Any]:
     return settings
 
 
-def checked_share(value: object, who: str) -> float:
+def check_share(value: object, who: str) -> float:
     """Return the score from which an answer is a success.
 
     Raises:
@@ -380,7 +380,7 @@ def checked_share(value: object, who: str) -> float:
     return float(value)
 
 
-def checked_rows(rows: object, who: str) -> tuple[Row, ...]:
+def check_rows(rows: object, who: str) -> tuple[Row, ...]:
     """Return `rows` if they are tasks: at least one, each with a prompt.
 
     Raises:
@@ -406,7 +406,7 @@ def splits(rows: Sequence[Row]) -> Mapping[Split, tuple[int, ...]]:
     return {"train": train or held_out, "eval": held_out or train}
 
 
-def checked_score(value: object, who: str, bounds: tuple[float, float]) -> float:
+def check_score(value: object, who: str, bounds: tuple[float, float]) -> float:
     """Return what a grader gave as a float.
 
     Raises:

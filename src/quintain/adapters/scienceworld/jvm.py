@@ -21,7 +21,7 @@ from quintain.environments.tools import OwnedFault
 FEATURE = "the environment scienceworld"
 IDLE = 60.0
 """Seconds after which a machine that nobody borrows is closed."""
-MOST_IDLE = 2
+MAX_IDLE = 2
 """Machines that wait for a borrower; more are closed at once."""
 PATIENCE = 10.0
 """Seconds that a closed machine gets to end by itself."""
@@ -134,7 +134,7 @@ def give_back(machine: Machine) -> None:
     global _reaper
     with _lock:
         _lent.discard(machine)
-        if machine.is_alive and len(_idle) < MOST_IDLE:
+        if machine.is_alive and len(_idle) < MAX_IDLE:
             machine.idle_since = time.monotonic()
             _idle.append(machine)
             if _reaper is None or not _reaper.is_alive():

@@ -26,7 +26,7 @@ FULL_MARKS = 1.0
 OFFER = re.compile(r"available (?:moves|actions)[^:]*: *(.+)", re.IGNORECASE)
 MOVE = re.compile(r"\[[^\]]+\]")
 LONGEST_GAME = 100
-MOST_PLAYERS = 15
+MAX_PLAYERS = 15
 GAME = -1
 """Who sends what is no player's."""
 State = tuple[Any, Any, Any, tuple[str, ...], int]
@@ -89,7 +89,7 @@ class TextArena(Environment):
         self._seed, self._moves = task.seed, ()
         self._start(task.seed, self._players)
         told = self._listen()
-        return told if self._is_agents_turn() else self._others(told)[0]
+        return told if self._is_agents_turn() else self._move_opponents(told)[0]
 
     def seats(self) -> tuple[str, ...]:
         """Return the seats that the agent plays."""
@@ -113,7 +113,7 @@ class TextArena(Environment):
         is_valid = is_done or self._env.state.error_count <= errors
         told = self._listen()
         if not is_done and not self._is_agents_turn():
-            told, is_done = self._others(told)
+            told, is_done = self._move_opponents(told)
         if not is_done:
             return StepResult(observation=told, is_valid=is_valid)
         rewards, facts = self._env.close()
@@ -142,7 +142,7 @@ class TextArena(Environment):
     def _is_agents_turn(self) -> bool:
         return self._opponent == "self" or self._acting == self._agent
 
-    def _others(self, told: str) -> tuple[str, bool]:
+    def _move_opponents(self, told: str) -> tuple[str, bool]:
         """Let the opponents move until the agent's turn; return what it is told and whether the game is over."""
         is_done = False
         while not is_done and not self._is_agents_turn():
@@ -155,7 +155,7 @@ class TextArena(Environment):
     def _fewest(self, players: int) -> int:
         """Start the game with `players`, or with as few as it takes; return how many."""
         complaint: Exception | None = None
-        for count in (players,) if players else range(1, MOST_PLAYERS + 1):
+        for count in (players,) if players else range(1, MAX_PLAYERS + 1):
             try:
                 self._start(0, count)
                 return count

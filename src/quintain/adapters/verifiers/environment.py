@@ -105,7 +105,7 @@ class Verifiers(Environment):
             )
         told = [_text(message.content) for message in found.messages if message.role == "system"]
         self._told = "\n\n".join(told)
-        return self._shown(found)
+        return self._find_new_messages(found)
 
     def step(self, action: Action) -> StepResult:
         """Say what the agent says; the package's loop goes on."""
@@ -116,7 +116,9 @@ class Verifiers(Environment):
         errors = tuple(ToolError(tool=UNKNOWN_TOOL, cause="invalid_call") for _ in unknown)
         found = self._loop.reply(action)
         if isinstance(found, Question):
-            return StepResult(observation=self._shown(found), is_valid=not unknown, tool_errors=errors)
+            return StepResult(
+                observation=self._find_new_messages(found), is_valid=not unknown, tool_errors=errors
+            )
         state = found.state
         last = state.get("final_env_response")
         is_cut = state.get("stop_condition") in CUT and (self.max_turns > 1 or bool(state.get("timed_out")))
@@ -155,7 +157,7 @@ class Verifiers(Environment):
         chosen = places[EVAL_SHARE - 1 :: EVAL_SHARE] or places[-1:]
         return rows, chosen if split == "eval" else [each for each in places if each not in chosen]
 
-    def _shown(self, question: Question) -> Observation:
+    def _find_new_messages(self, question: Question) -> Observation:
         """Return what is new in `question`: all of it at first, and where the prompt was built anew."""
         self._specs = _specs(question.tools)
         messages = [message for message in question.messages if message.role != "system"]

@@ -63,7 +63,7 @@ class Loop:
         self._said: queue.SimpleQueue[Question | End | BaseException] = queue.SimpleQueue()
         self._episode: Future[None] | None = None
         self._answer: Future[Any] | None = None
-        self._client = _client(self._asked)
+        self._client = _client(self._ask_agent)
         self._loop = LoopThread("quintain-verifiers")
 
     def begin(self, row: Mapping[str, Any]) -> Question | End:
@@ -115,7 +115,7 @@ class Loop:
         else:
             said.put(End(state=state))
 
-    async def _asked(self, messages: Sequence[Any], tools: Sequence[Any]) -> Any:
+    async def _ask_agent(self, messages: Sequence[Any], tools: Sequence[Any]) -> Any:
         """Put a question and wait for its answer."""
         answer = self._answer = Future[Any]()
         self._said.put(Question(messages=messages, tools=tools))
@@ -195,8 +195,8 @@ def _client(ask: Any) -> Any:
     async def get_response(_self: object, prompt: Any, *_: object, tools: Any = None, **__: object) -> Any:
         return await ask(list(prompt), list(tools or ()))
 
-    async def unused(*_: object) -> None:
+    async def refuse_request(*_: object) -> None:
         """Nothing goes over the wire."""
 
-    members: dict[str, Any] = dict.fromkeys(base.__abstractmethods__, unused)
+    members: dict[str, Any] = dict.fromkeys(base.__abstractmethods__, refuse_request)
     return type("Policy", (base,), {**members, "get_response": get_response})(None)

@@ -50,10 +50,10 @@ class ShardedForward(Forward):
         """
         self.shards, self.num_sharing, self.kept = (ranks, name), spec.context_ranks, self.named(kept)
         found: list[int] = ranks.ask("build", name, to_row(spec))
-        self.restored()
+        self.note_restored()
         return found
 
-    def restored(self) -> None:
+    def note_restored(self) -> None:
         """Give the ranks the weights of the copy here."""
         ranks, name = self.shards
         if self.kept:

@@ -165,12 +165,12 @@ class Launched:
             dist.send(part, number, group=self._line)
 
     def _hear(self, number: int) -> Row:
-        def received(empty: Tensor) -> Tensor:
+        def receive(empty: Tensor) -> Tensor:
             dist.recv(empty, number, group=self._line)
             return empty
 
-        length = int(received(torch.zeros(1, dtype=torch.int64)))
-        return json.loads(received(torch.empty(length, dtype=torch.uint8)).numpy().tobytes())
+        length = int(receive(torch.zeros(1, dtype=torch.int64)))
+        return json.loads(receive(torch.empty(length, dtype=torch.uint8)).numpy().tobytes())
 
     def _read(self, key: str, seconds: float) -> Any:
         self._store.wait([key], timedelta(seconds=seconds))
@@ -192,7 +192,7 @@ class Launched:
 
 
 @cache
-def launched() -> Launched | None:
+def launch() -> Launched | None:
     """Return this process among those that torchrun has started; None where something else did.
 
     Raises:
@@ -210,13 +210,13 @@ def launched() -> Launched | None:
     return Launched(rank, count, store)
 
 
-def launched_ranks(asked: int) -> int:
+def count_ranks(asked: int) -> int:
     """Return in how many ranks is learned: those that torchrun has started, else those that were `asked` for.
 
     Raises:
         UsageError: both are there, and differ.
     """
-    found = launched()
+    found = launch()
     if found is None:
         return asked
     if asked not in (0, found.count):
@@ -234,7 +234,7 @@ def driving(config: Mapping[str, Any], device: str) -> Generator[bool]:
     Raises:
         UsageError: the others have another version or `config`. EngineFault: one does not come, or is lost.
     """
-    found = launched()
+    found = launch()
     if found is None:
         yield True
         return

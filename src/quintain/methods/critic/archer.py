@@ -34,20 +34,20 @@ from quintain.losses.value import value
 from quintain.methods.critic.turn_critics import (
     CRITICS,
     after_ways,
-    every,
-    logged_targets,
+    learn_targets,
+    make_twins,
     on_policy_targets,
-    said_by,
-    twins,
-    watched,
+    read_values,
+    take_all,
+    watch_twins,
     weights_of,
 )
 from quintain.methods.loops.queries import Consultation, Ways
 from quintain.methods.loops.replay import CriticUpdate, Lesson, Replay, ReplayBuffer
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.types import Credit, Group, Trajectory, flatten_scored
 
-MOST_WEIGHT = 100.0
+MAX_WEIGHT = 100.0
 """Largest weight of an imitated turn (IQL's code)."""
 
 
@@ -114,25 +114,25 @@ def method(config: Config) -> Replay:
         before = (
             state_targets(weights, after)
             if config.actor == "exact"
-            else said_by(episodes, consultation).before
+            else read_values(episodes, consultation).before
         )
         advantages = way_advantages(weights, after, before)
-        samples = last_turn_samples([way.episode for way in every(found)], advantages)
+        samples = last_turn_samples([way.episode for way in take_all(found)], advantages)
         return Lesson(samples=samples, metrics=spread(advantages))
 
-    def recorded_turns(groups: Sequence[Group], consultation: Consultation) -> Credit:
+    def record_turns(groups: Sequence[Group], consultation: Consultation) -> Credit:
         episodes = flatten_scored(groups)
-        said = said_by(episodes, consultation)
+        said = read_values(episodes, consultation)
         advantages = [
             [q - v for q, v in zip(after, before, strict=True)]
             for after, before in zip(said.after, said.before, strict=True)
         ]
-        weights = [[min(exp(min(config.awr_beta * a, 80.0)), MOST_WEIGHT) for a in own] for own in advantages]
+        weights = [[min(exp(min(config.awr_beta * a, 80.0)), MAX_WEIGHT) for a in own] for own in advantages]
         metrics = spread([a for own in advantages for a in own])
         return credit_of(episodes, repeat_over_tokens(episodes, weights), metrics=metrics)
 
     targets = [
-        logged_targets(number, discount=config.discount)
+        learn_targets(number, discount=config.discount)
         if is_iql
         else on_policy_targets(number, discount=config.discount, ways=ways)
         for number in range(len(CRITICS))
@@ -142,7 +142,7 @@ def method(config: Config) -> Replay:
     )
     actor = CriticUpdate(
         policy=MAIN,
-        target=recorded_turns if is_iql else fresh_turns,
+        target=record_turns if is_iql else fresh_turns,
         update=Update(loss=reinforce(), aggregation="constant", constant=1.0, is_on_policy=not is_iql),
         num_updates=lambda step: config.actor_updates * (step > config.critic_first),
     )
@@ -157,13 +157,13 @@ def method(config: Config) -> Replay:
         for name, target in zip(CRITICS, targets, strict=True)
     ]
     return Replay(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         buffer=ReplayBuffer(capacity=config.capacity, batch_size=config.batch_size),
         updates=(*critics, actor),
-        critic=watched(config.discount),
+        critic=watch_twins(config.discount),
         needs=Needs(
             legal_actions=config.actor == "exact",
-            others=twins(rate=config.target_rate, size=config.critic_size),
+            others=make_twins(rate=config.target_rate, size=config.critic_size),
         ),
     )
 

@@ -31,11 +31,11 @@ from quintain.losses.value import cross_entropy, value
 from quintain.methods.critic.turn_critics import (
     CRITICS,
     after_ways,
-    logged_targets,
+    learn_targets,
+    make_twins,
     on_policy_targets,
-    said_by,
-    twins,
-    watched,
+    read_values,
+    watch_twins,
 )
 from quintain.methods.loops.queries import Consultation, Way, Ways
 from quintain.methods.loops.replay import CriticUpdate, Lesson, Replay, ReplayBuffer
@@ -107,11 +107,11 @@ def method(config: Config) -> Replay:
         if config.candidates > 1:
             said = alternatives(episodes, consultation)
         return [
-            [[Way(episode=turn, weight=0.0), *ways] for turn, ways in zip(recorded(t), own, strict=True)]
+            [[Way(episode=turn, weight=0.0), *ways] for turn, ways in zip(cut_episode(t), own, strict=True)]
             for t, own in zip(episodes, said, strict=True)
         ]
 
-    def recorded(episode: Trajectory) -> list[Trajectory]:
+    def cut_episode(episode: Trajectory) -> list[Trajectory]:
         """Return the episode up to each of its turns: the same objects whenever they are asked for."""
         if episode.id not in begun_of:
             begun_of[episode.id] = [upto(episode, number) for number in range(len(episode.turns))]
@@ -121,7 +121,7 @@ def method(config: Config) -> Replay:
         episodes = flatten_scored(groups)
         found = candidates(episodes, consultation)
         after = after_ways(found, consultation, names=CRITICS, choose=choose)
-        best = best_ways(after, said_by(episodes, consultation, choose=choose).before, config.threshold)
+        best = best_ways(after, read_values(episodes, consultation, choose=choose).before, config.threshold)
         turns = [ways for own in found for ways in own]
         share = sum(w for _, w in best) / len(best)
         kept = [ways[place].episode for ways, (place, w) in zip(turns, best, strict=True) if w]
@@ -142,7 +142,7 @@ def method(config: Config) -> Replay:
     updates: list[CriticUpdate] = []
     for number, name in enumerate(CRITICS):
         targets = (
-            logged_targets(number, discount=config.discount)
+            learn_targets(number, discount=config.discount)
             if config.bootstrap == "log"
             else on_policy_targets(number, discount=config.discount, ways=alternatives)
         )
@@ -173,11 +173,11 @@ def method(config: Config) -> Replay:
                 num_updates=stage(taught, config.steps, config.actor_updates),
             ),
         ),
-        critic=watched(config.discount),
+        critic=watch_twins(config.discount),
         log=config.log,
         needs=Needs(
             others={
-                **twins(rate=config.target_rate, head_width=config.head_width, head_scales=True),
+                **make_twins(rate=config.target_rate, head_width=config.head_width, head_scales=True),
                 BEHAVIOR: PolicySpec(acts=True),
             }
         ),
@@ -189,7 +189,7 @@ def upto(episode: Trajectory, number: int) -> Trajectory:
     return replace(episode, turns=episode.turns[: number + 1])
 
 
-def changed(episode: Trajectory) -> list[float]:
+def find_changes(episode: Trajectory) -> list[float]:
     """Return of every turn 1 where what was seen next is another thing than what was seen before, else 0.
 
     A turn that could not be carried out changed nothing, whatever is said of it.
@@ -204,7 +204,7 @@ def changed(episode: Trajectory) -> list[float]:
 def changes(groups: Sequence[Group], consultation: Consultation) -> Lesson:
     """Return what features learn: after each turn, whether it changes what is seen (Digi-Q, section 4.1)."""
     episodes = flatten_scored(groups)
-    labels = [changed(t) for t in episodes]
+    labels = [find_changes(t) for t in episodes]
     samples = turn_value_samples(episodes, after=labels, max_length=consultation.max_length)
     flat = [label for own in labels for label in own]
     return Lesson(samples=samples, metrics={"changed": sum(flat) / len(flat)})

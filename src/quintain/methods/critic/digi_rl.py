@@ -35,7 +35,7 @@ from quintain.errors import ConfigError
 from quintain.learning.job import MAIN, OnPolicyJob
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitate_weighted
-from quintain.methods.critic.success_critics import CRITIC, chances_by, classifier, watched
+from quintain.methods.critic.success_critics import CRITIC, chances_by, classifier, watch_critic
 from quintain.methods.loops.queries import Consultation
 from quintain.methods.loops.replay import CriticUpdate, Replay, ReplayBuffer
 from quintain.methods.method import Collector, Needs
@@ -105,7 +105,7 @@ def method(config: Config) -> Replay:
             return []
         return collector.sample(1, collector.tasks(1, config.offline_tasks), size=config.group_size)
 
-    def kept_turns(groups: Sequence[Group], consultation: Consultation) -> Credit:
+    def keep_turns(groups: Sequence[Group], consultation: Consultation) -> Credit:
         episodes = flatten_scored(groups)
         by_task = config.by_task and consultation.step > num_offline
         promised = (
@@ -128,14 +128,14 @@ def method(config: Config) -> Replay:
     ]
     actor = CriticUpdate(
         policy=MAIN,
-        target=kept_turns,
+        target=keep_turns,
         update=Update(loss=imitate_weighted(), is_on_policy=False, lr_warmup=1),
     )
     return Replay(
         collect=collect,
         buffer=ReplayBuffer(capacity=config.capacity, batch_size=config.capacity),
         updates=(*critics, actor),
-        critic=watched(STEP_CRITIC),
+        critic=watch_critic(STEP_CRITIC),
         log=config.log,
         needs=Needs(
             others=dict.fromkeys((TASK_CRITIC, STEP_CRITIC), replace(CRITIC, size=config.critic_size))

@@ -154,7 +154,7 @@ def method(config: Config) -> Replay:
                 CriticUpdate(
                     policy=name,
                     target=lambda groups, _, name=name: label_credit(
-                        [t for t in flatten_scored(groups) if spoken_by(t) == name]
+                        [t for t in flatten_scored(groups) if find_speaker(t) == name]
                     ),
                     update=talk,
                     num_updates=lambda step: config.num_updates * (step <= config.expert_steps),
@@ -169,7 +169,7 @@ def method(config: Config) -> Replay:
                 rate=config.manager_rate,
             ),
         ),
-        critic=watched(config.discount, config.softness),
+        critic=watch_manager(config.discount, config.softness),
         needs=Needs(
             critic=True,
             reference=True,
@@ -178,11 +178,11 @@ def method(config: Config) -> Replay:
                 TARGET: PolicySpec(head="value", follows=MAIN, rate=config.follow_rate),
             },
         ),
-        measure=lambda groups, _: measured(groups),
+        measure=lambda groups, _: measure_intents(groups),
     )
 
 
-def spoken_by(trajectory: Trajectory) -> str:
+def find_speaker(trajectory: Trajectory) -> str:
     """Return the policy that spoke in `trajectory`, the talk of one seat; nobody where that is the manager's."""
     return "" if is_managers(trajectory) else trajectory.turns[0].completion.policy
 
@@ -222,7 +222,7 @@ def choice_targets(
     return gae_turns(alone, values(own), discount=discount, gae_lambda=td_lambda)
 
 
-def watched(discount: float, softness: float) -> WatchedCritic:
+def watch_manager(discount: float, softness: float) -> WatchedCritic:
     """Return the manager as a critic of its own talks, to be measured, with its target network.
 
     Experts have no critic, so nothing is said of their talks.
@@ -265,7 +265,7 @@ def choice_values(
     return TurnValues(before=before, after=after)
 
 
-def measured(groups: Sequence[Group]) -> dict[str, float]:
+def measure_intents(groups: Sequence[Group]) -> dict[str, float]:
     """Return for each intent the share of its expert's candidates that have it."""
     labels: dict[str, list[float]] = {}
     for turn in (turn for t in flatten_scored(groups) for turn in t.turns if LABEL in turn.reward_terms):

@@ -33,7 +33,7 @@ from quintain.learning.job import MAIN, OnPolicyJob
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Rounds
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.types import ALONE, Group, Trajectory, flatten_scored
 
 
@@ -90,11 +90,11 @@ class Config(OnPolicyJob):
 def method(config: Config) -> Rounds:
     """Return RLAdapter as `config` describes it."""
     return Rounds(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         build=messages(),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         needs=Needs(reference=True),
-        measure=lambda groups, _: measured(groups),
+        measure=lambda groups, _: measure_advice(groups),
     )
 
 
@@ -117,7 +117,7 @@ def is_adapters(episode: Trajectory) -> bool:
     )
 
 
-def measured(groups: Sequence[Group]) -> dict[str, float]:
+def measure_advice(groups: Sequence[Group]) -> dict[str, float]:
     """Return queries an episode, the share of sub-goals that were reached, and how well advice was understood."""
     episodes = flatten_scored(groups)
     turns = [turn for t in episodes for turn in t.turns]

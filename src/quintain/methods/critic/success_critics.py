@@ -60,7 +60,7 @@ def chances_by(policy: str, episodes: Sequence[Trajectory], consultation: Consul
     return chances(consultation.turn_values(episodes, by=policy).before)
 
 
-def watched(policy: str) -> WatchedCritic:
+def watch_critic(policy: str) -> WatchedCritic:
     """Return what every step says of the critic `policy`, on episodes that it has not learned of yet."""
 
     def values(episodes: Sequence[Trajectory], consultation: Consultation) -> TurnValues:

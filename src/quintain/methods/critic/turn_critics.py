@@ -19,7 +19,7 @@ CRITICS, TARGETS = ("critic_1", "critic_2"), ("target_1", "target_2")
 GetWays = Callable[[Sequence[Trajectory], Consultation], Ways]
 
 
-def twins(
+def make_twins(
     *, rate: float, size: str = "", head_width: int = 0, head_scales: bool = False
 ) -> dict[str, PolicySpec]:
     """Return two critics and their target networks, which move by `rate` after every update.
@@ -41,7 +41,7 @@ def twins(
     return found
 
 
-def said_by(
+def read_values(
     episodes: Sequence[Trajectory],
     consultation: Consultation,
     *,
@@ -53,7 +53,7 @@ def said_by(
     return least(said) if choose is min else combine_critics(said, choose)
 
 
-def every(ways: Ways) -> list[Way]:
+def take_all(ways: Ways) -> list[Way]:
     """Return all of `ways` in order."""
     return [way for turns in ways for own in turns for way in own]
 
@@ -70,8 +70,8 @@ def after_ways(
     names: Sequence[str],
     choose: Callable[[Sequence[float]], float] = min,
 ) -> list[list[list[float]]]:
-    """Return Q of each of `ways`, as `said_by` has it."""
-    episodes = [way.episode for way in every(ways)]
+    """Return Q of each of `ways`, as `read_values` has it."""
+    episodes = [way.episode for way in take_all(ways)]
     said = [consultation.last_values(episodes, by=name) for name in names]
     return by_way(weights_of(ways), [choose(values) for values in zip(*said, strict=True)])
 
@@ -99,7 +99,7 @@ def on_policy_targets(
     return learn
 
 
-def logged_targets(number: int, *, discount: float) -> Callable[[Sequence[Group], Consultation], Lesson]:
+def learn_targets(number: int, *, discount: float) -> Callable[[Sequence[Group], Consultation], Lesson]:
     """Return what critic `number` learns of recorded turns alone: y_Q = r + γ·V(s'), y_V = min Q̄(s, a) (IQL).
 
     With the expectile loss V is that of the better actions of the log, and no action is asked of the policy.
@@ -108,7 +108,7 @@ def logged_targets(number: int, *, discount: float) -> Callable[[Sequence[Group]
     def learn(groups: Sequence[Group], consultation: Consultation) -> Lesson:
         episodes = flatten_scored(groups)
         own = consultation.turn_values(episodes, by=TARGETS[number])
-        slow = said_by(episodes, consultation, names=TARGETS)
+        slow = read_values(episodes, consultation, names=TARGETS)
         return lesson(
             episodes,
             before=slow.after,
@@ -131,10 +131,10 @@ def lesson(
     return Lesson(samples=samples)
 
 
-def watched(discount: float) -> WatchedCritic:
+def watch_twins(discount: float) -> WatchedCritic:
     """Return the smaller of both critics, to be measured, with the smaller of their target networks."""
     return WatchedCritic(
-        values=said_by,
-        target=lambda episodes, consultation: said_by(episodes, consultation, names=TARGETS),
+        values=read_values,
+        target=lambda episodes, consultation: read_values(episodes, consultation, names=TARGETS),
         discount=discount,
     )

@@ -36,7 +36,7 @@ from quintain.errors import ConfigError
 from quintain.learning.job import MAIN, OnPolicyJob
 from quintain.learning.update import Update
 from quintain.losses.regression import kl_regression
-from quintain.methods.critic.success_critics import CRITIC, chances_by, classifier, watched
+from quintain.methods.critic.success_critics import CRITIC, chances_by, classifier, watch_critic
 from quintain.methods.loops.queries import Consultation
 from quintain.methods.loops.replay import CriticUpdate, Lesson, Replay, ReplayBuffer
 from quintain.methods.method import Collector, Folds, Needs
@@ -138,7 +138,9 @@ def method(config: Config) -> Replay:
         if config.reach > 1:
             begins = collector.openings(pool)
             promised = [own[0] for own in chances(collector.values(begins, by=VALUES))]
-            places = evolved(begins, promised, phases.failed(step), (config.low, config.high))[: config.tasks]
+            places = evolve_tasks(begins, promised, phases.failed(step), (config.low, config.high))[
+                : config.tasks
+            ]
             chosen = [pool[place] for place in places]
             is_open = [config.low <= promised[place] <= config.high for place in places]
             played["web_rl/open"] = float(np.mean(is_open))
@@ -153,7 +155,7 @@ def method(config: Config) -> Replay:
         most = round(
             config.replay * sum(len(t.turns) for t, new in zip(episodes, is_new, strict=True) if new)
         )
-        is_learned = replayed(
+        is_learned = limit_replayed(
             [
                 [True] * len(t.turns) if new else next(likely) if t.is_success else [False] * len(t.turns)
                 for t, new in zip(episodes, is_new, strict=True)
@@ -163,7 +165,7 @@ def method(config: Config) -> Replay:
             seed=derive_seed("web_rl", consultation.step),
         )
         values = chances_by(VALUES, episodes, consultation)
-        return regressed(episodes, values, is_learned, is_new, config)
+        return regress_streams(episodes, values, is_learned, is_new, config)
 
     actor = CriticUpdate(
         policy=MAIN,
@@ -183,7 +185,7 @@ def method(config: Config) -> Replay:
         collect=collect,
         buffer=ReplayBuffer(capacity=config.capacity, batch_size=config.capacity),
         updates=(critic, actor),
-        critic=watched(VALUES),
+        critic=watch_critic(VALUES),
         phase=config.phase,
         needs=Needs(renews_reference=True, others={VALUES: CRITIC}),
         state=Folds(phases),
@@ -191,7 +193,7 @@ def method(config: Config) -> Replay:
     )
 
 
-def evolved(
+def evolve_tasks(
     begins: Sequence[Trajectory], promised: Sequence[float], failed: Sequence[str], band: tuple[float, float]
 ) -> list[int]:
     """Return the places of all tasks that `begins` shows: open ones first, most like one that `failed` before others.
@@ -203,7 +205,7 @@ def evolved(
     return open_first(promised, nearness, band)
 
 
-def replayed(
+def limit_replayed(
     is_likely: Sequence[Sequence[bool]], is_new: Sequence[bool], *, most: int, seed: int
 ) -> list[list[bool]]:
     """Return `is_likely` with at most `most` turns of episodes that are not new, drawn by `seed`."""
@@ -217,7 +219,7 @@ def replayed(
     ]
 
 
-def regressed(
+def regress_streams(
     episodes: Sequence[Trajectory],
     values: Sequence[Sequence[float]],
     is_learned: Sequence[Sequence[bool]],
@@ -238,13 +240,13 @@ def regressed(
     ]
     credit = credit_of(episodes, repeat_over_tokens(episodes, advantages))
 
-    def learned(sample: Sample) -> Sample:
+    def mark_learned(sample: Sample) -> Sample:
         own = np.array(
             [*is_learned[sample.trajectory], False]
         )  # the last is that of prompts, whose turn is -1
         return replace(sample, loss_weight=sample.loss_weight * own[sample.turn_id].astype(np.float32))
 
-    streams = [learned(sample) for sample in samples_from(credit)]
+    streams = [mark_learned(sample) for sample in samples_from(credit)]
     old = sum(sum(own) for own, new in zip(is_learned, is_new, strict=True) if not new)
     metrics: Mapping[str, float] = {
         "web_rl/replayed": float(old),

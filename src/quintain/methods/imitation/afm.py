@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from quintain.agents.roles import INSTRUCTIONS, said
+from quintain.agents.roles import INSTRUCTIONS, write_words
 from quintain.config.ranges import NonNegativeInt, PositiveInt, Share
 from quintain.credit.group import group_relative
 from quintain.credit.outcome import outcome_return
@@ -28,7 +28,7 @@ from quintain.learning.job import ClipHigherJob, ColdStart
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitate_weighted
 from quintain.losses.policy import clip_ratio
-from quintain.methods.imitation.supervised import chosen_of
+from quintain.methods.imitation.supervised import choose_trajectories
 from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.method import Needs, differing
 from quintain.rewards.conduct import success
@@ -94,12 +94,12 @@ def method(config: Config) -> OnPolicy:
     )
     is_told = isinstance(config.demonstrations, str)
 
-    def made(decode: Decode) -> Pipeline:
+    def make(decode: Decode) -> Pipeline:
         return pipeline(decode, config.least_interactions, config.corrections) if config.team else ALONE
 
     return OnPolicy(
         cold_start=ColdStart(
-            choose=lambda shown, decode: chosen_of(shown, made(decode), "imitating a team"),
+            choose=lambda shown, decode: choose_trajectories(shown, make(decode), "imitating a team"),
             teachers=(team.act if config.team else team.act_alone,),
             texts=team.texts() if config.agent == "roles" else (),
         ),
@@ -143,7 +143,7 @@ class Team:
         found: list[Activation] = []
         for number in range(self.most_rounds):
             suggested = self.solve(environment, rng, seen)
-            text = said(suggested)
+            text = write_words(suggested)
             found += [Activation(THINK, rng.choice(self.words)), Activation(SUGGEST, text)]
             scores = (self.check(environment, suggested, rng) for _ in range(1 + self.retries))
             score = next((score for score in scores if score is not None), None)
@@ -152,7 +152,7 @@ class Team:
             if score is None or score >= ENOUGH or number == self.most_rounds - 1:
                 found.append(Activation(ACT, text))
                 break
-            found.append(Activation(PLAN, doubted(text)))
+            found.append(Activation(PLAN, find_doubts(text)))
         return found
 
     def act(self, environment: Environment, rng: Random, seen: Sequence[Observation]) -> Action:
@@ -161,7 +161,7 @@ class Team:
 
     def act_alone(self, environment: Environment, rng: Random, seen: Sequence[Observation]) -> Action:
         """Return what the solver alone thinks and does, as a transcript."""
-        text = said(self.solve(environment, rng, seen))
+        text = write_words(self.solve(environment, rng, seen))
         return Action(text=write_roles([Activation(THINK, rng.choice(self.words)), Activation(ACT, text)]))
 
     def texts(self) -> list[str]:
@@ -170,12 +170,18 @@ class Team:
         for number in range(REPEATS):
             score = str(number % 5 + 1)
             words = self.words[number % len(self.words)]
-            parts = [(THINK, words), (SUGGEST, score), (CHECK, score), (PLAN, doubted(score)), (ACT, score)]
+            parts = [
+                (THINK, words),
+                (SUGGEST, score),
+                (CHECK, score),
+                (PLAN, find_doubts(score)),
+                (ACT, score),
+            ]
             found.append(write_roles([Activation(*part) for part in parts]))
         return found
 
 
-def doubted(text: str) -> str:
+def find_doubts(text: str) -> str:
     """Return what the planner says of what is not done."""
     return f"{text} may be wrong, so once more."
 

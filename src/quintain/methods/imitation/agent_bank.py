@@ -29,7 +29,7 @@ from quintain.data.pipeline import (
 from quintain.environments.noisy import noisy
 from quintain.errors import DataError
 from quintain.learning.job import ImitationJob
-from quintain.methods.imitation.supervised import chosen_of, supervised
+from quintain.methods.imitation.supervised import choose_trajectories, imitate_data
 from quintain.methods.loops.offline import Offline
 from quintain.methods.method import Collector
 from quintain.methods.rl.parts.contexts import ExpertLabels, agreement, ask_expert
@@ -66,9 +66,11 @@ def method(config: Config) -> Offline:
             tried = [t for t in found if t.index < config.tries]
             shown = [t for t in found if t.index == config.tries]
         made = pipeline(sound_in(config.environment), lambda t: leaks(t, collector.decode))
-        return chosen_of((*tried, *needed(tried, shown)), made, "imitating a teacher, and what it failed")
+        return choose_trajectories(
+            (*tried, *find_needed(tried, shown)), made, "imitating a teacher, and what it failed"
+        )
 
-    return supervised(
+    return imitate_data(
         config,
         data,
         batch_size=config.batch_size,
@@ -89,7 +91,7 @@ def sound_turns(sound: Callable[[Trajectory], Sequence[float]]) -> Stage:
     return weigh_stage("sound", "has no turn that the expert would have taken", sound)
 
 
-def needed(tried: Sequence[Trajectory], shown: Sequence[Trajectory]) -> list[Trajectory]:
+def find_needed(tried: Sequence[Trajectory], shown: Sequence[Trajectory]) -> list[Trajectory]:
     """Return those of `shown` whose tasks no episode of `tried` solved."""
     known = {t.task.id for t in tried if t.is_success}
     return [t for t in shown if t.task.id not in known]
@@ -117,7 +119,7 @@ def leaks(trajectory: Trajectory, decode: Callable[[Sequence[int]], str]) -> boo
     Without an answer (`answers_of`) nothing can leak.
     """
     said = [
-        (as_text(turn.observation), thought_of(turn, decode(turn.completion.token_ids)))
+        (as_text(turn.observation), read_thought(turn, decode(turn.completion.token_ids)))
         for turn in trajectory.turns
     ]
     return any(tells_early(said, gold) for gold in answers_of(trajectory))
@@ -143,7 +145,7 @@ def answers_of(trajectory: Trajectory) -> list[str]:
     return found
 
 
-def thought_of(turn: Turn, text: str) -> str:
+def read_thought(turn: Turn, text: str) -> str:
     """Return what stands beside the action of `turn` in its `text`: before its calls, or around its words."""
     if turn.action.tool_calls:
         begun = CALLS.search(text)

@@ -26,7 +26,7 @@ from quintain.data.mixtures import measure_shares, odds
 from quintain.data.pipeline import Pipeline, PipelineResult, check_stage
 from quintain.errors import DataError
 from quintain.learning.job import ImitationJob
-from quintain.methods.imitation.supervised import chosen_of, numbers_of, supervised
+from quintain.methods.imitation.supervised import choose_trajectories, imitate_data, numbers_of
 from quintain.methods.loops.offline import Offline
 from quintain.methods.method import Collector
 from quintain.methods.rl.parts.contexts import ExpertLabels, ask_expert
@@ -58,11 +58,11 @@ def method(config: Config) -> Offline:
     """Return Agent-FLAN as `config` describes it."""
 
     def data(collector: Collector) -> PipelineResult:
-        return chosen_of(
+        return choose_trajectories(
             collector.demonstrations(), pipeline(config.negatives), "imitating agents and refusals"
         )
 
-    return supervised(
+    return imitate_data(
         config,
         data,
         batch_size=config.batch_size,
@@ -113,7 +113,7 @@ def has_form(turn: Turn) -> bool:
     return bool(turn.action.tool_calls) or FORM.search(turn.action.text) is not None
 
 
-def uncalled(environment: str, trajectories: Sequence[Trajectory]) -> list[Turn]:
+def find_uncalled(environment: str, trajectories: Sequence[Trajectory]) -> list[Turn]:
     """Return the replies in `trajectories` of `environment` in whose place its expert, asked there, calls nothing."""
     labels = ExpertLabels(environment, ask_expert)
     return [

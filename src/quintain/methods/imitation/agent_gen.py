@@ -25,7 +25,7 @@ from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import begin
 from quintain.errors import ConfigError
 from quintain.learning.job import ImitationJob
-from quintain.methods.imitation.supervised import chosen_of, supervised
+from quintain.methods.imitation.supervised import choose_trajectories, imitate_data
 from quintain.methods.loops.offline import Offline
 from quintain.methods.method import Collector
 from quintain.types import Example, Trajectory, as_text
@@ -71,9 +71,9 @@ def method(config: Config) -> Offline:
 
     def data(collector: Collector) -> PipelineResult:
         made = pipeline(keys_in(collector.environment), config.least_steps, config.most_steps)
-        return chosen_of(collector.demonstrations(), made, "imitating plans in made domains")
+        return choose_trajectories(collector.demonstrations(), made, "imitating plans in made domains")
 
-    return supervised(
+    return imitate_data(
         config,
         data,
         batch_size=config.batch_size,

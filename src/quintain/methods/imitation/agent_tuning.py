@@ -21,7 +21,7 @@ from quintain.data.mixtures import Count, measure_shares, odds
 from quintain.data.pipeline import Pipeline, PipelineResult, Stage, check_stage
 from quintain.errors import ConfigError, DataError
 from quintain.learning.job import ImitationJob
-from quintain.methods.imitation.supervised import chosen_of, numbers_of, supervised
+from quintain.methods.imitation.supervised import choose_trajectories, imitate_data, numbers_of
 from quintain.methods.loops.offline import Offline
 from quintain.methods.method import Collector
 from quintain.types import Example, Score, Trajectory
@@ -72,9 +72,9 @@ def method(config: Config) -> Offline:
         made = pipeline(config, collector.decode)
         chats = collector.corpus(is_apart=True) if config.corpus else []
         shown = [*collector.demonstrations(), *map(as_general, chats)]
-        return chosen_of(shown, made, "imitating agents among general data")
+        return choose_trajectories(shown, made, "imitating agents among general data")
 
-    return supervised(
+    return imitate_data(
         config,
         data,
         batch_size=config.batch_size,
@@ -102,7 +102,7 @@ def pipeline(config: Config, decode: Callable[[Sequence[int]], str]) -> Pipeline
     )
     if not config.tests:
         return Pipeline(enough)
-    return Pipeline(enough, apart(read_tests(Path(config.tests)), config.overlap, decode))
+    return Pipeline(enough, keep_apart(read_tests(Path(config.tests)), config.overlap, decode))
 
 
 def limits(config: Config) -> dict[str, float]:
@@ -151,7 +151,7 @@ def shares(examples: Sequence[Example], config: Config) -> dict[str, float]:
     return {"agent_tuning/samples": samples, "agent_tuning/tokens": tokens}
 
 
-def apart(tests: Sequence[str], longest: int, decode: Callable[[Sequence[int]], str]) -> Stage:
+def keep_apart(tests: Sequence[str], longest: int, decode: Callable[[Sequence[int]], str]) -> Stage:
     """Return the stage that keeps what shares at most `longest` words in a row with every one of `tests`."""
 
     def whole(trajectory: Trajectory) -> str:

@@ -23,7 +23,7 @@ from quintain.engines.judge import Judge
 from quintain.environments.nothing import NO_ENVIRONMENT, NONE
 from quintain.errors import ConfigError, UsageError
 from quintain.learning.job import ImitationJob
-from quintain.methods.imitation.supervised import chosen_of, supervised
+from quintain.methods.imitation.supervised import choose_trajectories, imitate_data
 from quintain.methods.loops.offline import Offline
 from quintain.methods.method import Collector, Needs
 from quintain.methods.rl.parts.contexts import ExpertLabels, ask_progress
@@ -77,9 +77,9 @@ def method(config: Config) -> Offline:
     )
 
     def data(collector: Collector) -> PipelineResult:
-        return chosen_of(collector.demonstrations(), made, "imitating critical turns", CURES)
+        return choose_trajectories(collector.demonstrations(), made, "imitating critical turns", CURES)
 
-    return supervised(
+    return imitate_data(
         config,
         data,
         batch_size=config.batch_size,

@@ -39,7 +39,7 @@ from quintain.losses.compose import combine
 from quintain.losses.imitation import imitation
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clip_ratio
-from quintain.methods.imitation.supervised import chosen_of
+from quintain.methods.imitation.supervised import choose_trajectories
 from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.loops.rehearsal import Rehearsal
 from quintain.methods.loops.rounds import OptimizerSteps
@@ -107,7 +107,8 @@ def method(config: Config) -> OnPolicy:
 
     return OnPolicy(
         cold_start=ColdStart(
-            choose=lambda shown, _: taught(shown), teachers=(noisy(0.0), *[noisy(1.0)] * config.wanderings)
+            choose=lambda shown, _: choose_imitated(shown),
+            teachers=(noisy(0.0), *[noisy(1.0)] * config.wanderings),
         ),
         collect=collect,
         credit=lambda groups, _: group_relative(groups),
@@ -125,11 +126,11 @@ def method(config: Config) -> OnPolicy:
         ),
         needs=Needs(reference=True, expert=not isinstance(config.demonstrations, str)),
         state=Folds(frontier),
-        measure=lambda groups, _: measured(groups, config.low, config.high),
+        measure=lambda groups, _: measure_plans(groups, config.low, config.high),
     )
 
 
-def taught(shown: Sequence[Trajectory]) -> PipelineResult:
+def choose_imitated(shown: Sequence[Trajectory]) -> PipelineResult:
     """Return what is imitated of what was `shown`, in the order of `pipeline`.
 
     Raises:
@@ -139,7 +140,7 @@ def taught(shown: Sequence[Trajectory]) -> PipelineResult:
         raise DataError(
             f"teaching a grounder: got {len(shown)} episodes without a turn of its own; let the agent be grounded"
         )
-    return chosen_of(shown, pipeline(), "imitating a planner and a grounder")
+    return choose_trajectories(shown, pipeline(), "imitating a planner and a grounder")
 
 
 def pipeline() -> Pipeline:
@@ -200,7 +201,7 @@ def in_order(
         neighbours: of `played`, those that are asked.
     """
     near = [[(likeness(text, other), success) for other, success in played] for text in begins]
-    worths = [expected(own, neighbours) for own in near]
+    worths = [expect_success(own, neighbours) for own in near]
     return open_first(worths, [like_failure(own) for own in near], band)
 
 
@@ -209,7 +210,7 @@ def like_failure(near: Sequence[tuple[float, float]]) -> float:
     return max((alike * (1 - success) for alike, success in near), default=0.0)
 
 
-def expected(near: Sequence[tuple[float, float]], neighbours: int) -> float:
+def expect_success(near: Sequence[tuple[float, float]], neighbours: int) -> float:
     """Return the mean success of the `neighbours` most alike of `near`, (likeness, success) each; of equals the older.
 
     Example: (.9, 1), (.2, 1), (.5, 0) with 2 neighbours → .5.
@@ -218,7 +219,7 @@ def expected(near: Sequence[tuple[float, float]], neighbours: int) -> float:
     return sum(success for _, success in asked) / len(asked)
 
 
-def measured(groups: Sequence[Group], low: float, high: float) -> Mapping[str, float]:
+def measure_plans(groups: Sequence[Group], low: float, high: float) -> Mapping[str, float]:
     """Return the share of plans that cannot be read, and of tasks whose success lay from `low` to `high`."""
     plans = [turn.action.text for t in flatten_scored(groups) for turn in t.turns if turn.speaker == PLANNER]
     rates = [sum(t.is_success for t in g.scored) / len(g.scored) for g in groups if g.scored]
@@ -228,7 +229,7 @@ def measured(groups: Sequence[Group], low: float, high: float) -> Mapping[str, f
     }
 
 
-def blamed(plain: Sequence[bool], planned: Sequence[bool], pointed: Sequence[bool]) -> dict[str, int]:
+def count_blame(plain: Sequence[bool], planned: Sequence[bool], pointed: Sequence[bool]) -> dict[str, int]:
     """Return how many failures are the planner's, the grounder's, or of both: each failure is of exactly one kind.
 
     It is of a seat if an expert in its place mends it, and one in the place of the other does not.

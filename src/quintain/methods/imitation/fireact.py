@@ -21,7 +21,7 @@ from quintain.environments.catalog import find
 from quintain.environments.noisy import Methodical, NoisyExpert, noisy, single_method
 from quintain.errors import ConfigError, DataError, suggestion
 from quintain.learning.job import ImitationJob
-from quintain.methods.imitation.supervised import chosen_of, supervised
+from quintain.methods.imitation.supervised import choose_trajectories, imitate_data
 from quintain.methods.loops.offline import Offline
 from quintain.methods.method import Collector, Needs
 from quintain.types import Trajectory
@@ -49,9 +49,11 @@ def method(config: Config) -> Offline:
     made = pipeline(config.longest)
 
     def data(collector: Collector) -> PipelineResult:
-        return chosen_of(shown(config, collector), made, "imitating what teachers of one way did right")
+        return choose_trajectories(
+            collect_shown(config, collector), made, "imitating what teachers of one way did right"
+        )
 
-    return supervised(
+    return imitate_data(
         config,
         data,
         batch_size=config.batch_size,
@@ -67,7 +69,7 @@ def check_ways(config: Config) -> None:
     """
     if not set(config.ways) - {EXPERT}:
         return
-    known = (EXPERT, *known_ways(config.environment))
+    known = (EXPERT, *list_ways(config.environment))
     for way in config.ways:
         if way not in known:
             raise ConfigError(f"ways: got {way!r} in {config.environment}; {suggestion(way, known)}")
@@ -78,7 +80,7 @@ def pipeline(longest: int) -> Pipeline:
     return Pipeline(stages.keep_solved(name="right"), stages.within(longest))
 
 
-def shown(config: Config, collector: Collector) -> list[Trajectory]:
+def collect_shown(config: Config, collector: Collector) -> list[Trajectory]:
     """Return what the teachers show, one after the other.
 
     Raises:
@@ -103,7 +105,7 @@ def ways_of(environment: str) -> tuple[str, ...]:
     Raises:
         DataError: it knows none.
     """
-    known = known_ways(environment)
+    known = list_ways(environment)
     if not known:
         raise DataError(
             f"ways of acting in {environment}: got none that it knows; define methods and act_by, or give --ways expert"
@@ -111,6 +113,6 @@ def ways_of(environment: str) -> tuple[str, ...]:
     return known
 
 
-def known_ways(environment: str) -> tuple[str, ...]:
+def list_ways(environment: str) -> tuple[str, ...]:
     """Return the ways that `environment` knows, which may be none."""
     return ask(find(environment), lambda made: made.methods() if isinstance(made, Methodical) else ())

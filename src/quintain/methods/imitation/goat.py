@@ -30,7 +30,7 @@ from quintain.environments.protocol import Environment, advance, begin, tool_act
 from quintain.environments.splitting import is_eval
 from quintain.errors import ConfigError, DataError
 from quintain.learning.job import ImitationJob
-from quintain.methods.imitation.supervised import chosen_of, supervised
+from quintain.methods.imitation.supervised import choose_trajectories, imitate_data
 from quintain.methods.loops.offline import Offline
 from quintain.methods.method import Collector, Needs
 from quintain.retrieval.dense import Dense, Embedder
@@ -45,7 +45,7 @@ CURES = {
     "replayed": "let reset() take Task.data (goal, calls, answer), and end the episode with success where the answer, "
     "by a tool with one argument or in words, is that of the task",
 }
-MOST_TRIES = 20
+MAX_TRIES = 20
 """Chains that are tried for each that is wanted."""
 EPOCHS, BATCH = 20, 64
 """Of the retriever."""
@@ -151,9 +151,9 @@ def method(config: Config) -> Offline:
         answer = answer_tool(bench.environment, bench.tools)
         done = {task.id: script(sample, answer) for task, sample in zip(given, samples, strict=False)}
         shown = collector.shown(given, by=done)
-        return chosen_of(shown, pipeline([*bench.tools]), "imitating chains of calls", CURES)
+        return choose_trajectories(shown, pipeline([*bench.tools]), "imitating chains of calls", CURES)
 
-    return supervised(
+    return imitate_data(
         config, data, batch_size=config.batch_size, metrics=lambda _: counts, needs=Needs(environment=True)
     )
 
@@ -310,7 +310,7 @@ def make_samples(
         DataError: there is none.
     """
     found: dict[str, Sample] = {}
-    for _ in range(MOST_TRIES * count):
+    for _ in range(MAX_TRIES * count):
         calls = walk(bench, edges, hops, rng)
         if calls is None:
             continue

@@ -31,7 +31,7 @@ from quintain.losses.value import value
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
 from quintain.methods.loops.rehearsal import Rehearsal
 from quintain.methods.loops.rounds import OptimizerSteps
-from quintain.methods.method import Collector, Needs, grouped
+from quintain.methods.method import Collector, Needs, sample_groups
 from quintain.types import Credit, Group, Trajectory
 
 
@@ -90,7 +90,7 @@ def method(config: Config) -> OnPolicy:
 
     loss = combine((clip_ratio(config.clip, config.clip), 1.0), (value(), config.vf_coef))
     return OnPolicy(
-        collect=grouped(config.episodes, 1),
+        collect=sample_groups(config.episodes, 1),
         credit=credit,
         update=Update(loss=loss, keeps_zeros=True, head_layers=config.head_layers),
         rehearsal=Rehearsal(

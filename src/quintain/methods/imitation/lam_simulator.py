@@ -26,7 +26,7 @@ from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.losses.preference import dpo
 from quintain.methods.loops.rounds import Improve, Rounds
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.types import Group, Pair, Trajectory, Turn, flatten_scored
 
 
@@ -55,12 +55,12 @@ def method(config: Config) -> Rounds:
         update=Update(loss=dpo(config.beta), has_reference=True, is_on_policy=False, lr_warmup=0),
     )
     return Rounds(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         build=Pipeline(keep_solved(), valid_turns()) if config.filters else Pipeline(num_turns()),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         later=[compared] if config.preference_rate else [],
         needs=Needs(reference=bool(config.preference_rate)),
-        measure=measured,
+        measure=measure_refusals,
     )
 
 
@@ -79,7 +79,7 @@ def call_pairs(groups: Sequence[Group]) -> list[Pair]:
             if not good.turns[place].is_valid or bad.turns[place].is_valid:
                 continue
             sides = [replace(t, turns=t.turns[: place + 1]) for t in (good, bad)]
-            said = tuple(spoken(turn) for side in sides for turn in side.turns)
+            said = tuple(turn_tokens(turn) for side in sides for turn in side.turns)
             pair = Pair(chosen=sides[0], rejected=sides[1], level="turn", margin=1.0)
             found.setdefault((group.task.id, said), pair)
     return list(found.values())
@@ -90,17 +90,17 @@ def parting(one: Trajectory, other: Trajectory) -> int | None:
     for number, (left, right) in enumerate(zip(one.turns, other.turns, strict=False)):
         if left.prompt_ids != right.prompt_ids:
             return None
-        if spoken(left) != spoken(right):
+        if turn_tokens(left) != turn_tokens(right):
             return number
     return None
 
 
-def spoken(turn: Turn) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def turn_tokens(turn: Turn) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the tokens of `turn`: what was shown, and what was said."""
     return turn.prompt_ids, turn.completion.token_ids
 
 
-def measured(groups: Sequence[Group], _: Callable[[Sequence[int]], str]) -> Mapping[str, float]:
+def measure_refusals(groups: Sequence[Group], _: Callable[[Sequence[int]], str]) -> Mapping[str, float]:
     """Return the share of calls that were refused, and of the episodes with one the share that solved their tasks."""
     played = flatten_scored(groups)
     refused = [not turn.is_valid for t in played for turn in t.turns]

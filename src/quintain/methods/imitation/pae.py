@@ -31,7 +31,7 @@ from quintain.learning.job import OnPolicyJob
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Rounds
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.methods.proposals import check_proposer, collect_proposals, proposer_at
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.failures import check_failures
@@ -81,8 +81,8 @@ def method(config: Config) -> Rounds:
     return Rounds(
         collect=collect_proposals(config.tasks, config.group_size, proposer)
         if config.proposer
-        else grouped(config.tasks, config.group_size),
-        build=Pipeline(accepted(), shortest(config.shortest)),
+        else sample_groups(config.tasks, config.group_size),
+        build=Pipeline(keep_accepted(), shortest(config.shortest)),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         memory=config.memory,
         reward=evaluator.judged,
@@ -101,7 +101,7 @@ def evaluator_of(config: Config) -> Evaluator:
     return Evaluator(judge, mistakes=config.evaluator_mistakes, most_broken=config.max_broken)
 
 
-def accepted() -> Stage:
+def keep_accepted() -> Stage:
     """Return the stage that keeps what the evaluator pays for."""
     return threshold(0.0, name="accepted")
 
@@ -133,10 +133,12 @@ class Evaluator:
         said = {id(t): self.verdict(t) for t in episodes}
         broken = [verdict for verdict in said.values() if isinstance(verdict, Failure)]
         check_failures(broken, finished=len(episodes), total=len(episodes), most=self.most_broken)
-        self._measured = measured([(v, t.is_success) for t in episodes if isinstance(v := said[id(t)], bool)])
+        self._measured = measure_agreement(
+            [(v, t.is_success) for t in episodes if isinstance(v := said[id(t)], bool)]
+        )
         self._measured = {**self._measured, "evaluator/unread": len(broken) / max(len(episodes), 1)}
         return [
-            replace(group, trajectories=tuple(paid(t, said.get(id(t))) for t in group.trajectories))
+            replace(group, trajectories=tuple(pay_verdict(t, said.get(id(t))) for t in group.trajectories))
             for group in groups
         ]
 
@@ -171,14 +173,14 @@ def errs(trajectory: Trajectory, share: float) -> bool:
     )
 
 
-def paid(trajectory: Trajectory, verdict: bool | Failure | None) -> Trajectory:
+def pay_verdict(trajectory: Trajectory, verdict: bool | Failure | None) -> Trajectory:
     """Return an episode with `verdict` as its outcome; None leaves it as it is."""
     if verdict is None or isinstance(verdict, Failure):
         return trajectory if verdict is None else replace(trajectory, outcome=verdict)
     return replace(trajectory, outcome=Score(value=float(verdict), is_success=trajectory.is_success))
 
 
-def measured(verdicts: Sequence[tuple[bool, bool]]) -> dict[str, float]:
+def measure_agreement(verdicts: Sequence[tuple[bool, bool]]) -> dict[str, float]:
     """Return how `verdicts`, pairs of what was said and what is true, agree; {} of none.
 
     ``evaluator/agreement`` is the share in which both are the same, ``evaluator/error`` its standard error,

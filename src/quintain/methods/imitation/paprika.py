@@ -54,7 +54,7 @@ def method(config: Config) -> Rounds:
     chooser = Optimist()
     return Rounds(
         collect=curious(chooser, config.tasks, config.group_size, config.reach),
-        reward=solved_only,
+        reward=pay_solved,
         build=lambda groups: [
             pair
             for group in groups
@@ -79,7 +79,7 @@ class Outcomes:
 
     def update(self, groups: Sequence[Group]) -> None:
         """See `State.update`."""
-        self.chooser.update(solved_only(groups))
+        self.chooser.update(pay_solved(groups))
 
 
 def curious(chooser: Chooser, tasks: int, size: int, reach: int) -> Callable[[Collector, int], list[Group]]:
@@ -93,15 +93,15 @@ def curious(chooser: Chooser, tasks: int, size: int, reach: int) -> Callable[[Co
     return collect
 
 
-def solved_only(groups: Sequence[Group]) -> list[Group]:
+def pay_solved(groups: Sequence[Group]) -> list[Group]:
     """Return `groups` whose outcomes are 1 where the task was solved, else 0."""
 
-    def paid(trajectory: Trajectory) -> Trajectory:
+    def pay(trajectory: Trajectory) -> Trajectory:
         if not isinstance(trajectory.outcome, Score):
             return trajectory
         return replace(trajectory, outcome=replace(trajectory.outcome, value=float(trajectory.is_success)))
 
-    return [replace(group, trajectories=tuple(map(paid, group.trajectories))) for group in groups]
+    return [replace(group, trajectories=tuple(map(pay, group.trajectories))) for group in groups]
 
 
 def best_against_worse(group: Group, count: int, *, prefers_short: bool = True) -> list[Pair]:

@@ -43,7 +43,7 @@ from quintain.methods.method import Collector, Needs
 from quintain.rollout.splices import executable
 from quintain.types import Example, Group, Trajectory
 
-LEAST_GAIN = 0.01
+MIN_GAIN = 0.01
 """By how much the expert's step must be worth more than the policy's, so that it is shown."""
 SCALE = 0.01
 """What a distance of 1 adds to r, or takes from it."""
@@ -97,7 +97,7 @@ def method(config: Config) -> Rounds:
                 "demonstrations, or give the environment an expert that does"
             )
         return found.explore(
-            collector, step, drawn(shown, collector.seed("shown", step), config.episodes), config.samples
+            collector, step, draw_shown(shown, collector.seed("shown", step), config.episodes), config.samples
         )
 
     return Rounds(
@@ -134,7 +134,11 @@ class Found:
             for place, group in zip(places, begun, strict=True)
             if group.scored and len(group.scored[0].turns) > place[1]
         ]
-        other = [(place, t) for place, t in tried if said(t, place[1]) != said(shown[place[0]], place[1])]
+        other = [
+            (place, t)
+            for place, t in tried
+            if write_turn(t, place[1]) != write_turn(shown[place[0]], place[1])
+        ]
         going = [(number + 1, t) for (_, number), t in other if len(t.turns) > number + 1]
         ahead = [
             walk.prefix(number)
@@ -171,15 +175,15 @@ class Found:
 
 def pipeline(found: Found, make: Callable[[], Environment], alike: float) -> Pipeline:
     """Return episodes of the policy → what is learned from the step at which each differs → what can be carried out."""
-    return Pipeline(calibrated(found.step_of, alike), executable(make))
+    return Pipeline(calibrate_steps(found.step_of, alike), executable(make))
 
 
-def calibrated(step_of: Callable[[Example], Step | None], alike: float) -> Stage:
+def calibrate_steps(step_of: Callable[[Example], Step | None], alike: float) -> Stage:
     """Return the stage that puts what is imitated of a step in the place of the policy's episode."""
 
     def make(example: Example) -> Iterable[Example]:
         step = step_of(example)
-        return [imitated(step, kind) for kind in kinds_of(step, alike)] if step is not None else []
+        return [imitate_step(step, kind) for kind in kinds_of(step, alike)] if step is not None else []
 
     says = "does as the expert, or is worth less than its step before without failing, or more without succeeding"
     return remade("calibrated", says, make)
@@ -188,7 +192,7 @@ def calibrated(step_of: Callable[[Example], Step | None], alike: float) -> Stage
 def kinds_of(step: Step, alike: float) -> list[Kind]:
     """Return what is learned from `step`."""
     found: list[Kind] = []
-    texts = said(step.explored, step.number), said(step.shown, step.number)
+    texts = write_turn(step.explored, step.number), write_turn(step.shown, step.number)
     if (
         step.way_out is not None
         and step.way_out.is_success
@@ -202,7 +206,7 @@ def kinds_of(step: Step, alike: float) -> list[Kind]:
         )
     ):
         found.append("calibrated")
-    if step.expert - step.own > LEAST_GAIN:
+    if step.expert - step.own > MIN_GAIN:
         found.append("shown")
     if step.explored.is_success and step.own >= step.expert:
         found.append("explored")
@@ -231,7 +235,7 @@ def is_deviation(
     )
 
 
-def imitated(step: Step, kind: Kind) -> Example:
+def imitate_step(step: Step, kind: Kind) -> Example:
     """Return what of `step` is imitated, r on every token of it; what stood before it has no weight."""
     own, expert, number = step.explored, step.shown, step.number
     if kind == "calibrated":
@@ -277,17 +281,17 @@ def worth_of(group: Group) -> float:
     return fmean(map(outcome, group.scored)) if group.scored else float("nan")
 
 
-def said(trajectory: Trajectory, number: int) -> str:
+def write_turn(trajectory: Trajectory, number: int) -> str:
     """Return the action of turn `number` in words."""
     return describe_action(trajectory.turns[number].action)
 
 
 def actions(trajectory: Trajectory) -> list[str]:
     """Return all actions of `trajectory` in words."""
-    return [said(trajectory, number) for number in range(len(trajectory.turns))]
+    return [write_turn(trajectory, number) for number in range(len(trajectory.turns))]
 
 
-def drawn(shown: Sequence[Trajectory], seed: int, count: int) -> list[Trajectory]:
+def draw_shown(shown: Sequence[Trajectory], seed: int, count: int) -> list[Trajectory]:
     """Return `count` of `shown`, or all, in an order drawn from `seed`."""
     order = np.random.default_rng(seed).permutation(len(shown))[:count]
     return [shown[place] for place in order.tolist()]

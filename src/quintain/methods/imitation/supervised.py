@@ -47,7 +47,7 @@ class DemonstrationsJob(ImitationJob):
             )
 
 
-def supervised(
+def imitate_data(
     config: Job, data: Data, *, batch_size: int, needs: Needs | None = None, **fields: Any
 ) -> Offline:
     """Return the method that imitates `data` in batches of episodes, without a warm start before it.
@@ -66,7 +66,7 @@ def supervised(
     )
 
 
-def chosen_of(
+def choose_trajectories(
     trajectories: Iterable[Trajectory], pipeline: Pipeline, what: str, cures: Mapping[str, str] = NOTHING
 ) -> PipelineResult:
     """Return what comes out of `pipeline` for whole `trajectories`.
@@ -87,7 +87,7 @@ def imitate_demonstrations(
     def data(collector: Collector) -> PipelineResult:
         return choose_demonstrations(config, collector, *([] if checks is None else [checks(collector)]))
 
-    return supervised(
+    return imitate_data(
         config,
         data,
         batch_size=config.batch_size,
@@ -107,7 +107,7 @@ def choose_demonstrations(config: DemonstrationsJob, collector: Collector, *stag
         what, cure = f"conversations of {config.demonstrations}", "set failures"
     else:
         what, cure = "demonstrations", "raise demonstrations, or give the environment an expert_action"
-    return chosen_of(shown, pipeline, f"imitating {len(shown)} {what}", {"solved": cure})
+    return choose_trajectories(shown, pipeline, f"imitating {len(shown)} {what}", {"solved": cure})
 
 
 def numbers_of(option: str, told: Mapping[str, str], example: str) -> dict[str, float]:

@@ -23,7 +23,7 @@ from quintain.environments.noisy import noisy
 from quintain.learning.job import ClipHigherJob, ColdStart
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
-from quintain.methods.imitation.supervised import chosen_of
+from quintain.methods.imitation.supervised import choose_trajectories
 from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.method import Needs, differing, differs
 from quintain.rewards.conduct import success
@@ -57,7 +57,7 @@ def method(config: Config) -> OnPolicy:
     terms = rewards(config.format_weight)
     return OnPolicy(
         cold_start=ColdStart(
-            choose=lambda shown, _: chosen_of(
+            choose=lambda shown, _: choose_trajectories(
                 shown, pipeline(config.longest), "imitating the best of many tries"
             ),
             teachers=(noisy(config.teacher_mistakes),) * config.tries,
@@ -67,7 +67,7 @@ def method(config: Config) -> OnPolicy:
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=clip_ratio(0.2, config.clip_high)),
         needs=Needs(expert=not is_told and config.demonstrations != 0),
-        measure=lambda groups, _: drawn(groups, config.tasks),
+        measure=lambda groups, _: measure_draws(groups, config.tasks),
     )
 
 
@@ -118,7 +118,7 @@ def rewards(format_weight: float) -> tuple[Term, Term]:
     return readable, success(1 - format_weight)
 
 
-def drawn(groups: Sequence[Group], tasks: int) -> Mapping[str, float]:
+def measure_draws(groups: Sequence[Group], tasks: int) -> Mapping[str, float]:
     """Return the share of groups whose outcomes differ, and how many are missing at the most draws."""
     found = sum(map(differs, groups))
     return {

@@ -21,7 +21,7 @@ from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import reinforce
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.rewards.efficiency import num_turns
 from quintain.rewards.terms import Term, apply_all
 from quintain.types import Credit, Group, Trajectory
@@ -44,8 +44,8 @@ def method(config: Config) -> OnPolicy:
     """Return World of Bits as `config` describes it."""
     loss = combine((reinforce(), 1.0), (value(), config.vf_coef), (entropy_bonus(), config.entropy_coef))
     return OnPolicy(
-        collect=grouped(config.episodes, 1, max_turns=lambda _: config.max_turns),
-        reward=decayed(config.max_turns),
+        collect=sample_groups(config.episodes, 1, max_turns=lambda _: config.max_turns),
+        reward=pay_last_turn(config.max_turns),
         credit=above_value,
         update=Update(loss=loss, keeps_zeros=True),
         needs=Needs(critic=True),
@@ -57,7 +57,7 @@ def worth(num_turns: int, most: int, *, is_success: bool) -> float:
     return 1 - num_turns / most if is_success else -1.0
 
 
-def decayed(most: int) -> Callable[[Sequence[Group]], Sequence[Group]]:
+def pay_last_turn(most: int) -> Callable[[Sequence[Group]], Sequence[Group]]:
     """Return the reward that pays `worth` in the last turn, and nothing else."""
 
     def measure(trajectory: Trajectory) -> float:

@@ -139,7 +139,7 @@ class Consulted:
                 written = (session.write(Action(text=action)) for action in legal)
                 turns.append(
                     [
-                        taken(
+                        take_turn(
                             episode, number, Completion(token_ids=ids, logprobs=(), stop="stop", policy=MAIN)
                         )
                         for ids in dict.fromkeys(written)
@@ -148,7 +148,7 @@ class Consulted:
             found.append(turns)
         flat = [way for turns in found for ways in turns for way in ways]
         logs = iter([arrays[-1].tolist() for arrays in self.logprobs(flat)])
-        return [[_weighed(ways, [next(logs) for _ in ways]) for ways in turns] for turns in found]
+        return [[_weigh_ways(ways, [next(logs) for _ in ways]) for ways in turns] for turns in found]
 
     def _prompts(self, episode: Trajectory) -> list[Prompt]:
         """Return what the harness asks before each turn of `episode`, whose sampling says how a way is sampled."""
@@ -185,14 +185,14 @@ class Consulted:
         """What the environment tells of itself: instructions, tools, and whether it lists legal actions."""
         if self._about is None:
 
-            def told(environment: Environment) -> tuple[str, tuple[ToolSpec, ...], bool]:
+            def tell(environment: Environment) -> tuple[str, tuple[ToolSpec, ...], bool]:
                 return (
                     check_instructions(environment),
                     check_tools(environment),
                     isinstance(environment, Legal),
                 )
 
-            self._about = ask(self._context.make_environment, told)
+            self._about = ask(self._context.make_environment, tell)
         return self._about
 
 
@@ -202,7 +202,7 @@ def _trim(known: dict[Any, Any], most: int) -> None:
         del known[key]
 
 
-def taken(episode: Trajectory, number: int, completion: Completion) -> Trajectory:
+def take_turn(episode: Trajectory, number: int, completion: Completion) -> Trajectory:
     """Return `episode` up to its turn `number`, in which `completion` is said and nothing is carried out."""
     turn = episode.turns[number]
     way = Turn(
@@ -222,11 +222,11 @@ def ways_of(episode: Trajectory, number: int, said: Sequence[Completion]) -> lis
     """
     known: dict[tuple[int, ...], Trajectory] = {}
     for each in said:
-        known.setdefault(tuple(each.token_ids), taken(episode, number, each))
+        known.setdefault(tuple(each.token_ids), take_turn(episode, number, each))
     return [Way(episode=known[tuple(each.token_ids)], weight=1 / len(said)) for each in said]
 
 
-def _weighed(ways: Sequence[Trajectory], logs: Sequence[Sequence[float]]) -> list[Way]:
+def _weigh_ways(ways: Sequence[Trajectory], logs: Sequence[Sequence[float]]) -> list[Way]:
     """Return `ways`, the log-probs of whose tokens are `logs`, weighed by their odds among each other."""
     sums = np.array([sum(own) for own in logs])
     odds = np.exp(sums - sums.max(initial=-math.inf))

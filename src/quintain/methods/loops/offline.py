@@ -81,10 +81,12 @@ def train_offline(method: Offline, job: Job, run: Run) -> None:
     from quintain.learning.optimizers import scale_at
     from quintain.learning.signals import Imitated
     from quintain.learning.updating import learn_from
-    from quintain.methods.loops.requirements import begun
+    from quintain.methods.loops.requirements import begin_run
     from quintain.models.families import longest_stream
 
-    with begun(method.needs, job, run, has_warm_start=method.has_warm_start, plays=method.plays) as context:
+    with begin_run(
+        method.needs, job, run, has_warm_start=method.has_warm_start, plays=method.plays
+    ) as context:
         made = method.data(context.collector)
         funnel = made.funnel.metrics if isinstance(made, PipelineResult) else {}
         funnel = made.metrics if isinstance(made, Pairs | Comparisons) else funnel
@@ -95,7 +97,7 @@ def train_offline(method: Offline, job: Job, run: Run) -> None:
         of_data = {**funnel, **method.metrics(data)}
         if held_out:
             beside = [sample for streams in make_samples(held_out, longest) for sample in streams]
-            context.measure_besides(lambda: held_out_loss(context.policies, beside, method.update))
+            context.measure_besides(lambda: measure_held_out(context.policies, beside, method.update))
         context.measure_besides(lambda: method.examine(context.policies, held_out))
         imitated = Imitated(run, is_on=job.records_signals)
         for step in context.steps():
@@ -169,14 +171,14 @@ def beginning(each: Example | Pair | Comparison) -> str:
     return hashlib.sha256(np.array(ids, np.int64).tobytes() + task).hexdigest()
 
 
-def held_out_loss(policies: Policies, samples: Sequence[Sample], update: Update) -> dict[str, float]:
+def measure_held_out(policies: Policies, samples: Sequence[Sample], update: Update) -> dict[str, float]:
     """Return ``eval/loss`` of `samples` that are not learned from, and what the loss says beside it, as ``eval/…``."""
-    from quintain.learning.updating import estimated_kl, prepare
+    from quintain.learning.updating import estimate_kl, prepare
 
     policy = policies.main
     policy.activate()
     prepared = prepare(policies, policy, samples, update)
-    kl = estimated_kl(policies, policy, prepared.samples, update)
+    kl = estimate_kl(policies, policy, prepared.samples, update)
     found: dict[str, float] = {}
     for batch in prepared.batches(range(len(prepared.samples)), update, policy.pass_size, kl=kl):
         report = update.loss(policy.infer(batch), batch)
@@ -196,14 +198,14 @@ def make_samples(data: Data, max_length: int | None = None) -> list[list[Sample]
     if comparisons:
         samples = comparison_samples(comparisons, max_length=max_length)
     else:
-        samples = pair_samples(pairs) if pairs else labelled([e for e in data if isinstance(e, Example)])
+        samples = pair_samples(pairs) if pairs else label_streams([e for e in data if isinstance(e, Example)])
     found: list[list[Sample]] = [[] for _ in data]
     for sample in samples:
         found[sample.trajectory if sample.pair < 0 else sample.pair].append(sample)
     return [streams for streams in found if streams]
 
 
-def labelled(examples: Sequence[Example]) -> list[Sample]:
+def label_streams(examples: Sequence[Example]) -> list[Sample]:
     """Return the token streams of `examples`, those of solved tasks as what is to be preferred, for losses that ask."""
     return [
         replace(sample, is_chosen=examples[sample.trajectory].trajectory.is_success)

@@ -155,12 +155,12 @@ def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
     from quintain.learning.updating import learn_all
     from quintain.methods.loops.recall import remember, tell
     from quintain.methods.loops.rehearsal import Rehearsed
-    from quintain.methods.loops.requirements import begun, refuse_without_turn_rewards
+    from quintain.methods.loops.requirements import begin_run, refuse_without_turn_rewards
     from quintain.methods.loops.statistics import measure_rewards, measure_task_kinds
     from quintain.methods.rlhf.comparing import ComparedReward
 
     needs = method.needs
-    with begun(needs, job, run, cold_start=method.cold_start) as context:
+    with begin_run(needs, job, run, cold_start=method.cold_start) as context:
         refuse_without_turn_rewards(context, needs, method.reward)
         method.prepare(context.collector)
         refuse_credit_without_critic(method)

@@ -5,7 +5,7 @@ from math import isfinite
 from typing import Any
 
 from quintain.methods.method import Folds, State
-from quintain.runs.collector import recorded_groups
+from quintain.runs.collector import read_groups
 from quintain.store.run import Run
 from quintain.types import Group
 
@@ -26,7 +26,7 @@ def recall(run: Run, state: State) -> Iterator[tuple[int, Sequence[Group]]]:
     """
     rows = {int(row["step"]): row for row in run.metrics()}
     for step in range(1, run.next_step):
-        groups = recorded_groups(run, step)
+        groups = read_groups(run, step)
         state.update(groups)
         yield step, groups
         tell(state, step, rows[step])

@@ -247,14 +247,14 @@ def train_by_replay(method: Replay, job: Job, run: Run) -> None:
     """Train by `method` until ``job.steps``, continuing where `run` was left."""
     from quintain.methods.loops.consultation import Consulted
     from quintain.methods.loops.recall import recall, tell
-    from quintain.methods.loops.requirements import begun, refuse_without_turn_rewards
+    from quintain.methods.loops.requirements import begin_run, refuse_without_turn_rewards
 
-    with begun(method.needs, job, run) as context:
+    with begin_run(method.needs, job, run) as context:
         refuse_without_turn_rewards(context, method.needs, method.reward)
         buffer = Buffer(method.buffer)
         consulted = Consulted(context, 2 * method.buffer.capacity)
         if method.log:
-            buffer.add(0, method.reward(logged(Path(method.log), context)))
+            buffer.add(0, method.reward(read_logged(Path(method.log), context)))
         for past, played in recall(run, method.state):
             buffer.add(past, method.reward(split_seats(played)))
         for step in context.steps():
@@ -308,7 +308,7 @@ def train_by_replay(method: Replay, job: Job, run: Run) -> None:
             tell(method.state, step, row)
 
 
-def logged(source: Path, context: TrainingContext) -> list[Group]:
+def read_logged(source: Path, context: TrainingContext) -> list[Group]:
     """Return the training episodes of the run `source`, which are copied into the journal when a run begins.
 
     Raises:

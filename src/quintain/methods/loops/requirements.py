@@ -10,17 +10,17 @@ from quintain.errors import ConfigError
 from quintain.learning.job import MAIN, ColdStart, Job
 from quintain.methods.method import Needs
 from quintain.rollout.collect import Limits
-from quintain.runs.context import TrainingContext, opened
+from quintain.runs.context import TrainingContext, open_context
 from quintain.store.run import Run
 from quintain.types import Group
-from quintain.warm_start.expert_episodes import recorded_expert
+from quintain.warm_start.expert_episodes import with_recordings
 from quintain.warm_start.start import demonstrate
 
 NUM_REHEARSED = 8
 """Episodes that turn rewards are looked for in."""
 
 
-def begun(
+def begin_run(
     needs: Needs,
     job: Job,
     run: Run,
@@ -29,14 +29,14 @@ def begun(
     cold_start: ColdStart | None = None,
     plays: bool = True,
 ) -> AbstractContextManager[TrainingContext]:
-    """Return the parts of a run of `job` with what `needs` asks for, to be entered; see `opened`.
+    """Return the parts of a run of `job` with what `needs` asks for, to be entered; see `open_context`.
 
     Raises:
         ConfigError: the environment has not what `needs` names.
     """
     refuse_environment(job, needs)
     limits = Limits(has_state_keys=needs.state_keys or needs.branches)
-    return opened(
+    return open_context(
         job,
         run,
         has_warm_start=has_warm_start,
@@ -63,7 +63,7 @@ def refuse_environment(job: Job, needs: Needs) -> None:
     make_environment = find(job.environment)
     is_shown = can_be_recorded(needs) and (isinstance(job.demonstrations, str) or bool(job.teacher))
     if is_shown and not job.teacher:
-        recorded_expert(job, make_environment)
+        with_recordings(job, make_environment)
     environment = call_within(spec_of(make_environment), make_environment)
     try:
         asked = (

@@ -181,11 +181,11 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
     """Train by `method` for ``job.steps`` rounds, continuing where `run` was left."""
     from quintain.learning.signals import Imitated
     from quintain.methods.loops.recall import recall, remember, tell
-    from quintain.methods.loops.requirements import begun
+    from quintain.methods.loops.requirements import begin_run
     from quintain.methods.loops.statistics import measure_task_kinds
-    from quintain.runs.empty_rounds import repeated
+    from quintain.runs.empty_rounds import warn_if_repeated
 
-    with begun(method.needs, job, run, has_warm_start=method.has_warm_start) as context:
+    with begin_run(method.needs, job, run, has_warm_start=method.has_warm_start) as context:
         material = Material(method, method.base(context.collector))
         if method.memory == 1:
             remember(run, method.state)
@@ -202,7 +202,7 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
             method.state.update(groups)
             parts = material.take(groups)
             if method.choose is not None:
-                parts = chosen_of(context, method, method.choose, step, parts)
+                parts = choose_pairs(context, method, method.choose, step, parts)
             if method.needs.renews_reference:
                 context.policies["reference"].follow(context.policies.main, rate=1.0)
             if method.starts_over and any(data for _, data in parts):
@@ -233,11 +233,11 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
             context.finish_step(step, row, imitated.uses() if reports else [])
             tell(method.state, step, row)
             rows.append(row)
-            if note := repeated(rows):
+            if note := warn_if_repeated(rows):
                 context.display.say(f"note: {note}")
 
 
-def chosen_of(
+def choose_pairs(
     context: TrainingContext, method: Rounds, choose: Choose, step: int, parts: Sequence[tuple[Built, Data]]
 ) -> list[tuple[Built, Data]]:
     """Return `parts` with those pairs of the first training that `choose` picks."""

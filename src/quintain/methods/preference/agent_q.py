@@ -74,7 +74,7 @@ class Config(RoundsJob):
             raise ConfigError(
                 f"branches: got {self.branches}, of which no two could be compared; give 2 or more"
             )
-        asked(self.judge)
+        find_judge(self.judge)
 
 
 def method(config: Config) -> Rounds:
@@ -86,7 +86,7 @@ def method(config: Config) -> Rounds:
         episodes=config.episodes,
         exploration=config.exploration,
         mixing=config.mixing,
-        critic=critic_of(model, asked(config.judge), verdicts),
+        critic=critic_of(model, find_judge(config.judge), verdicts),
     )
     return Rounds(
         collect=search.collect,
@@ -102,7 +102,7 @@ def method(config: Config) -> Rounds:
     )
 
 
-def asked(spec: str) -> Judge | None:
+def find_judge(spec: str) -> Judge | None:
     """Return the judge that `spec` names; None where it names none.
 
     Raises:

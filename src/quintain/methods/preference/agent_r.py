@@ -151,7 +151,7 @@ class Revisions:
 
     def put_right(self, collector: Collector, step: int, groups: Sequence[Group]) -> None:
         """Carry out how the failures of `groups` are put right, and keep what repeats."""
-        found = self._found(groups)
+        found = self._find_revisions(groups)
         walks = collector.walks([each.failed for each in found])
         played = collector.continue_from(
             step,
@@ -170,7 +170,7 @@ class Revisions:
         self.num_other = len(found) - len(made)
         self.examples = [example_of(each, t) for each, t in made]
 
-    def _found(self, groups: Sequence[Group]) -> list[Revision]:
+    def _find_revisions(self, groups: Sequence[Group]) -> list[Revision]:
         """Return how failures are put right, no beginning twice."""
         config, make = self.config, find(self.config.environment)
         states = states_in(make)

@@ -126,7 +126,7 @@ class Selection:
             self.found = influence([[pairs[place] for place in block] for block in blocks], tasks)
         worth = {id(way): value for family in self.search.families for way, value in family}
         values = [worth[id(pair.chosen)] for pair in pairs]
-        scores = mixed(values, blocks, self.found or [0.0] * len(blocks), config.influence)
+        scores = mix_values(values, blocks, self.found or [0.0] * len(blocks), config.influence)
         chosen = best_of(scores, config.share)
         self.num_chosen = len(chosen)
         return [pairs[place] for place in chosen]
@@ -147,7 +147,7 @@ def blocks_of(num: int, size: int, seed: int) -> list[list[int]]:
     return [places[begin : begin + size] for begin in range(0, num, size)]
 
 
-def mixed(
+def mix_values(
     values: Sequence[float], blocks: Sequence[Sequence[int]], influences: Sequence[float], weight: float
 ) -> list[float]:
     """Return Q + γ·I of each pair: its value, and the influence of its block from 0 to 1 over all blocks.

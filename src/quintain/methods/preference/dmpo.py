@@ -20,7 +20,7 @@ from quintain.losses.compose import combine
 from quintain.losses.preference import dmpo, nll_of_chosen
 from quintain.methods.loops.offline import Offline
 from quintain.methods.method import Collector, Needs
-from quintain.methods.preference.exploring import Experts, contrasted
+from quintain.methods.preference.exploring import Experts, contrast_episodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ def method(config: Config) -> Offline:
     def pairs(collector: Collector) -> Pairs:
         groups = collector.starting_groups(tasks=config.tasks, size=config.tries, are_shown=True)
         shown = collector.shown([group.task for group in groups])
-        found = contrasted(groups, Experts({each.task.id: each for each in shown}))
+        found = contrast_episodes(groups, Experts({each.task.id: each for each in shown}))
         if not found:
             raise DataError(
                 f"the expert against the starting policy on {len(groups)} tasks: got {found}; raise tasks, or lower "

@@ -95,7 +95,7 @@ def method(config: Config) -> Offline:
 
     def preferences(collector: Collector) -> Pairs | list[Trajectory]:
         if config.preferences and is_kto:
-            return of_both_kinds(collector.labelled_answers(), config.preferences)
+            return of_both_kinds(collector.label_answers(), config.preferences)
         if config.preferences:
             given = check_pairs(collector.preferences(), margin=None)
             if not given:

@@ -35,7 +35,7 @@ from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import OptimizerSteps, Rounds
 from quintain.methods.method import Collector, Needs
 from quintain.methods.rl.parts.measures import Decode
-from quintain.rollout.splices import Tried, led_on, tried
+from quintain.rollout.splices import TriedProposal, lead_on, try_proposals
 from quintain.types import (
     Action,
     Example,
@@ -92,7 +92,7 @@ class Lesson:
     @property
     def place(self) -> tuple[str, tuple[str, ...]]:
         """The task, and what was done before."""
-        return self.episode.task.id, done_in(self.episode.turns[: self.turn])
+        return self.episode.task.id, list_actions(self.episode.turns[: self.turn])
 
     @property
     def said(self) -> tuple[Action, ...]:
@@ -167,11 +167,11 @@ class Explored:
                 # Beside its own way a recorded expert gives no advice but what solves the task from there.
                 if not is_recorded or is_borne_out(make, lesson):
                     known.setdefault(lesson.place, lesson)
-        self.lessons = [gone_on(make, lesson, self.config.onward) for lesson in known.values()]
-        self.examples = self._written(collector, step)
+        self.lessons = [go_on(make, lesson, self.config.onward) for lesson in known.values()]
+        self.examples = self._write_lessons(collector, step)
         return groups
 
-    def _written(self, collector: Collector, step: int) -> list[Example]:
+    def _write_lessons(self, collector: Collector, step: int) -> list[Example]:
         """Return the lessons as the policy would have written them."""
         examples: list[Example] = []
         lengths = {id(x): (x.turn, num_done(x.episode, x.turn), len(x.then)) for x in self.lessons}
@@ -222,7 +222,7 @@ class Told:
 
     def answer(self, brief: Brief, turns: Sequence[Turn], observation: Observation) -> Action:
         """See `Conversant`."""
-        done = done_in(turns)
+        done = list_actions(turns)
         if (lesson := self.following.get((brief.task.id, done))) is not None:
             return lesson.said[since_done(turns)]
         lesson = self.after[brief.task.id]
@@ -234,7 +234,7 @@ def lessons_of(
 ) -> list[Lesson]:
     """Return what `drafts`, by the turns of an episode that they stand for, teach; nothing where it does not repeat."""
     try:
-        outcomes = tried(make, episode, drafts)
+        outcomes = try_proposals(make, episode, drafts)
     except EnvironmentFault:
         return []
     found = (lesson_of(episode, turn, drafts[turn], each) for turn, each in outcomes.items())
@@ -243,21 +243,21 @@ def lessons_of(
 
 def is_borne_out(make: Callable[[], Environment], lesson: Lesson) -> bool:
     """Return whether a draft is fine, or the task is solved by what is to be done instead and the expert after it."""
-    return lesson.feedback == FINE or led_on(make, lesson.episode, lesson.turn, lesson.right) is not None
+    return lesson.feedback == FINE or lead_on(make, lesson.episode, lesson.turn, lesson.right) is not None
 
 
-def gone_on(make: Callable[[], Environment], lesson: Lesson, onward: int) -> Lesson:
+def go_on(make: Callable[[], Environment], lesson: Lesson, onward: int) -> Lesson:
     """Return `lesson` with what the expert does after its correction, `onward` actions at most.
 
     Nothing follows where the draft is fine, or where the expert does not solve the task from there.
     """
     if lesson.feedback == FINE or not onward:
         return lesson
-    way = led_on(make, lesson.episode, lesson.turn, lesson.right) or ()
+    way = lead_on(make, lesson.episode, lesson.turn, lesson.right) or ()
     return replace(lesson, then=way[1 : onward + 1])
 
 
-def lesson_of(episode: Trajectory, turn: int, draft: Action, each: Tried) -> Lesson | None:
+def lesson_of(episode: Trajectory, turn: int, draft: Action, each: TriedProposal) -> Lesson | None:
     """Return what a draft teaches; None where it cannot be read, or where nothing right is known instead.
 
     A correction must be another action than the draft, and what is said of it other words: the harness takes a draft
@@ -296,14 +296,14 @@ def drafts_of(trajectory: Trajectory) -> list[int]:
     return [number for number, turn in enumerate(trajectory.turns) if turn.seat.endswith("/draft")]
 
 
-def done_in(turns: Sequence[Turn]) -> tuple[str, ...]:
+def list_actions(turns: Sequence[Turn]) -> tuple[str, ...]:
     """Return what was carried out in `turns`."""
     return tuple(describe_action(turn.action) for turn in turns if not turn.is_internal)
 
 
 def num_done(trajectory: Trajectory, turns: int) -> int:
     """Return how many of the first `turns` turns were carried out."""
-    return len(done_in(trajectory.turns[:turns]))
+    return len(list_actions(trajectory.turns[:turns]))
 
 
 def since_done(turns: Sequence[Turn]) -> int:

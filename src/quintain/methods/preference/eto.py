@@ -18,7 +18,7 @@ from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFlo
 from quintain.learning.job import RoundsJob
 from quintain.methods.loops.rounds import Rounds
 from quintain.methods.method import Folds, Needs
-from quintain.methods.preference.exploring import Experts, Later, contrasted
+from quintain.methods.preference.exploring import Experts, Later, contrast_episodes
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.types import Loss
 
@@ -50,7 +50,7 @@ def method(config: Config) -> Rounds:
     later = Later(loss_of(config.beta, config), loss_of(config.later_beta, config))
     return Rounds(
         collect=experts.explore(config.tasks, config.tries),
-        build=lambda groups: contrasted(
+        build=lambda groups: contrast_episodes(
             groups,
             experts,
             margin=config.margin,

@@ -45,7 +45,7 @@ class Later:
         return (self.first if self.number <= 1 else self.later)(outputs, batch)
 
 
-def contrasted(
+def contrast_episodes(
     groups: Sequence[Group],
     experts: Experts,
     *,
@@ -74,7 +74,7 @@ def contrasted(
     if extra_turns is None:
         return found
     shortened = (
-        replace(pair, rejected=_shortened(pair.rejected, len(pair.chosen.turns) + extra_turns))
+        replace(pair, rejected=_shorten(pair.rejected, len(pair.chosen.turns) + extra_turns))
         if pair.chosen is experts.by_task.get(pair.chosen.task.id)
         else pair
         for pair in found
@@ -82,7 +82,7 @@ def contrasted(
     return replace(found, pairs=tuple(shortened))
 
 
-def _shortened(trajectory: Trajectory, turns: int) -> Trajectory:
+def _shorten(trajectory: Trajectory, turns: int) -> Trajectory:
     """Return `trajectory` with its first `turns` turns at most; no name of the journal stands for what is left."""
     if len(trajectory.turns) <= turns:
         return trajectory

@@ -25,7 +25,7 @@ from quintain.learning.job import RoundsJob
 from quintain.losses.preference import dpo, rpo
 from quintain.methods.loops.rounds import Rounds
 from quintain.methods.method import Needs
-from quintain.methods.preference.exploring import contrasted
+from quintain.methods.preference.exploring import contrast_episodes
 from quintain.methods.preference.step_values import Steps
 from quintain.methods.preference.updating import update_on_pairs
 from quintain.types import Loss
@@ -53,7 +53,7 @@ def method(config: Config) -> Rounds:
     return Rounds(
         collect=steps.explore(config.tasks),
         build=lambda groups: join_pairs(
-            contrasted(groups, steps.experts, margin=config.margin),
+            contrast_episodes(groups, steps.experts, margin=config.margin),
             step_pairs(steps.deviations, margin=config.margin, is_action_only=config.is_action_only),
         ),
         update=update_on_pairs(loss_of(config)),

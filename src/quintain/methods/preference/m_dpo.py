@@ -22,7 +22,7 @@ from quintain.learning.job import GroupJob
 from quintain.learning.update import Update
 from quintain.losses.preference import kto
 from quintain.methods.loops.rounds import Rounds
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.types import Group
 
@@ -61,8 +61,8 @@ class Config(GroupJob):
 def method(config: Config) -> Rounds:
     """Return M-DPO or M-KTO as `config` describes it."""
     return Rounds(
-        collect=grouped(config.tasks, config.group_size),
-        build=lambda groups: paired(groups, config.pairs, config.max_turns),
+        collect=sample_groups(config.tasks, config.group_size),
+        build=lambda groups: pair_episodes(groups, config.pairs, config.max_turns),
         update=update_of(config),
         needs=Needs(reference=True, renews_reference=config.reference == "previous"),
     )
@@ -77,7 +77,7 @@ def update_of(config: Config) -> Update:
     return replace(update_on_pairs(loss), aggregation="sequence_mean", has_kl=config.loss == "kto")
 
 
-def paired(groups: Sequence[Group], count: int, max_turns: int | None) -> Pairs:
+def pair_episodes(groups: Sequence[Group], count: int, max_turns: int | None) -> Pairs:
     """Return `count` pairs of each group of a solved and an unsolved episode, none longer than `max_turns`."""
     short = [
         replace(

@@ -2,7 +2,7 @@
 
 Every demonstration's first prompt says how the attempt is to turn out: `right` where it solved its task, `wrong` where
 it did not, or `partly` where it failed with a part of the reward (NAT-2, ``levels=3``). All of them are imitated; the
-policy acts under `right`, by its harness ``labelled+…``. With the label `right` alone this is `sft`.
+policy acts under `right`, by its harness ``label_episodes+…``. With the label `right` alone this is `sft`.
 
 A file or run of demonstrations is a log of successes and failures: a row says which it is by ``is_success``, ``reward``
 or ``label``, and the sentence of its label stands behind what it shows first, in its own words or in an environment.
@@ -25,7 +25,7 @@ from quintain.data.records import Record
 from quintain.data.stages import keep_ended
 from quintain.errors import ConfigError, DataError
 from quintain.learning.job import ImitationJob
-from quintain.methods.imitation.supervised import chosen_of, supervised
+from quintain.methods.imitation.supervised import choose_trajectories, imitate_data
 from quintain.methods.loops.offline import Offline
 from quintain.methods.method import Collector
 from quintain.types import Example, Score, Trajectory
@@ -76,7 +76,7 @@ def method(config: Config) -> Offline:
     def data(collector: Collector) -> PipelineResult:
         if isinstance(config.demonstrations, str):
             log = both_kinds(collector.demonstrations(), config.demonstrations)
-            return chosen_of(log, pipeline(config.failures), "imitating successes and failures")
+            return choose_trajectories(log, pipeline(config.failures), "imitating successes and failures")
         labels = ("right", "wrong", "partly")[: config.levels]
         inner = config.agent.removeprefix(HARNESS)
         shown = {
@@ -85,10 +85,10 @@ def method(config: Config) -> Offline:
             )
             for label in labels
         }
-        told = labelled(shown)
-        return chosen_of(told, pipeline(config.failures), "imitating successes and failures")
+        told = label_episodes(shown)
+        return choose_trajectories(told, pipeline(config.failures), "imitating successes and failures")
 
-    return supervised(
+    return imitate_data(
         config,
         data,
         batch_size=config.batch_size,
@@ -103,7 +103,7 @@ def label_of(is_success: bool, value: float, levels: int = 2) -> Label:
     return "partly" if levels == 3 and value > 0 else "wrong"
 
 
-def labelled(shown: dict[str, list[Trajectory]]) -> list[Trajectory]:
+def label_episodes(shown: dict[str, list[Trajectory]]) -> list[Trajectory]:
     """Return every episode as it is shown under the label of how it turned out.
 
     `shown` has the same episodes, in the same order, under every label.

@@ -176,7 +176,7 @@ class Dialogues:
         if self.is_preferring:
             found = [each for family in self.families for each in family.children(config.least_value)]
             return top_share(extremes(found, margin=config.least_gap), KEPT)
-        places = selected([family.worth for family in self.families], config.threshold, config.share)
+        places = select_best([family.worth for family in self.families], config.threshold, config.share)
         best = [family.dialogues[k] for family, k in zip(self.families, places, strict=True) if k is not None]
         kept = {(each.group, each.index) for each in best}
 
@@ -239,7 +239,7 @@ class Family:
 
     def back_up(self, node: Node, paths: Sequence[Path], scores: Sequence[float | None]) -> None:
         """See `SearchTree`; what all dialogues are worth depends on the longest of them."""
-        self.expanded.append(said_in(node.seen.place)[: node.depth] if node.depth else ())
+        self.expanded.append(message_tokens(node.seen.place)[: node.depth] if node.depth else ())
         self.dialogues += [path[0].place for path in paths]
         self.losses += [score or 0.0 for score in scores]
         self.worth = self.rate(self.dialogues, self.losses)
@@ -277,10 +277,12 @@ class Family:
             depth = len(said)
             ways: list[tuple[Trajectory, list[float]]] = []
             for each, worth in zip(self.dialogues, self.worth, strict=True):
-                own = said_in(each)
+                own = message_tokens(each)
                 if own[:depth] != said or len(own) == depth:
                     continue
-                same = next((w for t, w in ways if edit_distance(said_in(t)[depth], own[depth]) < SAME), None)
+                same = next(
+                    (w for t, w in ways if edit_distance(message_tokens(t)[depth], own[depth]) < SAME), None
+                )
                 if same is None:
                     ways.append((replace(each, turns=each.turns[: depth + 1]), [worth]))
                 else:
@@ -292,7 +294,7 @@ class Family:
 
     def _is_twin(self, node: Node) -> bool:
         """Return whether `node` was expanded, or says nearly what an expanded message of its depth says."""
-        said = said_in(node.seen.place)[: node.depth]
+        said = message_tokens(node.seen.place)[: node.depth]
         return any(
             len(other) == len(said) and edit_distance(other[-1], said[-1]) < TWIN
             for other in self.expanded
@@ -300,12 +302,12 @@ class Family:
         )
 
 
-def said_in(dialogue: Trajectory) -> Said:
+def message_tokens(dialogue: Trajectory) -> Said:
     """Return the tokens of each message."""
     return tuple(turn.completion.token_ids for turn in dialogue.turns)
 
 
-def selected(worth: Sequence[Sequence[float]], threshold: float, share: float) -> list[int | None]:
+def select_best(worth: Sequence[Sequence[float]], threshold: float, share: float) -> list[int | None]:
     """Return the place of the best of each group; None where that is not above `threshold`, or below the best `share`.
 
     Of several groups above the threshold the best `share` stay, at least one, and who ties with the last of them.

@@ -32,7 +32,7 @@ from quintain.errors import ConfigError
 from quintain.learning.job import MAIN, PolicySpec, RoundsJob
 from quintain.losses.preference import dpo
 from quintain.methods.loops.rounds import Rounds
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.methods.preference.roles import ACTOR, PLANNER, check_roles
 from quintain.methods.preference.updating import update_on_pairs
 from quintain.types import Group, Turn, flatten_scored
@@ -73,15 +73,15 @@ class Config(RoundsJob):
 def method(config: Config) -> Rounds:
     """Return OWL as `config` describes it."""
     return Rounds(
-        collect=grouped(config.tasks, config.tries),
-        build=lambda groups: best_and_worst(lived_by(groups, MAIN), margin=config.margin),
+        collect=sample_groups(config.tasks, config.tries),
+        build=lambda groups: best_and_worst(keep_groups_of(groups, MAIN), margin=config.margin),
         update=update_on_pairs(dpo(config.beta)),
         needs=Needs(reference=True, others={WORKER: PolicySpec()}),
-        measure=measured,
+        measure=measure_plans,
     )
 
 
-def lived_by(groups: Sequence[Group], policy: str) -> list[Group]:
+def keep_groups_of(groups: Sequence[Group], policy: str) -> list[Group]:
     """Return the groups of `separated` episodes in which `policy` sampled everything."""
     return [
         group
@@ -91,7 +91,7 @@ def lived_by(groups: Sequence[Group], policy: str) -> list[Group]:
     ]
 
 
-def measured(groups: Sequence[Group], _: Callable[[Sequence[int]], str]) -> Mapping[str, float]:
+def measure_plans(groups: Sequence[Group], _: Callable[[Sequence[int]], str]) -> Mapping[str, float]:
     """Return the plans of an episode, and the share of the workers' actions that could not be carried out."""
     played = flatten_scored(groups)
     plans = [float(sum(map(is_plan, t.turns))) for t in played]

@@ -81,7 +81,7 @@ def method(config: Config) -> Rounds:
         build=lambda _: step_pairs(steps.deviations, margin=config.margin),
         update=update_on_pairs(loss),
         needs=Needs(branches=True, expert=True, reference=True, reference_acts=True),
-        measure=lambda groups, _: {**measured(groups), **steps.metrics("pgpo")},
+        measure=lambda groups, _: {**measure_adherence(groups), **steps.metrics("pgpo")},
     )
 
 
@@ -106,7 +106,7 @@ def explore(steps: Steps, tasks: int, tries: int) -> Callable[[Collector, int], 
     return collect
 
 
-def measured(groups: Sequence[Group]) -> Mapping[str, float]:
+def measure_adherence(groups: Sequence[Group]) -> Mapping[str, float]:
     """Return the share of plans that are calls, and that of actions whose verb the plan calls (adherence)."""
     plans, actions = list[bool](), list[bool]()
     for group in groups:

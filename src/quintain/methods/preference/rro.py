@@ -156,7 +156,7 @@ class Rising:
 
     def _further(self, collector: Collector, climbs: Sequence[Climb], turn: int) -> list[Climb]:
         """Return where `climbs` come to by the steps that they follow, those that go on."""
-        followed = [each.drawn[followed_of(each, self.config)] for each in climbs if each.drawn]
+        followed = [each.drawn[find_followed(each, self.config)] for each in climbs if each.drawn]
         going = [(t, value) for t, value in followed if len(t.turns) > turn + 1]
         walks = collector.walks([t for t, _ in going])
         return [
@@ -181,10 +181,10 @@ def has_stopped(climb: Climb, config: Config) -> bool:
     )
 
 
-def followed_of(climb: Climb, config: Config) -> int:
+def find_followed(climb: Climb, config: Config) -> int:
     """Return the place of the drawn step that `climb` goes on along."""
     before = climb.before if config.stops else inf  # above which nothing rises: the best is followed
-    return followed(climb.values, before, is_strict=config.is_strict)
+    return choose_followed(climb.values, before, is_strict=config.is_strict)
 
 
 def has_risen(values: Sequence[float], before: float, *, is_strict: bool = True) -> bool:
@@ -207,7 +207,7 @@ def num_drawn(values: Sequence[float], before: float, *, is_strict: bool = True)
     )  # fmt: skip
 
 
-def followed(values: Sequence[float], before: float, *, is_strict: bool = True) -> int:
+def choose_followed(values: Sequence[float], before: float, *, is_strict: bool = True) -> int:
     """Return the place of what is followed of the drawn `values`: the last where it rises, else the first best."""
     last = len(values) - 1
     return (

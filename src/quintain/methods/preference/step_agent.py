@@ -79,7 +79,7 @@ def method(config: Config) -> Rounds | OnPolicy:
             collect=lambda collector, step: inspection.collect(
                 collector, step, config.tasks, config.group_size
             ),
-            build=lambda groups: preferred(groups, inspection.experts),
+            build=lambda groups: prefer_expert(groups, inspection.experts),
             update=update_on_pairs(dpo_or_rpo(config.beta, config.imitation_weight)),
             needs=replace(needs, reference=True),
             measure=inspection.measure,
@@ -136,7 +136,7 @@ class Inspection:
         return f"{self.goals.get(step.task.id, '')} {seen}", describe_action(turn.action)
 
 
-def preferred(groups: Sequence[Group], experts: Mapping[str, Trajectory]) -> Pairs:
+def prefer_expert(groups: Sequence[Group], experts: Mapping[str, Trajectory]) -> Pairs:
     """Return the expert's step against each different one of the policy's in the same state; equal ones drop out.
 
     Steps are the same that do the same, however they are written. Outcomes are not looked at.
@@ -174,7 +174,7 @@ class Judge:
         own = [t for t in flatten_scored(groups) if t.task.id in self.inspection.experts]
         if own:
             experts = [self.inspection.experts[t.task.id] for t in own]
-            self.weights = fitted(self._rows(experts), self._rows(own))
+            self.weights = fit_discriminator(self._rows(experts), self._rows(own))
 
     def observe(self, metrics: Mapping[str, float]) -> None:
         """Learn nothing from metrics."""
@@ -204,7 +204,7 @@ def features(seen: str, done: str) -> NDArray[np.float64]:
     return found
 
 
-def fitted(
+def fit_discriminator(
     experts: NDArray[np.float64], own: NDArray[np.float64], *, ridge: float = 1.0
 ) -> NDArray[np.float64]:
     """Return the weights of a logistic regression that tells rows of the expert's steps from those of one's `own`.

@@ -9,7 +9,7 @@ from statistics import fmean
 from quintain.data.pairs import Deviation, Estimate
 from quintain.methods.method import Collector
 from quintain.methods.preference.exploring import Experts
-from quintain.rollout.replay import Walk
+from quintain.rollout.replay import ReplayedEpisode
 from quintain.rollout.views import Prefix
 from quintain.types import Group, Score, Trajectory
 
@@ -45,7 +45,9 @@ class Steps:
 
         return collect
 
-    def value(self, collector: Collector, step: int, parted: Sequence[tuple[Walk, int, Trajectory]]) -> None:
+    def value(
+        self, collector: Collector, step: int, parted: Sequence[tuple[ReplayedEpisode, int, Trajectory]]
+    ) -> None:
         """Value both turns of each deviation by the starting policy."""
         own = collector.walks([agent for _, _, agent in parted])
         after: dict[tuple[int, bool], Prefix] = {}

@@ -35,7 +35,7 @@ from quintain.methods.loops.rounds import Improve, Rounds
 from quintain.methods.method import Collector, Needs
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.methods.rl.parts.measures import Decode
-from quintain.rollout.replay import every_turn
+from quintain.rollout.replay import prefixes_of
 from quintain.types import Group, Trajectory, flatten_scored
 
 CRITIC = "critic"
@@ -140,7 +140,10 @@ class Turns:
     def episodes(self, groups: Sequence[Group]) -> Pairs:
         """Return what the critic learns from: pairs of whole episodes, as it is told of them."""
         return best_and_lower(
-            [replace(group, trajectories=tuple(map(self._told, group.trajectories))) for group in groups],
+            [
+                replace(group, trajectories=tuple(map(self._tell_hidden, group.trajectories)))
+                for group in groups
+            ],
             margin=self.config.critic_margin,
         )
 
@@ -159,7 +162,7 @@ class Turns:
     ) -> list[list[Trajectory]]:
         """Return the ways on from some states of `episodes`, each as an episode up to that turn."""
         config = self.config
-        prefixes = every_turn(collector.walks(episodes))
+        prefixes = prefixes_of(collector.walks(episodes))
         rng = random.Random(collector.seed("states", step))
         drawn = rng.sample(prefixes, min(config.states, len(prefixes)))
         found: list[list[Trajectory]] = []
@@ -181,13 +184,13 @@ class Turns:
 
     def _advantages(self, collector: Collector, ways: Sequence[Trajectory]) -> list[float]:
         """Return A of the last turn of each of `ways`."""
-        told = [self._told(way) for way in ways]
+        told = [self._tell_hidden(way) for way in ways]
         # A reference that is renewed becomes the policy only after this.
         reference = MAIN if self.config.reference == "previous" else "reference"
         by, before = (collector.logprobs(told, by=name) for name in (CRITIC, reference))
         return [advantages(own, old)[-1] for own, old in zip(by, before, strict=True)]
 
-    def _told(self, trajectory: Trajectory) -> Trajectory:
+    def _tell_hidden(self, trajectory: Trajectory) -> Trajectory:
         """Return `trajectory` with what its task hides before every stream of it."""
         ids = self.hidden[trajectory.task.id]
         return replace(

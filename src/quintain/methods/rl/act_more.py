@@ -19,7 +19,7 @@ from quintain.learning.job import ClipHigherJob
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rewards.conduct import environment_reward, new_state_bonus
 from quintain.rewards.search import over_turn_budget
@@ -47,7 +47,7 @@ def method(config: Config) -> OnPolicy:
         new_state_bonus(config.information),
     )
     return OnPolicy(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         reward=partial(apply_all, terms=terms),
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=clip_ratio(0.2, config.clip_high)),

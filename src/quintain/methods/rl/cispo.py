@@ -15,7 +15,7 @@ from quintain.learning.job import GroupJob, check_ratios
 from quintain.learning.update import Update
 from quintain.losses.policy import cispo
 from quintain.methods.loops.on_policy import OnPolicy, hold
-from quintain.methods.method import grouped
+from quintain.methods.method import sample_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Config(GroupJob):
 def method(config: Config) -> OnPolicy:
     """Return CISPO as `config` describes it."""
     plain = OnPolicy(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=cispo(config.clip_high)),
     )

@@ -23,7 +23,7 @@ from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Folds, grouped
+from quintain.methods.method import Folds, sample_groups
 from quintain.methods.rl.parts.measures import measure_entropy_of_actions
 
 
@@ -50,7 +50,7 @@ def method(config: Config) -> OnPolicy:
     bonus = entropy_bonus(weights)
     loss = combine((clip_ratio(0.2, config.clip_high), 1.0), (bonus, config.entropy_coef))
     return OnPolicy(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=loss, aggregation="sequence_mean", keeps_zeros=True),
         state=Folds(surrogate),

@@ -16,7 +16,7 @@ from quintain.learning.job import GroupJob
 from quintain.learning.update import Denominator, Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy, hold
-from quintain.methods.method import grouped
+from quintain.methods.method import sample_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Config(GroupJob):
 def method(config: Config) -> OnPolicy:
     """Return Dr. GRPO as `config` describes it."""
     plain = OnPolicy(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         credit=lambda groups, _: group_relative(groups, std="none"),
         update=Update(
             loss=clip_ratio(config.clip, config.clip),

@@ -24,7 +24,7 @@ from quintain.learning.job import EpisodesJob
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitate_weighted
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.types import Group, Trajectory
 
 
@@ -53,7 +53,7 @@ def method(config: Config) -> OnPolicy:
         return [judge(t) for group in groups for t in group.scored]
 
     return OnPolicy(
-        collect=grouped(config.episodes, 1),
+        collect=sample_groups(config.episodes, 1),
         credit=lambda groups, _: segment_weights(groups, rewards(groups), discount=discount),
         update=Update(loss=imitate_weighted(), aggregation="constant", constant=1.0),
         needs=Needs(state_keys=True),

@@ -21,7 +21,7 @@ from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.rewards.conduct import environment_reward, invalid_action_penalty
 from quintain.rewards.terms import apply_all
 
@@ -48,7 +48,7 @@ def method(config: Config) -> OnPolicy:
     loss = combine((clip_ratio(), 1.0), (kl_penalty("k3"), config.kl_coef)) if has_kl else clip_ratio()
     terms = (environment_reward(), invalid_action_penalty(config.invalid_penalty))
     return OnPolicy(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         reward=partial(apply_all, terms=terms),
         credit=lambda groups, _: state_anchored(
             groups, weight=config.step_weight, discount=config.discount, std=config.std

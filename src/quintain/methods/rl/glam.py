@@ -26,7 +26,7 @@ from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.terms import apply_all
 from quintain.types import Credit, Group
@@ -59,7 +59,7 @@ def method(config: Config) -> OnPolicy:
 
     loss = combine((clip_ratio(), 1.0), (value(clip=0.2), 0.5), (entropy_bonus(), 0.01))
     return OnPolicy(
-        collect=grouped(config.episodes, 1),
+        collect=sample_groups(config.episodes, 1),
         reward=partial(apply_all, terms=(environment_reward(config.reward_scale),)),
         credit=credit,
         update=Update(loss=loss, keeps_zeros=True, has_values=True),

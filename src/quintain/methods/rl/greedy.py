@@ -27,7 +27,7 @@ from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.methods.rl.parts.exploring import Exploring
 from quintain.methods.rl.parts.measures import probe_greediness
 from quintain.rewards.conduct import environment_reward, format_penalty, invalid_action_penalty
@@ -70,7 +70,7 @@ def method(config: Config) -> OnPolicy:
         return Exploring(agent=agent, tries_all=config.tries_all, epsilon=config.epsilon)
 
     return OnPolicy(
-        collect=grouped(config.episodes, 1, agent=explore if explores else None),
+        collect=sample_groups(config.episodes, 1, agent=explore if explores else None),
         reward=partial(apply_all, terms=terms),
         credit=lambda groups, _: whiten(discounted_return(groups, discount=config.discount), unit="turn"),
         update=Update(loss=loss, keeps_zeros=has_kl, has_reference=has_kl),

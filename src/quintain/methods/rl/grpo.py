@@ -18,7 +18,7 @@ from quintain.learning.job import GroupJob
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy, hold
-from quintain.methods.method import grouped
+from quintain.methods.method import sample_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Config(GroupJob):
 def method(config: Config) -> OnPolicy:
     """Return GRPO as `config` describes it."""
     plain = OnPolicy(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         credit=lambda groups, _: group_relative(groups, std=config.std),
         update=Update(
             loss=clip_ratio(low=config.clip_low, high=config.clip_high), aggregation="sequence_mean"

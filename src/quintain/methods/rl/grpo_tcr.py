@@ -25,7 +25,7 @@ from quintain.learning.job import ClipHigherJob
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import grouped
+from quintain.methods.method import sample_groups
 from quintain.rewards.efficiency import overlong_penalty
 from quintain.rewards.search import turn_shaped_success
 from quintain.rewards.terms import apply_all
@@ -61,7 +61,7 @@ def method(config: Config) -> OnPolicy:
         return keep_solved_between(groups, config.lowest, config.highest)
 
     return OnPolicy(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         reward=partial(apply_all, terms=(turn_shaped_success(), overlong)),
         keep=fitting,
         credit=lambda groups, _: group_relative(groups),

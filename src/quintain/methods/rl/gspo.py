@@ -21,7 +21,7 @@ from quintain.learning.job import GroupJob, check_ratios
 from quintain.learning.update import Update
 from quintain.losses.policy import gspo
 from quintain.methods.loops.on_policy import OnPolicy, hold
-from quintain.methods.method import grouped
+from quintain.methods.method import sample_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ def method(config: Config) -> OnPolicy:
     """Return GSPO as `config` describes it."""
     loss = gspo(config.clip_low, config.clip_high, unit=config.unit, bound_tokens=config.bound_tokens)
     plain = OnPolicy(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=loss, aggregation="sequence_mean"),
     )

@@ -15,7 +15,7 @@ from quintain.learning.job import GroupJob
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import grouped
+from quintain.methods.method import sample_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Config(GroupJob):
 def method(config: Config) -> OnPolicy:
     """Return Lite PPO as `config` describes it."""
     return OnPolicy(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         credit=lambda groups, _: normalise_over(groups, mean=config.mean, std=config.std),
         update=Update(loss=clip_ratio(config.clip, config.clip)),
     )

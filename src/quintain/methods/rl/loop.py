@@ -20,7 +20,7 @@ from quintain.learning.job import GroupJob
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio, whole_ratio
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import grouped
+from quintain.methods.method import sample_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ def method(config: Config) -> OnPolicy:
     """Return LOOP as `config` describes it."""
     surrogate = clip_ratio if config.ratio == "token" else whole_ratio
     return OnPolicy(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         credit=lambda groups, _: drop_small(leave_one_out(groups), config.min_advantage),
         update=Update(
             loss=surrogate(*bounds(config.clip)),

@@ -23,7 +23,7 @@ from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.types import Group, Score, Trajectory
 
 
@@ -44,22 +44,24 @@ def method(config: Config) -> OnPolicy:
     has_kl = config.kl_coef > 0
     loss = combine((clip_ratio(), 1.0), (kl_penalty("k3"), config.kl_coef)) if has_kl else clip_ratio()
 
-    def refined(groups: Sequence[Group]) -> Sequence[Group]:
+    def refine(groups: Sequence[Group]) -> Sequence[Group]:
         return [
-            replace(group, trajectories=tuple(discounted(t, config.discount) for t in group.trajectories))
+            replace(
+                group, trajectories=tuple(discount_rewards(t, config.discount) for t in group.trajectories)
+            )
             for group in groups
         ]
 
     return OnPolicy(
-        collect=grouped(config.tasks, config.group_size, max_turns=lambda _: config.attempts),
-        reward=refined,
+        collect=sample_groups(config.tasks, config.group_size, max_turns=lambda _: config.attempts),
+        reward=refine,
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=loss, keeps_zeros=has_kl, has_reference=has_kl),
         needs=Needs(reference=has_kl),
     )
 
 
-def discounted(trajectory: Trajectory, discount: float) -> Trajectory:
+def discount_rewards(trajectory: Trajectory, discount: float) -> Trajectory:
     """Return `trajectory` with the discounted sum of its turn rewards as its outcome; a failure stays one."""
     if not isinstance(trajectory.outcome, Score) or not trajectory.turns:
         return trajectory

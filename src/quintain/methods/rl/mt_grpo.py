@@ -19,7 +19,7 @@ from quintain.learning.job import GroupJob
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.rewards.conduct import environment_reward, pay_executed
 from quintain.rewards.terms import apply_all
 
@@ -38,7 +38,7 @@ class Config(GroupJob):
 def method(config: Config) -> OnPolicy:
     """Return MT-GRPO as `config` describes it."""
     return OnPolicy(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         reward=partial(apply_all, terms=(environment_reward(), pay_executed(config.executed))),
         credit=lambda groups, _: turn_group_relative(groups, weight=config.turn_weight),
         update=Update(loss=clip_ratio()),

@@ -23,8 +23,8 @@ from quintain.learning.job import GroupJob
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Folds, Needs, grouped
-from quintain.methods.rl.parts.relabelling import is_right_answer, relabelled
+from quintain.methods.method import Folds, Needs, sample_groups
+from quintain.methods.rl.parts.relabelling import is_right_answer, relabel_groups
 from quintain.types import Group
 
 
@@ -42,12 +42,12 @@ def method(config: Config) -> OnPolicy:
     """Return muCode as `config` describes it."""
     verifier = Verifier(is_right_answer)
 
-    def chosen(groups: Sequence[Group]) -> Sequence[Group]:
-        return relabelled(groups, verifier.score if config.has_verifier else None, count=config.relabel)
+    def choose(groups: Sequence[Group]) -> Sequence[Group]:
+        return relabel_groups(groups, verifier.score if config.has_verifier else None, count=config.relabel)
 
     return OnPolicy(
-        collect=grouped(config.tasks, config.group_size),
-        keep=chosen,
+        collect=sample_groups(config.tasks, config.group_size),
+        keep=choose,
         credit=lambda groups, _: outcome_return(groups),
         update=Update(loss=imitation(), keeps_zeros=True, is_on_policy=False),
         needs=Needs(answers=True),

@@ -50,14 +50,14 @@ def method(config: Config) -> OnPolicy:
     return OnPolicy(
         collect=differing(config.tasks, config.group_size, attempts=config.attempts),
         reward=partial(apply_all, terms=terms),
-        keep=mixed,
+        keep=keep_mixed,
         credit=lambda groups, _: state_anchored(groups, weight=config.step_weight),
         update=Update(loss=loss, keeps_zeros=has_kl, has_reference=has_kl),
         needs=Needs(reference=has_kl, state_keys=True),
     )
 
 
-def mixed(groups: Sequence[Group]) -> list[Group]:
+def keep_mixed(groups: Sequence[Group]) -> list[Group]:
     """Return those of `groups` whose episodes differ in what the environment paid, before what invalid actions cost."""
     paid = [
         [sum(turn.reward_terms["environment"] for turn in t.turns) for t in group.scored] for group in groups

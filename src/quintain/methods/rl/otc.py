@@ -19,7 +19,7 @@ from quintain.learning.job import ClipHigherJob
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Folds, Needs, grouped
+from quintain.methods.method import Folds, Needs, sample_groups
 from quintain.rewards.conduct import success
 from quintain.rewards.efficiency import FewestCalls, num_calls, num_turns, productivity
 from quintain.rewards.terms import apply_all
@@ -46,7 +46,7 @@ def method(config: Config) -> OnPolicy:
         return apply_all(groups, (right, fewest.term(right, smoothing=config.smoothing)))
 
     return OnPolicy(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         reward=economical,
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=clip_ratio(0.2, config.clip_high), aggregation="sequence_mean"),

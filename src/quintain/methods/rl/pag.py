@@ -22,7 +22,7 @@ from quintain.losses.compose import combine
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.methods.rl.parts.measures import Decode
 from quintain.types import ANSWER, Credit, Group, Trajectory, Turn
 
@@ -52,8 +52,8 @@ def method(config: Config) -> OnPolicy:
 
     loss = combine((clip_ratio(), 1.0), (value(), 0.5))
     return OnPolicy(
-        collect=grouped(config.episodes, 1),
-        reward=paid_by_role,
+        collect=sample_groups(config.episodes, 1),
+        reward=pay_roles,
         credit=credit,
         update=Update(loss=loss, keeps_zeros=True),
         needs=Needs(critic=True, turn_rewards=True),
@@ -66,17 +66,17 @@ def role(_: Trajectory, turn: Turn) -> str:
     return "verifier" if VERDICT in turn.reward_terms else "policy"
 
 
-def paid_by_role(groups: Sequence[Group]) -> list[Group]:
+def pay_roles(groups: Sequence[Group]) -> list[Group]:
     """Return `groups` with each turn paid for its own job: its reward term answer or verdict; outcomes stay."""
 
-    def paid(turn: Turn) -> Turn:
+    def pay(turn: Turn) -> Turn:
         terms = turn.reward_terms
         return replace(turn, reward=terms.get(VERDICT, terms.get(ANSWER, turn.reward)))
 
     return [
         replace(
             group,
-            trajectories=tuple(replace(t, turns=tuple(map(paid, t.turns))) for t in group.trajectories),
+            trajectories=tuple(replace(t, turns=tuple(map(pay, t.turns))) for t in group.trajectories),
         )
         for group in groups
     ]

@@ -24,7 +24,7 @@ from quintain.losses.importance import truncate_importance
 from quintain.losses.measure import reference_of
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Folds, grouped, same_groups
+from quintain.methods.method import Folds, same_groups, sample_groups
 from quintain.methods.rl.parts.choices import (
     IDEAS,
     LOSSES,
@@ -185,7 +185,7 @@ def method(config: Config) -> OnPolicy:
     losses += [(value(), 0.5)] if needs.critic else []
     losses += [(entropy_bonus(), config.entropy_coef)] if config.entropy_coef else []
     return OnPolicy(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         reward=same_groups if is_plain else partial(pay, paid=paid, judge=judge),
         branch=idea.branch,
         credit=anchor.price(assign),

@@ -18,7 +18,7 @@ from quintain.learning.job import EpisodesJob
 from quintain.learning.update import Update
 from quintain.losses.policy import reinforce
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
-from quintain.methods.method import grouped
+from quintain.methods.method import sample_groups
 from quintain.types import Credit, Group
 
 
@@ -48,4 +48,4 @@ def method(config: Config) -> OnPolicy:
         returns = discounted_return(groups, discount=config.discount)
         return returns if config.baseline == "none" else subtract_others(returns)
 
-    return OnPolicy(collect=grouped(config.episodes, 1), credit=credit, update=Update(loss=reinforce()))
+    return OnPolicy(collect=sample_groups(config.episodes, 1), credit=credit, update=Update(loss=reinforce()))

@@ -20,7 +20,7 @@ from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.methods.rl.parts.kl import price_kl
 from quintain.types import Credit, Group
 
@@ -67,7 +67,7 @@ def method(config: Config) -> OnPolicy:
     in_loss = has_groups and config.kl_coef > 0
     loss = combine((clip_ratio(), 1.0), (kl_penalty("k2"), config.kl_coef)) if in_loss else clip_ratio()
     return OnPolicy(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         credit=credit,
         update=Update(loss=loss, keeps_zeros=in_loss, has_reference=in_loss),
         needs=Needs(reference=config.kl_coef > 0, reference_logprobs=config.kl_coef > 0),

@@ -17,7 +17,7 @@ from quintain.learning.job import GroupJob
 from quintain.learning.update import Update
 from quintain.losses.policy import reinforce
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.methods.rl.parts.kl import price_kl
 from quintain.types import Credit, Group
 
@@ -38,7 +38,7 @@ def method(config: Config) -> OnPolicy:
         return leave_one_out(groups if penalty is None else add_token_rewards(groups, penalty))
 
     return OnPolicy(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         credit=credit,
         update=Update(loss=reinforce(), aggregation="sequence_mean"),
         needs=Needs(reference=config.kl_coef > 0, reference_logprobs=config.kl_coef > 0),

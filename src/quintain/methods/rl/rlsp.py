@@ -23,7 +23,7 @@ from quintain.losses.compose import combine
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.methods.rl.parts.kl import price_kl
 from quintain.rewards.conduct import success
 from quintain.rewards.search import search_bonus
@@ -55,7 +55,7 @@ def method(config: Config) -> OnPolicy:
         return whiten(gae_tokens(groups, values, gae_lambda=1.0))
 
     return OnPolicy(
-        collect=grouped(config.episodes, 1),
+        collect=sample_groups(config.episodes, 1),
         reward=partial(apply_all, terms=(success(share), search)),
         credit=credit,
         update=Update(loss=combine((clip_ratio(), 1.0), (value(), 0.5)), num_epochs=2, keeps_zeros=True),

@@ -20,7 +20,7 @@ from quintain.learning.job import ClipHigherJob
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import grouped, same_groups
+from quintain.methods.method import same_groups, sample_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ def horizon(config: Config, step: int) -> int:
 def method(config: Config) -> OnPolicy:
     """Return ScalingInter-RL as `config` describes it."""
     return OnPolicy(
-        collect=grouped(config.tasks, config.group_size, max_turns=lambda step: horizon(config, step)),
+        collect=sample_groups(config.tasks, config.group_size, max_turns=lambda step: horizon(config, step)),
         keep=without_truncated if config.cut == "left_out" else same_groups,
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=clip_ratio(0.2, config.clip_high), aggregation="sequence_mean"),

@@ -27,7 +27,7 @@ from quintain.losses.compose import combine
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
-from quintain.methods.method import Folds, Needs, grouped
+from quintain.methods.method import Folds, Needs, sample_groups
 from quintain.methods.rl.parts.measures import Decode
 from quintain.types import Credit, Group
 
@@ -49,7 +49,7 @@ def method(config: Config) -> OnPolicy:
     """Return SPA-RL as `config` describes it."""
     estimator = Contributions()
 
-    def fused(groups: Sequence[Group]) -> Sequence[Group]:
+    def fuse(groups: Sequence[Group]) -> Sequence[Group]:
         found = [estimator.predict(t) for group in groups for t in group.scored]
         return progress_rewards(groups, found, alpha=config.progress, beta=config.grounding)
 
@@ -62,8 +62,8 @@ def method(config: Config) -> OnPolicy:
 
     loss = combine((clip_ratio(), 1.0), (value(), 0.5))
     return OnPolicy(
-        collect=grouped(config.episodes, 1),
-        reward=fused,
+        collect=sample_groups(config.episodes, 1),
+        reward=fuse,
         credit=credit,
         update=Update(loss=loss, keeps_zeros=True),
         needs=Needs(critic=True),

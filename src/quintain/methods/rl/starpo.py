@@ -27,7 +27,7 @@ from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
-from quintain.methods.method import Folds, Needs, grouped
+from quintain.methods.method import Folds, Needs, sample_groups
 from quintain.methods.rl.parts.measures import CollapseSigns
 from quintain.rewards.conduct import environment_reward, format_penalty
 from quintain.rewards.terms import apply_all
@@ -58,7 +58,7 @@ def method(config: Config) -> OnPolicy:
     loss = combine((clip_ratio(0.2, 0.28), 1.0), (value(), 0.5), (entropy_bonus(), config.entropy_coef))
     signs = CollapseSigns()
     return OnPolicy(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         reward=partial(apply_all, terms=(environment_reward(), format_penalty(config.format_penalty))),
         keep=partial(most_uncertain, share=config.keep),
         credit=credit,

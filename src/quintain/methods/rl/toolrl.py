@@ -22,7 +22,7 @@ from quintain.learning.job import GroupJob
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy, no_preparation
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.methods.rl.parts.contexts import Contexts, ExpertLabels, ask_expert, calls_of
 from quintain.rewards.terms import Term, apply_all
 from quintain.rewards.tool_match import match_score
@@ -63,7 +63,7 @@ def method(config: Config) -> OnPolicy:
         measure = contexts.measure(scored)
     else:
         prepare, measure = no_preparation, ExpertLabels(config.environment, ask_expert).measure(scored)
-        collect = grouped(config.tasks, config.group_size, max_turns=lambda step: config.turns)
+        collect = sample_groups(config.tasks, config.group_size, max_turns=lambda step: config.turns)
     return OnPolicy(
         prepare=prepare,
         collect=collect,

@@ -27,7 +27,7 @@ from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.types import Credit, Group, Task, Turn
 
 
@@ -63,7 +63,7 @@ def method(config: Config) -> OnPolicy:
 
     loss = combine((clip_ratio(), 1.0), (value(), 0.5), (entropy_bonus(), 0.01))
     return OnPolicy(
-        collect=grouped(config.episodes, 1),
+        collect=sample_groups(config.episodes, 1),
         credit=credit,
         update=Update(loss=loss, keeps_zeros=True, target_kl=config.target_kl),
         needs=Needs(critic=True),

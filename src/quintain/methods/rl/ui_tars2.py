@@ -22,7 +22,7 @@ from quintain.losses.compose import combine
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.types import Credit, Group
 
 
@@ -49,7 +49,7 @@ def method(config: Config) -> OnPolicy:
 
     loss = combine((clip_ratio(0.2, config.clip_high), 1.0), (value(), 0.5))
     return OnPolicy(
-        collect=grouped(config.episodes, 1),
+        collect=sample_groups(config.episodes, 1),
         credit=credit,
         update=Update(loss=loss, keeps_zeros=True, critic_steps=config.critic_steps, critic_loss=value()),
         needs=Needs(critic=True),

@@ -16,7 +16,7 @@ from quintain.learning.job import GroupJob
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.methods.rl.parts.continuations import continue_turns, state_values
 
 
@@ -36,7 +36,7 @@ class Config(GroupJob):
 def method(config: Config) -> OnPolicy:
     """Return VinePPO as `config` describes it."""
     return OnPolicy(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         branch=continue_turns(config.rollouts),
         credit=lambda groups, estimates: step_value(groups, state_values(groups, estimates.branches)),
         update=Update(loss=clip_ratio()),

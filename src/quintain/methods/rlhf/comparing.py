@@ -111,7 +111,7 @@ class Segment:
         return sum(turn.reward for turn in self.trajectory.turns[self.start : self.end])
 
 
-def apart(trajectory: Trajectory) -> Trajectory:
+def split_turns(trajectory: Trajectory) -> Trajectory:
     """Return `trajectory` with every turn as a stream of its own: what was observed and done in it, and no history."""
     return replace(trajectory, turns=tuple(replace(turn, starts_segment=True) for turn in trajectory.turns))
 
@@ -133,12 +133,12 @@ def draw_segments(
             f"segments of {size} turns: got {len(episodes)} episodes of at most {longest}; lower segment"
         )
 
-    def drawn() -> Segment:
+    def draw() -> Segment:
         k, start = places[int(rng.integers(len(places)))]
         step, trajectory = episodes[k]
         return Segment(trajectory, start, start + size, step)
 
-    return [(drawn(), drawn()) for _ in range(count)]
+    return [(draw(), draw()) for _ in range(count)]
 
 
 class Members:
@@ -210,7 +210,7 @@ class Members:
             for name in self.plan.members
         ]
         rewards = iter(ensemble_rewards(scores, self.compared) if trajectories else [])
-        paid = {id(t): paid_by_turn(t, list(islice(rewards, len(t.turns)))) for t in trajectories}
+        paid = {id(t): pay_turns(t, list(islice(rewards, len(t.turns)))) for t in trajectories}
         return [replace(g, trajectories=tuple(paid.get(id(t), t) for t in g.trajectories)) for g in groups]
 
     def differences(self, pairs: Sequence[tuple[Segment, Segment]]) -> list[list[float]]:
@@ -220,7 +220,7 @@ class Members:
 
     def scores(self, name: str, trajectories: Sequence[Trajectory]) -> list[list[float]]:
         """Return what the member `name` says of each turn, [trajectory][turn]."""
-        read = trajectories if self.plan.sees_history else [apart(t) for t in trajectories]
+        read = trajectories if self.plan.sees_history else [split_turns(t) for t in trajectories]
         return self.policies[name].turn_scores(read)
 
     def _sums(self, name: str, comparisons: Sequence[Comparison]) -> list[list[float]]:
@@ -230,13 +230,13 @@ class Members:
 
     def _samples(self, comparisons: Sequence[Comparison], name: str) -> list[Sample]:
         if not self.plan.sees_history:
-            comparisons = [replace(c, answers=tuple(map(apart, c.answers))) for c in comparisons]
+            comparisons = [replace(c, answers=tuple(map(split_turns, c.answers))) for c in comparisons]
         return comparison_samples(
             comparisons, by="turn", max_length=longest_stream(self.policies[name].model)
         )
 
 
-def paid_by_turn(trajectory: Trajectory, rewards: Sequence[float]) -> Trajectory:
+def pay_turns(trajectory: Trajectory, rewards: Sequence[float]) -> Trajectory:
     """Return `trajectory` with `rewards` of its turns, and their sum as its outcome."""
     turns = tuple(
         replace(turn, reward=reward, reward_terms={**turn.reward_terms, TERM: reward})

@@ -24,7 +24,7 @@ from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import Estimates, Mixing, OnPolicy
-from quintain.methods.method import Change, Folds, Needs, grouped, same_groups
+from quintain.methods.method import Change, Folds, Needs, same_groups, sample_groups
 from quintain.methods.rl.parts.kl import KLController
 from quintain.rollout.verdicts import Verdicts
 from quintain.types import NOTHING, Credit, Failure, Group, Trajectory, flatten_scored
@@ -108,11 +108,11 @@ class Judged:
             id(t): each for t, each in zip(trajectories, said, strict=True) if isinstance(each, Failure)
         }
 
-        def left(trajectory: Trajectory) -> Trajectory:
+        def find_left(trajectory: Trajectory) -> Trajectory:
             failure = failures.get(id(trajectory))
             return trajectory if failure is None else replace(trajectory, outcome=failure)
 
-        return [replace(group, trajectories=tuple(map(left, group.trajectories))) for group in groups]
+        return [replace(group, trajectories=tuple(map(find_left, group.trajectories))) for group in groups]
 
     def score(self, groups: Sequence[Group], _: Estimates) -> Sequence[float]:
         """Return what the judge gave for the scored episodes of `groups`, in order."""
@@ -143,7 +143,7 @@ def against_reward_model(
         return replace(found, metrics={**found.metrics, **told})
 
     return OnPolicy(
-        collect=grouped(config.episodes, 1),
+        collect=sample_groups(config.episodes, 1),
         credit=credit,
         update=Update(loss=clip_ratio(config.clip, config.clip), keeps_zeros=True),
         critic=Update(

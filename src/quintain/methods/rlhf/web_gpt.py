@@ -19,7 +19,7 @@ from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.layout import outcome_of
 from quintain.eval.reward_model import best_of
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import grouped
+from quintain.methods.method import sample_groups
 from quintain.methods.rlhf.ppo import ScoredJob, against_reward_model
 from quintain.types import Group
 
@@ -40,7 +40,7 @@ class Config(ScoredJob):
 def method(config: Config) -> OnPolicy:
     """Return WebGPT's reinforcement learning as `config` describes it."""
     made = against_reward_model(config, tell=picks)
-    return replace(made, collect=grouped(config.episodes, config.answers))
+    return replace(made, collect=sample_groups(config.episodes, config.answers))
 
 
 def picks(groups: Sequence[Group], scores: Sequence[float]) -> dict[str, float]:

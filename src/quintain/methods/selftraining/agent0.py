@@ -105,21 +105,23 @@ def method(config: Config) -> OnPolicy:
     return OnPolicy(
         collect=collect_proposals(config.tasks, config.group_size, proposer_at(config.proposer))
         if config.proposer
-        else proposed(proposer, config.tasks, config.group_size, config.reach),
+        else sample_proposed(proposer, config.tasks, config.group_size, config.reach),
         reward=majority_paid,
         keep=lambda groups: uncertain(groups, config.low, config.high),
         credit=credit,
         update=Update(loss=clip_each_ratio(config.clip, bounds), aggregation="sequence_mean"),
         state=Folds(proposer),
         measure=lambda groups, _: {
-            **measured(groups, proposer),
+            **measure_majority(groups, proposer),
             "agent0/proposal_value": sum(values(groups)) / max(len(groups), 1),
         },
         needs=Needs(proposals=bool(config.proposer)),
     )
 
 
-def proposed(chooser: Chooser, tasks: int, size: int, reach: int) -> Callable[[Collector, int], list[Group]]:
+def sample_proposed(
+    chooser: Chooser, tasks: int, size: int, reach: int
+) -> Callable[[Collector, int], list[Group]]:
     """Return the collection of `size` episodes of each of the tasks that `chooser` proposes."""
 
     def collect(collector: Collector, step: int) -> list[Group]:
@@ -191,7 +193,7 @@ def proposal_values(
     return [
         proposal_value(
             agreement(group),
-            sum(map(executed, group.scored)) / max(len(group.scored), 1),
+            sum(map(count_executed, group.scored)) / max(len(group.scored), 1),
             like[cluster(group.task)] / len(groups),
             is_valid=bool(group.scored),
             tool_weight=tool_weight,
@@ -207,7 +209,7 @@ def words_of(task: Task) -> str:
     return json.dumps(dict(task.data), sort_keys=True, default=str)
 
 
-def executed(trajectory: Trajectory) -> int:
+def count_executed(trajectory: Trajectory) -> int:
     """Count the tool calls that were carried out, but for the one that answers."""
     done = tuple(turn for turn in trajectory.turns if turn.is_valid and turn.action.error is None)
     return num_calls(replace(trajectory, turns=done))
@@ -219,7 +221,7 @@ def majority_paid(groups: Sequence[Group]) -> list[Group]:
     An episode without an answer is paid 0.
     """
 
-    def paid(trajectory: Trajectory, best: str | None) -> Trajectory:
+    def pay(trajectory: Trajectory, best: str | None) -> Trajectory:
         if not isinstance(trajectory.outcome, Score) or not trajectory.turns:
             return trajectory
         value = float(best is not None and answer_of(trajectory) == best)
@@ -230,7 +232,7 @@ def majority_paid(groups: Sequence[Group]) -> list[Group]:
     found: list[Group] = []
     for group in groups:
         best, _ = majority([answer_of(trajectory) for trajectory in group.scored])
-        found.append(replace(group, trajectories=tuple(paid(t, best) for t in group.trajectories)))
+        found.append(replace(group, trajectories=tuple(pay(t, best) for t in group.trajectories)))
     return found
 
 
@@ -249,7 +251,7 @@ def upper_clip(p: float, clip: float, *, low: float = 0.3, high: float = 0.8) ->
     return clip + 0.1 * min(max((high - p) / (high - low), 0.0), 1.0)
 
 
-def measured(groups: Sequence[Group], proposer: Proposer) -> Mapping[str, float]:
+def measure_majority(groups: Sequence[Group], proposer: Proposer) -> Mapping[str, float]:
     """Return the mean agreement, how often the majority is right, and the proposer's entropy over levels (nats)."""
     chances = proposer.chances(list(proposer.logits)) if proposer.logits else [1.0]
     right: list[float] = []

@@ -23,7 +23,7 @@ from quintain.learning.job import OnPolicyJob
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Rounds
-from quintain.methods.method import Collector, Needs, grouped
+from quintain.methods.method import Collector, Needs, sample_groups
 from quintain.types import Example, Trajectory
 
 
@@ -67,7 +67,7 @@ class Config(OnPolicyJob):
 def method(config: Config) -> Rounds:
     """Return AgentEvol as `config` describes it."""
     return Rounds(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         build=evolving(read_thresholds(config.thresholds), config.weights),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         base=successes_shown,

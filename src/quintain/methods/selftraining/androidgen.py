@@ -70,8 +70,8 @@ def method(config: Config) -> Rounds:
     critic = ExpertLabels(config.environment, ask_progress)
     experience, hints = Experience(), Hints()
     return Rounds(
-        collect=experienced(config, experience if config.memory else Experience(), hints),
-        build=Pipeline(reached(critic.labels, has_failures=config.failures), strip_hints(hints)),
+        collect=sample_experienced(config, experience if config.memory else Experience(), hints),
+        build=Pipeline(cut_behind_reached(critic.labels, has_failures=config.failures), strip_hints(hints)),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         starts_over=config.starts_over,
         state=Folds(experience),
@@ -79,7 +79,7 @@ def method(config: Config) -> Rounds:
     )
 
 
-def experienced(
+def sample_experienced(
     config: Config, experience: Experience, hints: Hints
 ) -> Callable[[Collector, int], list[Group]]:
     """Return the collection of a step's tasks, those with the solved task most like them whose likes were solved."""
@@ -106,7 +106,7 @@ def experienced(
     return collect
 
 
-def reached(critic: StepCritic, *, has_failures: bool = True) -> Stage:
+def cut_behind_reached(critic: StepCritic, *, has_failures: bool = True) -> Stage:
     """Return the stage that cuts failures behind the last subgoal that was reached and kept."""
 
     def make(example: Example) -> list[Example]:

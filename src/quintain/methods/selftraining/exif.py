@@ -96,7 +96,7 @@ def method(config: Config) -> Rounds:
     return Rounds(
         collect=explorer.collect,
         build=Pipeline(
-            explored(),
+            keep_explored(),
             stages.relabel_tasks(explorer.in_hindsight, name="hindsight"),
             strip_hints(explorer.hints),
         ),
@@ -132,27 +132,27 @@ class Explorer:
     def collect(self, collector: Collector, step: int) -> list[Group]:
         """Return Alice's episodes, and Bob's tries of the tasks that these solved in hindsight."""
         rng = random.Random(collector.seed("skills", step))
-        tasks = self.sent(collector.tasks(step, self.tasks), rng)
+        tasks = self.replace_tasks(collector.tasks(step, self.tasks), rng)
         self.hints.plain.clear()
         self.hints.texts = {}
         if self.tells:
-            skills = drawn(self.failures, len(tasks), rng)
+            skills = draw_skills(self.failures, len(tasks), rng)
             told = zip(tasks, skills, strict=False)
             self.hints.texts = {task.id: PERSONA.format(skill) for task, skill in told}
         groups = collector.sample(step, tasks, size=1, agent=self.hints.wrap if self.hints.texts else None)
         episodes = flatten_scored(groups)
-        self._told = dict(zip((t.id for t in episodes), self._made(collector, episodes), strict=True))
+        self._told = dict(zip((t.id for t in episodes), self._make_example(collector, episodes), strict=True))
         made = [told.task for told in self._told.values() if told is not None and skill_of(told.task)]
         made = made[: self.tries]
         return [*groups, *(collector.sample(step, made, size=1, again=TRY) if made else [])]
 
-    def sent(self, tasks: Sequence[Task], rng: random.Random) -> list[Task]:
+    def replace_tasks(self, tasks: Sequence[Task], rng: random.Random) -> list[Task]:
         """Return `tasks` with the first ones replaced by what Bob failed: skills in proportion to their failures."""
         count = min(round(self.asks * len(tasks)), RETRIES * sum(map(len, self.failed.values())))
-        skills = drawn({s: self.failures[s] for s in self.failed}, count, rng)
+        skills = draw_skills({s: self.failures[s] for s in self.failed}, count, rng)
         return [*(rng.choice(self.failed[skill]) for skill in skills), *tasks[len(skills) :]]
 
-    def _made(self, collector: Collector, episodes: Sequence[Trajectory]) -> list[Trajectory | None]:
+    def _make_example(self, collector: Collector, episodes: Sequence[Trajectory]) -> list[Trajectory | None]:
         """Return each of Alice's episodes as it is imitated, or None."""
         if self.keeps_reached:
             found = collector.in_hindsight(episodes)
@@ -210,12 +210,12 @@ def failures_of(groups: Sequence[Group]) -> dict[str, float]:
     return {skill: 1 - sum(own) / len(own) for skill, own in outcomes.items()}
 
 
-def drawn(failures: Mapping[str, float], count: int, rng: random.Random) -> list[str]:
+def draw_skills(failures: Mapping[str, float], count: int, rng: random.Random) -> list[str]:
     """Return `count` skills, each in proportion to its failures; none where nothing fails."""
     return rng.choices(list(failures), list(failures.values()), k=count) if any(failures.values()) else []
 
 
-def explored() -> Stage:
+def keep_explored() -> Stage:
     """Return the stage that keeps Alice's episodes."""
     return check_stage(
         "explored", "is a try of a task that was made of another", lambda e: not is_try(e.trajectory)

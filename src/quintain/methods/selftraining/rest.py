@@ -20,7 +20,7 @@ from quintain.learning.job import OnPolicyJob
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Improve, Rounds, no_demonstrations
-from quintain.methods.method import grouped
+from quintain.methods.method import sample_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def method(config: Config) -> Rounds:
     """Return ReST as `config` describes it."""
     first, *later = improve_steps(config.thresholds, config.rate_decay)
     return Rounds(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         build=first.build,
         later=later,
         base=(lambda collector: collector.demonstrations())

@@ -26,7 +26,7 @@ from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Rounds
 from quintain.methods.method import Collector, Needs
 from quintain.methods.rl.parts.contexts import single
-from quintain.rollout.replay import every_turn
+from quintain.rollout.replay import prefixes_of
 from quintain.types import Example, Group, Trajectory, flatten_scored
 
 Ranker = Callable[[Trajectory], float]
@@ -87,7 +87,7 @@ def method(config: Config) -> Rounds:
 
     return Rounds(
         collect=collect,
-        build=Pipeline(ranked_first(rank)),
+        build=Pipeline(keep_first_ranked(rank)),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         starts_over=config.starts_over,
         needs=Needs(branches=True),
@@ -96,7 +96,7 @@ def method(config: Config) -> Rounds:
 
 def steps_of(collector: Collector, step: int, episodes: Sequence[Trajectory], samples: int) -> list[Group]:
     """Return `samples` samples of every step of `episodes`, each an episode of one turn; a group is a step."""
-    prefixes = every_turn(collector.walks(episodes))
+    prefixes = prefixes_of(collector.walks(episodes))
     found: list[Group] = []
     for length in sorted({len(prefix.turns) for prefix in prefixes}):
         same = [
@@ -109,7 +109,7 @@ def steps_of(collector: Collector, step: int, episodes: Sequence[Trajectory], sa
     return found
 
 
-def ranked_first(rank: Ranker) -> Stage:
+def keep_first_ranked(rank: Ranker) -> Stage:
     """Return the stage that keeps of each step the sample that ranks first; of equal ones the first."""
 
     def apply(examples: Sequence[Example]) -> list[Example]:

@@ -18,7 +18,7 @@ from quintain.learning.job import OnPolicyJob
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Rounds
-from quintain.methods.method import grouped
+from quintain.methods.method import sample_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Config(OnPolicyJob):
 def method(config: Config) -> Rounds:
     """Return rejection sampling fine-tuning as `config` describes it."""
     return Rounds(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         build=Pipeline(
             filter_stage(
                 "accepted",

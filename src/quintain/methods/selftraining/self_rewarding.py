@@ -28,7 +28,7 @@ from quintain.methods.loops.rounds import Rounds
 from quintain.methods.method import Collector, Needs
 from quintain.methods.rl.parts.contexts import single
 from quintain.methods.rl.parts.measures import Decode
-from quintain.rollout.replay import every_turn
+from quintain.rollout.replay import prefixes_of
 from quintain.types import ANSWER, Group, Pair, Trajectory, flatten_scored
 
 SCORE = re.compile(
@@ -67,8 +67,8 @@ class Config(OnPolicyJob):
 def method(config: Config) -> Rounds:
     """Return Self-Rewarding LM as `config` describes it."""
     return Rounds(
-        collect=judged(config.tasks, config.group_size, config.judgements),
-        build=preferred,
+        collect=sample_and_judge(config.tasks, config.group_size, config.judgements),
+        build=prefer_best,
         update=Update(
             loss=dpo(config.beta),
             has_reference=True,
@@ -77,17 +77,17 @@ def method(config: Config) -> Rounds:
             lr_warmup=0,
         ),
         needs=Needs(branches=True, answers=True),
-        measure=measured,
+        measure=measure_judge,
     )
 
 
-def judged(tasks: int, size: int, judgements: int) -> Callable[[Collector, int], list[Group]]:
+def sample_and_judge(tasks: int, size: int, judgements: int) -> Callable[[Collector, int], list[Group]]:
     """Return the collection of `size` answers to each task; a group is one answer with each of its judgements."""
 
     def collect(collector: Collector, step: int) -> list[Group]:
         played = collector.sample(step, collector.tasks(step, tasks), size=size, max_turns=2)
         episodes = [t for t in flatten_scored(played) if len(t.turns) == 2 and t.turns[0].is_valid]
-        prefixes = [p for p in every_turn(collector.walks(episodes)) if len(p.turns) == 1]
+        prefixes = [p for p in prefixes_of(collector.walks(episodes)) if len(p.turns) == 1]
         again = (
             collector.continue_from(step, prefixes, size=judgements - 1, max_turns=2)
             if judgements > 1 and prefixes
@@ -130,7 +130,7 @@ def by_task(answers: Sequence[Group]) -> list[list[tuple[float, Trajectory]]]:
     return list(found.values())
 
 
-def preferred(answers: Sequence[Group]) -> list[Pair]:
+def prefer_best(answers: Sequence[Group]) -> list[Pair]:
     """Return the best against the worst answer of each task by the judge's scores; of equal ones the first."""
     pairs: list[Pair] = []
     for own in by_task(answers):
@@ -152,13 +152,13 @@ def agreement(scores: Sequence[tuple[float, bool]]) -> float | None:
     return wins / (len(right) * len(wrong))
 
 
-def measured(answers: Sequence[Group], _: Decode) -> dict[str, float]:
+def measure_judge(answers: Sequence[Group], _: Decode) -> dict[str, float]:
     """Return the judge's agreement with the truth, what could not be read, and how long preferred answers are."""
     judgements = [t for answer in answers for t in answer.scored if len(t.turns) == 2]
     unread = sum(read_score(describe_action(t.turns[-1].action)) is None for t in judgements)
     known = [one for own in by_task(answers) for one in own]
     agrees = agreement([(score, t.turns[0].reward_terms.get(ANSWER, 0.0) > 0) for score, t in known])
-    pairs = preferred(answers)
+    pairs = prefer_best(answers)
     found = {
         "judge/unread": unread / max(len(judgements), 1),
         "judge/score": sum(score for score, _ in known) / max(len(known), 1),

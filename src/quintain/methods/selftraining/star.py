@@ -62,13 +62,13 @@ class Config(OnPolicyJob):
 def method(config: Config) -> Rounds:
     """Return STaR as `config` describes it."""
     hints, decoders = Hints(), list[Decode]()
-    try_again = tried_again(config.tasks, hints, rationalises=config.rationalises)
+    try_again = sample_with_hints(config.tasks, hints, rationalises=config.rationalises)
 
     def collect(collector: Collector, step: int) -> list[Group]:
         decoders[:] = [collector.decode]
         return try_again(collector, step)
 
-    def said(turn: Turn) -> str:
+    def read_words(turn: Turn) -> str:
         if not decoders:
             raise InvariantError(
                 "reading what was said: got episodes that were not collected in this process; begin the loop anew"
@@ -77,7 +77,7 @@ def method(config: Config) -> Rounds:
 
     return Rounds(
         collect=collect,
-        build=Pipeline(right(), unhinted(said), strip_hints(hints)),
+        build=Pipeline(right(), keep_unhinted(read_words), strip_hints(hints)),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         steps=OptimizerSteps(
             count=lambda number: updates(number, config.first_updates, config.growth),
@@ -93,7 +93,9 @@ def updates(number: int, first: int, growth: float) -> int:
     return math.floor(first * growth ** (number - 1) + 1e-9)
 
 
-def tried_again(tasks: int, hints: Hints, *, rationalises: bool) -> Callable[[Collector, int], list[Group]]:
+def sample_with_hints(
+    tasks: int, hints: Hints, *, rationalises: bool
+) -> Callable[[Collector, int], list[Group]]:
     """Return the collection of an episode of each of `tasks` tasks, and one with a hint of each that failed."""
 
     def collect(collector: Collector, step: int) -> list[Group]:
@@ -119,7 +121,7 @@ def right() -> Stage:
     return keep_solved(name="right")
 
 
-def unhinted(said: Callable[[Turn], str]) -> Stage:
+def keep_unhinted(said: Callable[[Turn], str]) -> Stage:
     """Return the stage that keeps episodes in which no turn speaks of a hint, by all that was `said` in it.
 
     That is thought, calls and action: an action alone, as a harness reads it, has lost the thought before it.

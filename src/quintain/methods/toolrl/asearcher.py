@@ -30,7 +30,7 @@ from quintain.learning.update import Update
 from quintain.losses.importance import Beyond, truncate_importance
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import differs, grouped
+from quintain.methods.method import differs, sample_groups
 from quintain.rewards.terms import Term, apply_all
 from quintain.rollout.staleness import newest_versions, oldest_versions
 from quintain.types import Batch, Group, Loss, Trajectory
@@ -62,21 +62,21 @@ class Config(GroupJob):
 def method(config: Config) -> OnPolicy:
     """Return ASearcher as `config` describes it."""
     return OnPolicy(
-        collect=grouped(config.tasks, config.group_size, max_turns=lambda _: config.max_turns),
+        collect=sample_groups(config.tasks, config.group_size, max_turns=lambda _: config.max_turns),
         reward=lambda groups: apply_all(groups, (readable_reward(),)),
         keep=lambda groups: [group for group in groups if differs(group)],
         credit=lambda groups, _: group_relative(groups, std="none"),
         update=Update(
-            loss=decoupled(config.clip, config.cap, config.beyond),
+            loss=clip_proximal(config.clip, config.cap, config.beyond),
             aggregation="sequence_mean",
             has_reference=True,
             is_own_reference=True,
         ),
-        measure=lambda groups, _: measured(groups),
+        measure=lambda groups, _: measure_staleness(groups),
     )
 
 
-def decoupled(clip: float, cap: float, beyond: Beyond = "drop") -> Loss:
+def clip_proximal(clip: float, cap: float, beyond: Beyond = "drop") -> Loss:
     """Return the clipped surrogate against the policy at the start of the step, weighed by its ratio to the sampler."""
     return truncate_importance(clip_ratio(clip, clip), cap=cap, beyond=beyond, proximal=proximal)
 
@@ -100,7 +100,7 @@ def readable_reward() -> Term:
     return Term(name="readable", measure=measure)
 
 
-def measured(groups: Sequence[Group]) -> Mapping[str, float]:
+def measure_staleness(groups: Sequence[Group]) -> Mapping[str, float]:
     """Return the share of groups that differ, the turns of the longest episode, and versions within an episode."""
     episodes = [t for group in groups for t in group.trajectories if t.turns]
     spread = [max(newest_versions(t).values()) - min(oldest_versions(t).values()) for t in episodes]

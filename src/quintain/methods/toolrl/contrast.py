@@ -120,10 +120,12 @@ class Contrast:
         anchors = rng.sample(
             range(len(self.known)), min(max(1, self.method.batch_size // each), len(self.known))
         )
-        chosen = [self.known[place] for anchor in anchors for place in [anchor, *self._others(anchor)]]
+        chosen = [
+            self.known[place] for anchor in anchors for place in [anchor, *self._hard_negatives(anchor)]
+        ]
         return [self.corpus.query(number, rng) for number in chosen], chosen
 
-    def _others(self, anchor: int) -> list[int]:
+    def _hard_negatives(self, anchor: int) -> list[int]:
         """Return the places of the `hard` known documents that share the most telling words with `anchor`.
 
         A word that n of the N documents have tells log(N / n).
@@ -247,10 +249,10 @@ def evaluate(contrast: Contrast, environment: Environment, episodes: int) -> dic
             f"ranks: got {contrast.method.ranks!r}; choose one of {', '.join(rankers)} (bm25 takes the extra search)"
         )
     environment.ranker = rankers[contrast.method.ranks]
-    return found | played(environment, episodes)
+    return found | play_held_out(environment, episodes)
 
 
-def played(environment: Environment, episodes: int) -> dict[str, float]:
+def play_held_out(environment: Environment, episodes: int) -> dict[str, float]:
     """Return the success of an agent that trusts the retriever of `environment`, on held-out tasks."""
 
     def trust(world: Environment, _observation: str) -> Action:

@@ -22,7 +22,7 @@ from quintain.learning.job import ClipHigherJob
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import grouped
+from quintain.methods.method import sample_groups
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.terms import Term, apply_all
@@ -46,7 +46,7 @@ class Config(ClipHigherJob):
 def method(config: Config) -> OnPolicy:
     """Return the training of an agent model as `config` describes it."""
     return OnPolicy(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         reward=partial(apply_all, terms=(environment_reward(), looking(config.look_cost))),
         credit=lambda groups, _: group_relative(groups, std="none"),
         update=Update(loss=clip_ratio(0.2, config.clip_high), aggregation="sequence_mean"),

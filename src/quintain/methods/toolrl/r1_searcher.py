@@ -20,8 +20,8 @@ from quintain.credit.group import group_relative
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Folds, grouped
-from quintain.methods.toolrl.searching import SearchJob, measured
+from quintain.methods.method import Folds, sample_groups
+from quintain.methods.toolrl.searching import SearchJob, measure_searches
 from quintain.rewards.retrieval import pay_stages
 from quintain.rewards.terms import apply_all
 from quintain.types import Group
@@ -65,13 +65,13 @@ def method(config: Config) -> OnPolicy:
         return apply_all(groups, (term,))
 
     return OnPolicy(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         reward=reward,
         credit=lambda groups, _: group_relative(groups, std="none"),
         update=Update(loss=clip_ratio(0.2, 0.2), aggregation="sequence_mean"),
         state=Folds(stages),
         measure=lambda groups, decode: {
-            **measured(groups, decode),
+            **measure_searches(groups, decode),
             "r1_searcher/is_first": float(stages.is_first),
         },
     )

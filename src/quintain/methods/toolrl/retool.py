@@ -29,7 +29,7 @@ from quintain.data.pipeline import Pipeline, check_stage
 from quintain.environments.protocol import Environment, Expert, Snapshot, advance, environment_name
 from quintain.errors import ConfigError, EnvironmentFault, UsageError
 from quintain.learning.job import ColdStart
-from quintain.methods.imitation.supervised import chosen_of
+from quintain.methods.imitation.supervised import choose_trajectories
 from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.rl.parts.actor_critic import ActorCriticJob, actor_critic
 from quintain.rewards.conduct import verdict
@@ -80,9 +80,9 @@ def method(config: Config) -> OnPolicy:
     has_author = not is_told and config.demonstrations != 0
     author = Author(slips=config.slips)
     teacher = Rewriter(author).act if config.rewrites else author.act
-    pipeline = rewritten() if config.rewrites else Pipeline(stages.keep_solved())
+    pipeline = check_rewrite() if config.rewrites else Pipeline(stages.keep_solved())
     cold_start = ColdStart(
-        choose=lambda shown, _: chosen_of(shown, pipeline, "imitating rewritten traces"),
+        choose=lambda shown, _: choose_trajectories(shown, pipeline, "imitating rewritten traces"),
         teachers=() if is_told else (teacher,),
     )
     base = actor_critic(config)
@@ -95,7 +95,7 @@ def method(config: Config) -> OnPolicy:
     )
 
 
-def rewritten() -> Pipeline:
+def check_rewrite() -> Pipeline:
     """Return: every call ran → every result is used → the answer is right."""
     return Pipeline(
         check_stage(
@@ -115,13 +115,13 @@ def uses_results(trajectory: Trajectory) -> bool:
     turns = trajectory.turns
     for place, turn in enumerate(turns[:-1]):
         told = set(NUMBER.findall(as_text(turns[place + 1].observation)))
-        later = " ".join(written(t.action) for t in turns[place + 1 :])
+        later = " ".join(write_arguments(t.action) for t in turns[place + 1 :])
         if turn.action.tool_calls and told and told.isdisjoint(NUMBER.findall(later)):
             return False
     return True
 
 
-def written(action: Action) -> str:
+def write_arguments(action: Action) -> str:
     """Return the words and arguments of `action`."""
     values = (str(value) for call in action.tool_calls for value in call.arguments.values())
     return " ".join((action.text, *values))

@@ -25,9 +25,9 @@ from quintain.losses.compose import combine
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
-from quintain.methods.method import Change, Folds, Needs, grouped
+from quintain.methods.method import Change, Folds, Needs, sample_groups
 from quintain.methods.rl.parts.kl import KLController
-from quintain.methods.toolrl.searching import SearchJob, by_group, measured
+from quintain.methods.toolrl.searching import SearchJob, by_group, measure_searches
 from quintain.rewards.conduct import success
 from quintain.rewards.terms import apply_all
 from quintain.types import Credit, Group
@@ -68,7 +68,7 @@ def with_critic(config: Config, reward: Change) -> OnPolicy:
         return replace(found, metrics={**found.metrics, **metrics})
 
     return OnPolicy(
-        collect=grouped(config.tasks * config.group_size, 1),
+        collect=sample_groups(config.tasks * config.group_size, 1),
         reward=reward,
         credit=credit,
         update=Update(
@@ -77,5 +77,5 @@ def with_critic(config: Config, reward: Change) -> OnPolicy:
         ),
         needs=Needs(critic=True, reference_logprobs=anchor.is_in_credit),
         state=Folds(anchor),
-        measure=measured,
+        measure=measure_searches,
     )

@@ -10,7 +10,7 @@ from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Change, Needs, grouped
+from quintain.methods.method import Change, Needs, sample_groups
 from quintain.methods.rl.parts.kl import KLController
 from quintain.rewards.efficiency import num_calls
 from quintain.rewards.retrieval import is_well_formed, search_rate
@@ -34,7 +34,7 @@ def by_group(job: SearchJob, reward: Change, *, clip: float, kl_coef: float) -> 
     anchor = KLController(kl_coef)
     policy = clip_ratio(clip, clip)
     return OnPolicy(
-        collect=grouped(job.tasks, job.group_size),
+        collect=sample_groups(job.tasks, job.group_size),
         reward=reward,
         credit=lambda groups, _: group_relative(groups),
         update=Update(
@@ -44,11 +44,11 @@ def by_group(job: SearchJob, reward: Change, *, clip: float, kl_coef: float) -> 
             has_reference=anchor.is_in_loss,
         ),
         needs=Needs(reference=anchor.is_in_loss),
-        measure=measured,
+        measure=measure_searches,
     )
 
 
-def measured(groups: Sequence[Group], _: Callable[[Sequence[int]], str]) -> Mapping[str, float]:
+def measure_searches(groups: Sequence[Group], _: Callable[[Sequence[int]], str]) -> Mapping[str, float]:
     """Return the share of episodes that search, searches of an episode, and the share of the right form."""
     episodes = flatten_scored(groups)
     if not episodes:

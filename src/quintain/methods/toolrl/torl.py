@@ -22,7 +22,7 @@ from quintain.learning.job import GroupJob
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.rewards.conduct import is_broken, punish_broken_calls, verdict
 from quintain.rewards.efficiency import num_calls
 from quintain.rewards.terms import apply_all
@@ -44,7 +44,7 @@ def method(config: Config) -> OnPolicy:
     """Return ToRL as `config` describes it."""
     penalty = (punish_broken_calls(config.code_penalty),) if config.code_penalty else ()
     return OnPolicy(
-        collect=grouped(config.tasks, config.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         reward=partial(apply_all, terms=(verdict(), *penalty)),
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=clip_ratio(0.2, 0.2), aggregation="sequence_mean"),

@@ -83,13 +83,13 @@ def alarms(rows: Sequence[Row], bounds: Thresholds) -> list[Alarm]:
     """Return the alarms that hold after the last of `rows`."""
     window = int(bounds.window)
     training = [row for row in rows if "monitor/failures" in row]
-    unlikely = [*chosen(rows, bounds), *lost_branches(rows, bounds)]
+    unlikely = [*warn_of_choice(rows, bounds), *warn_of_lost_branches(rows, bounds)]
     if not rows or "monitor/failures" not in rows[-1]:
         return unlikely
     drifted = [
         *unlikely,
         *judge(training, bounds),
-        *overoptimised(training, bounds),
+        *warn_of_overoptimisation(training, bounds),
     ]
     if len(training) < window:
         return drifted
@@ -303,7 +303,7 @@ def canaries(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
             )
 
 
-def chosen(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
+def warn_of_choice(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
     """Preferred sides that training makes unlikely, while held-out success does not rise.
 
     It needs no episodes of the step: pairs may come from a file.
@@ -332,10 +332,10 @@ def hacking(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
     parts = [rows[a + 1 : b + 1] for a, b in pairwise(places)]
     if len(parts) == 3:
         first, last = (rows[place].get(judge) or 0.0 for place in (places[0], places[-1]))
-        yield from hacked(rows, parts, (first, last), bounds)
+        yield from warn_of_hacking(rows, parts, (first, last), bounds)
 
 
-def hacked(
+def warn_of_hacking(
     rows: Sequence[Row], parts: Sequence[Sequence[Row]], held_out: tuple[float, float], bounds: Thresholds
 ) -> Iterator[Alarm]:
     """Training reward that rises from part to part, beyond its noise, while `held_out` (first, last) does not."""
@@ -372,7 +372,7 @@ def judge(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
             )
 
 
-def lost_branches(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
+def warn_of_lost_branches(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
     """Episodes that do not repeat when they are to be taken up at one of their turns."""
     lost = (rows[-1].get("branch/lost") if rows else None) or 0.0
     if lost > bounds.lost_branches:
@@ -382,7 +382,7 @@ def lost_branches(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
         )
 
 
-def overoptimised(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
+def warn_of_overoptimisation(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
     """A reward model's score that is above what it was where the true reward was highest, while that has fallen."""
     told = [
         (proxy, gold)

@@ -18,12 +18,12 @@ from quintain.types import Failure, Group, Score, Trajectory, is_constant
 
 N = 4
 """Length of the n-grams that are looked at for repetition."""
-MOST_TOKENS = 16_384
+MAX_TOKENS = 16_384
 """Tokens of a step that are looked at for repetition; of more, every second (third, …) completion is."""
 Retry = tuple[str, int, Failure]
 """Group and number of an episode that was begun anew, and what broke."""
 FILE_ARGUMENTS = frozenset(["path", "file", "filename", "file_path"])
-LEAST_SPREAD = 0.05
+MIN_SPREAD = 0.05
 """Standard deviation of lengths within groups, as a share of the mean length, below which they hardly differ."""
 
 
@@ -60,7 +60,7 @@ def measures(
         **_boundary(groups),
         "unreadable": _unreadable(episodes),
         "entropy": _entropy(episodes),
-        "repeated_ngrams": _repeated(episodes),
+        "repeated_ngrams": _measure_repeats(episodes),
         "prompt_information": _prompt_information(groups),
         "length_advantage": _length_advantage(groups),
         **_coverage(episodes, tools),
@@ -128,10 +128,10 @@ def _entropy(episodes: Sequence[Trajectory]) -> float | None:
     return -float(logprobs.mean()) if logprobs.size else None
 
 
-def _repeated(episodes: Sequence[Trajectory]) -> float | None:
+def _measure_repeats(episodes: Sequence[Trajectory]) -> float | None:
     """Return the share of n-grams that repeat an earlier one of their completion; 0 where all are too short."""
     completions = list(_completions(episodes))
-    stride = 1 + sum(map(len, completions)) // MOST_TOKENS
+    stride = 1 + sum(map(len, completions)) // MAX_TOKENS
     total = distinct = 0
     for ids in completions[::stride]:
         grams = list(zip(*(ids[start:] for start in range(N)), strict=False))
@@ -172,7 +172,7 @@ def _length_advantage(groups: Sequence[Group]) -> float | None:
         rewards += [value - sum(values) / len(values) for value in values]
         lengths += [num - sum(tokens) / len(tokens) for num in tokens]
     x, y = np.array(lengths), np.array(rewards)
-    if not len(x) or x.std() < LEAST_SPREAD * np.mean([t.num_sampled for g in groups for t in g.scored]):
+    if not len(x) or x.std() < MIN_SPREAD * np.mean([t.num_sampled for g in groups for t in g.scored]):
         return None
     scale = float(np.sqrt((x * x).sum() * (y * y).sum()))
     return float((x * y).sum()) / scale if scale > 1e-12 else None

@@ -14,7 +14,7 @@ from quintain.environments.protocol import Environment, tool_action
 from quintain.environments.splitting import split_draw
 from quintain.errors import UsageError
 from quintain.types import Action, StepResult, Task, ToolCall, ToolSpec
-from quintain.worlds.api.registry import MOST_CALLS, Registry, draw_registry
+from quintain.worlds.api.registry import MAX_CALLS, Registry, draw_registry
 
 ANSWER = ToolSpec(
     name="answer",
@@ -24,7 +24,7 @@ ANSWER = ToolSpec(
         "required": ["value"], "additionalProperties": False,
     },
 )  # fmt: skip
-MOST_HOPS = 4
+MAX_HOPS = 4
 Made = tuple[str, tuple[tuple[str, int], ...]]
 """(call, its arguments by name)"""
 
@@ -69,9 +69,9 @@ class Api(Environment):
         Raises:
             UsageError: there is no such API.
         """
-        if not (2 <= tools <= MOST_CALLS and 1 <= hops <= MOST_HOPS):
+        if not (2 <= tools <= MAX_CALLS and 1 <= hops <= MAX_HOPS):
             raise UsageError(
-                f"api: got tools={tools}, hops={hops}; give 2 to {MOST_CALLS} tools and 1 to {MOST_HOPS} hops"
+                f"api: got tools={tools}, hops={hops}; give 2 to {MAX_CALLS} tools and 1 to {MAX_HOPS} hops"
             )
         if not (0 <= overlap <= 1 and 0 <= stateful <= 1):
             raise UsageError(f"api: got overlap={overlap}, stateful={stateful}; give shares from 0 to 1")
@@ -89,7 +89,7 @@ class Api(Environment):
 
     def reset(self, task: Task) -> str:
         """State the goal of the task: the one that it brings, or one that is drawn."""
-        self._goal = given_goal(task.data) if task.data else split_draw(task, self._draw)
+        self._goal = read_goal(task.data) if task.data else split_draw(task, self._draw)
         self._made, self._used = (), frozenset()
         return self._goal.words
 
@@ -209,7 +209,7 @@ def phrase(relation: str, slots: Sequence[str]) -> str:
     return f"the {relation} of {' with '.join(slots)}"
 
 
-def given_goal(data: Mapping[str, Any]) -> Goal:
+def read_goal(data: Mapping[str, Any]) -> Goal:
     """Return the goal that a task brings: ``{"goal": "Find …", "calls": [["zormip", {"x": 512}]], "answer": 301}``.
 
     Raises:

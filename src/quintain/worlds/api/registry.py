@@ -24,7 +24,7 @@ FILLERS = ("number", "code", "key", "mark")
 SYLLABLES = ("zor", "mip", "tak", "luv", "bex", "nid", "gop", "fen", "ruk", "sil")
 ARGUMENTS = ("x", "y")
 NUM_VALUES, NUM_EXAMPLES = 12, 5
-MOST_CALLS = len(RELATIONS)
+MAX_CALLS = len(RELATIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

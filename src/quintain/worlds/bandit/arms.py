@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, replace
 from random import Random
 
-from quintain.worlds.bandit.rules import Played
+from quintain.worlds.bandit.rules import MoveResult
 
 NAMES = ("red", "blue", "green", "pink", "gold", "grey", "black", "white", "brown", "teal")
 
@@ -61,7 +61,7 @@ class Arms:
         """See `Game.legal`."""
         return tuple(f"pull {name}" for name in self.names) if self.num_left else ()
 
-    def play(self, move: str) -> Played:
+    def play(self, move: str) -> MoveResult:
         """Pull an arm."""
         arm = self.names.index(move.removeprefix("pull "))
         paid = self.pays[arm][self.pulled[arm]]
@@ -70,7 +70,7 @@ class Arms:
         is_over = not after.num_left
         is_found = is_over and max(pulled) == pulled[self.best] and pulled.count(max(pulled)) == 1
         tally = ", ".join(f"{name} {after.won(n)} of {pulled[n]}" for n, name in enumerate(self.names))
-        return Played(
+        return MoveResult(
             game=after,
             text=f"{self.names[arm]} paid {paid}; {tally}; {after.num_left} pulls",
             dense=paid / len(self.pays[0]),

@@ -11,7 +11,7 @@ from itertools import product
 from random import Random
 
 from quintain.worlds.bandit.arms import NAMES
-from quintain.worlds.bandit.rules import Played
+from quintain.worlds.bandit.rules import MoveResult
 
 Code = tuple[int, ...]
 
@@ -43,7 +43,7 @@ class Mastermind:
             if all(answer(code, guess) == said for guess, said in told):
                 yield code
 
-    def play(self, move: str) -> Played:
+    def play(self, move: str) -> MoveResult:
         """Make a guess."""
         code = tuple(self.colors.index(word) for word in move.split())
         right, misplaced = answer(self.secret, code)
@@ -52,7 +52,7 @@ class Mastermind:
         best = max((answer(self.secret, guess)[0] for guess in self.guesses), default=0)
         # Half is paid for the most pegs that were ever right at once, half for all of them.
         gain = max(right - best, 0) / (2 * len(self.secret))
-        return Played(
+        return MoveResult(
             game=after,
             text=f"right {right}, misplaced {misplaced}",
             dense=gain + 0.5 * is_found,

@@ -21,7 +21,7 @@ class Game(Protocol):
         """Return the moves that can be made; none when the game is over."""
         ...
 
-    def play(self, move: str) -> "Played":
+    def play(self, move: str) -> "MoveResult":
         """Return what a legal `move` leads to."""
         ...
 
@@ -35,8 +35,8 @@ class Game(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
-    """What a move led to: ``Played(game=game, text="red paid 1", dense=0.1)``."""
+class MoveResult:
+    """What a move led to: ``MoveResult(game=game, text="red paid 1", dense=0.1)``."""
 
     game: Game
     text: str

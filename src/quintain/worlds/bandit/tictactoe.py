@@ -9,7 +9,7 @@ from random import Random
 
 from quintain.environments.tictactoe import EMPTY, free, outcome, put, value, worth
 from quintain.types import derive_seed
-from quintain.worlds.bandit.rules import Played
+from quintain.worlds.bandit.rules import MoveResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class TicTacToe:
         """See `Game.legal`."""
         return tuple(str(cell + 1) for cell in free(self.board)) if outcome(self.board) is None else ()
 
-    def play(self, move: str) -> Played:
+    def play(self, move: str) -> MoveResult:
         """Put an x, and let the opponent reply."""
         board = put(self.board, int(move) - 1, "x")
         if outcome(board) is None:
@@ -37,9 +37,9 @@ class TicTacToe:
         result = outcome(board)
         after = replace(self, board=board)
         if result is None:
-            return Played(game=after, text=describe_board(board))
+            return MoveResult(game=after, text=describe_board(board))
         says = {1: "you win", 0: "a draw", -1: "you lose"}[result]
-        return Played(
+        return MoveResult(
             game=after,
             text=f"{describe_board(board)}; {says}",
             dense=(result + 1) / 2,

@@ -29,7 +29,7 @@ from quintain.worlds.calc.problem import (
     solve,
 )
 
-MOST_STEPS, MOST_DIGITS = 12, 6
+MAX_STEPS, MAX_DIGITS = 12, 6
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(get_args(Operation), ("a", "b")),
     "lookup": ("name",),
@@ -99,13 +99,13 @@ class Calc(Environment):
         """
         counts = f"steps={steps}, names={names}, digits={digits}, checks={checks}, noise={noise}"
         if (
-            not (0 <= steps <= MOST_STEPS and 0 <= names <= min(steps + 1, len(NAMES)))
-            or not 1 <= digits <= MOST_DIGITS
+            not (0 <= steps <= MAX_STEPS and 0 <= names <= min(steps + 1, len(NAMES)))
+            or not 1 <= digits <= MAX_DIGITS
             or min(checks, noise) < 0
         ):
             raise UsageError(
-                f"calc: got {counts}; give 0 to {MOST_STEPS} steps, at most {len(NAMES)} names and one more than "
-                f"steps, 1 to {MOST_DIGITS} digits, and no negative number"
+                f"calc: got {counts}; give 0 to {MAX_STEPS} steps, at most {len(NAMES)} names and one more than "
+                f"steps, 1 to {MAX_DIGITS} digits, and no negative number"
             )
         rates = {
             "trivial": trivial,
@@ -142,10 +142,10 @@ class Calc(Environment):
         shape = (0, 0, self._shape[2]) if is_trivial else self._shape
         self._problem = split_draw(task, lambda rng: draw_problem(*shape, rng))
         self._ledger, self._seed = Ledger(checks_left=self._num_checks), task.seed
-        listed = f"{self._listed()} " if self._rates["withheld"] and self._is_listed else ""
+        listed = f"{self._list_tools()} " if self._rates["withheld"] and self._is_listed else ""
         return f"{listed}{self._problem.words()}{chatter(self._noise, self._seed, 0)}"
 
-    def _listed(self) -> str:
+    def _list_tools(self) -> str:
         """Return the line that lists the tools of the task, or as many words that are no tools."""
         words = list(KEYS if self.is_withheld() else OPERATIONS)
         Random(derive_seed("listed", self._seed)).shuffle(words)
@@ -164,7 +164,7 @@ class Calc(Environment):
         calls = action.tool_calls
         missing = [call.name for call in calls if call.name in ARGUMENTS and call.name not in known]
         if self._rates["withheld"] and action.error is None and action.text.strip() == REFUSAL:
-            result = self._refused()
+            result = self._end_refused()
         elif self.is_withheld() and calls:
             text = f"Error: {calls[0].name} is not among the tools of this task."
             result = StepResult(observation=text, is_valid=False)
@@ -181,7 +181,7 @@ class Calc(Environment):
             is_success=bool(result.is_success),
         )
 
-    def _refused(self) -> StepResult:
+    def _end_refused(self) -> StepResult:
         """End the task of one who says that there is no tool for it."""
         is_right = self.is_withheld()
         return StepResult(

@@ -24,12 +24,12 @@ from quintain.worlds.collab.wish import (
     Wish,
     detail,
     draw_wish,
-    named_slot,
+    find_slot,
     opening,
 )
 
 SUBMISSION = re.compile(r"submit\b(.*)", re.IGNORECASE | re.DOTALL)
-MOST_COMBINATIONS = 1296
+MAX_COMBINATIONS = 1296
 PROCESS_SHARE = 0.5
 """What `process` pays for details found out, out of 1."""
 
@@ -89,7 +89,7 @@ class Collab(Environment):
         Raises:
             UsageError: one is out of its range.
         """
-        self.shape = self._checked_shape()
+        self.shape = self._check_shape()
         self._patience = self.patience or 2 * self.slots + 2
         is_negative = min(self.patience, self.noise) < 0
         if is_negative or self.tries < 1 or not 0 <= self.cost * self._patience < 1:
@@ -107,16 +107,16 @@ class Collab(Environment):
         wish = Wish(thing=THINGS[0], values=("",) * self.slots, told=(), vague=())
         self._state = State(wish=wish, known=frozenset())
 
-    def _checked_shape(self) -> Shape:
+    def _check_shape(self) -> Shape:
         """Return how wishes are drawn."""
         slots, values = self.slots, self.values
         shares = (self.told, self.vague, self.indifferent, self.changes_of_mind)
         if not all(0 <= share <= 1 for share in shares):
             raise UsageError(f"collab: got the shares {shares}; give numbers from 0 to 1")
-        if not 1 <= slots <= len(SLOTS) or not 2 <= values <= 6 or values**slots > MOST_COMBINATIONS:
+        if not 1 <= slots <= len(SLOTS) or not 2 <= values <= 6 or values**slots > MAX_COMBINATIONS:
             raise UsageError(
                 f"collab: got slots={slots}, values={values}; give 1 to {len(SLOTS)} slots of 2 to 6 values "
-                f"with at most {MOST_COMBINATIONS} combinations"
+                f"with at most {MAX_COMBINATIONS} combinations"
             )
         told, vague, indifferent, changes_of_mind = shares
         return Shape(
@@ -205,7 +205,7 @@ class Collab(Environment):
         if is_over:
             said = f"I have no more time. {STOP}"
         else:
-            slot = named_slot(text, self.shape.names)
+            slot = find_slot(text, self.shape.names)
             said = "Sorry?" if slot is None else self._detail(slot)
             said += self._correction(before) + chatter(
                 self.noise, "collab", repr(before.wish), before.num_questions

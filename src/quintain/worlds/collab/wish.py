@@ -97,7 +97,7 @@ def detail(shape: Shape, slot: int, value: str) -> str:
     return f"{shape.names[slot]}: {value or 'any'}."
 
 
-def named_slot(text: str, names: Iterable[str]) -> int | None:
+def find_slot(text: str, names: Iterable[str]) -> int | None:
     """Return the first of the slots `names` that `text` speaks of, None when it is about something else."""
     words = [word.strip("?.,!:;") for word in text.lower().split()]
     places = [(words.index(name), slot) for slot, name in enumerate(names) if name in words]

@@ -27,10 +27,10 @@ from quintain.worlds.craft.land import (
     Land,
     LandShape,
     Recipe,
-    advised,
     count_needed,
     draw_land,
     longest,
+    read_advice,
 )
 
 HUNGRY = 3
@@ -122,7 +122,7 @@ class Craft(Environment):
         """
         self._land = split_draw(task, lambda rng: draw_land(self._shape, rng))
         if "goal" in task.data:
-            self._land = self._land.aimed_at(task.data["goal"])
+            self._land = self._land.aim_at(task.data["goal"])
         self._seed = task.seed
         self._start()
         shown = self._lying if self._has_map else ()
@@ -187,13 +187,13 @@ class Craft(Environment):
 
         A land with a goal that is held out is not proposed; where no other is left it is the task as it was drawn.
         """
-        goals = [goal for goal in self._land.askable if not is_eval(self._land.aimed_at(goal))]
+        goals = [goal for goal in self._land.askable if not is_eval(self._land.aim_at(goal))]
         return {"goal": rng.choice(goals)} if goals else {}
 
     def read_proposal(self, text: str) -> Mapping[str, Any] | None:
         """Return the goal that `text` names, as ``Goal: furnace.``; None where it is not made here, or is held out."""
         goal = text.lower().removeprefix("goal:").strip(" .")
-        if goal not in self._land.askable or is_eval(self._land.aimed_at(goal)):
+        if goal not in self._land.askable or is_eval(self._land.aim_at(goal)):
             return None
         return {"goal": goal}
 
@@ -264,7 +264,7 @@ class Craft(Environment):
 
     def advise(self, message: str) -> str:
         """Return what one who knows nothing but `message` would make next; see `Advises`."""
-        return advised(message)
+        return read_advice(message)
 
     def snapshot(self) -> State:
         """Return the world as it is."""

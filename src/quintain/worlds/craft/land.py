@@ -63,7 +63,7 @@ RECIPES: Mapping[str, Recipe] = {
     "iron sword": Recipe(IRON, ("table", "furnace")),
 }
 STATIONS = ("table", "furnace")
-MOST_NEEDED = 3
+MAX_NEEDED = 3
 """Raw things of a kind that a drawn recipe takes, at most."""
 
 
@@ -84,7 +84,7 @@ class Land:
         known = {*dict(self.recipes), *(name for _, things in self.contents for name, _ in things)}
         return tuple(item for item in GOALS if item in known)
 
-    def aimed_at(self, goal: object) -> Self:
+    def aim_at(self, goal: object) -> Self:
         """Return this land with another goal.
 
         Raises:
@@ -111,7 +111,7 @@ NOTHING_SAID = "nothing"
 """What an adviser says who was told nothing of use."""
 
 
-def advised(message: str) -> str:
+def read_advice(message: str) -> str:
     """Return what to make next by the `FACTS` first clauses of `message`, and by nothing else, as a clerk reads it.
 
     It is the goal, or what the message has a recipe of, unless that recipe names a station or a thing that the message
@@ -212,7 +212,7 @@ def _draw_recipe(recipe: Recipe, shape: LandShape, rng: random.Random) -> Recipe
     """Return `recipe`, with amounts drawn anew where that is asked for."""
     if not shape.is_drawn:
         return recipe
-    return recipe._replace(needs=tuple((name, rng.randint(1, MOST_NEEDED)) for name, _ in recipe.needs))
+    return recipe._replace(needs=tuple((name, rng.randint(1, MAX_NEEDED)) for name, _ in recipe.needs))
 
 
 def longest(shape: LandShape) -> int:
@@ -221,7 +221,7 @@ def longest(shape: LandShape) -> int:
     recipes = {item: RECIPES[item] for item in within if item in RECIPES}
     if shape.is_drawn:
         recipes = {
-            item: recipe._replace(needs=tuple((name, MOST_NEEDED) for name, _ in recipe.needs))
+            item: recipe._replace(needs=tuple((name, MAX_NEEDED) for name, _ in recipe.needs))
             for item, recipe in recipes.items()
         }
     goal_sets = [within] if shape.is_everything else [[goal] for goal in within]

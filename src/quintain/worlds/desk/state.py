@@ -8,7 +8,7 @@ from quintain.environments.protocol import tool_action
 from quintain.types import Action
 from quintain.worlds.desk.case import Case, Reason
 from quintain.worlds.desk.store import Rows, Store
-from quintain.worlds.desk.user import Dialogue, Topic, asked_of
+from quintain.worlds.desk.user import Dialogue, Topic, has_asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ def expert_action(state: State, digests: Digests, store: Store, *, is_hidden: bo
     case = state.case
     if digests.now not in (digests.start, digests.goal):
         return tool_action("respond", text="Done.")
-    if is_hidden and not asked_of(state.dialogue, "wish"):
+    if is_hidden and not has_asked(state.dialogue, "wish"):
         return tool_action("respond", text="What do you want?")
     if case.kind == "other":
         return tool_action("transfer")
@@ -79,11 +79,11 @@ def mistaken_action(state: State, rng: Random) -> Action:
 def _look(state: State, store: Store) -> Action | None:
     """Return the next question or look that finds customer and order, None when they are found."""
     case = state.case
-    if not asked_of(state.dialogue, "name"):
+    if not has_asked(state.dialogue, "name"):
         return tool_action("respond", text="What is your name?")
     if "customer" not in state.seen:
         return tool_action("find_customer", name=case.name)
-    if not asked_of(state.dialogue, "order"):
+    if not has_asked(state.dialogue, "order"):
         return tool_action("respond", text="Which order?")
     if "order" in state.seen:
         return None
@@ -102,13 +102,13 @@ def _decision(state: State, digests: Digests, confirms: bool) -> Action:
         return tool_action("respond", text="Done.")
     topics: dict[str, Topic] = {"exchange": "size", "city": "city"}
     topic = topics.get(case.kind)
-    if topic and not asked_of(state.dialogue, topic):
+    if topic and not has_asked(state.dialogue, topic):
         return tool_action("respond", text=f"Which {topic}?")
     if case.kind == "exchange" and f"stock {case.item}" not in state.seen:
         return tool_action("check_stock", item=case.item)
     if case.reason == "no_stock":
         return tool_action("refuse", reason=case.reason)
-    if confirms and not asked_of(state.dialogue, "confirm"):
+    if confirms and not has_asked(state.dialogue, "confirm"):
         return tool_action("respond", text="Shall I go ahead?")
     (write,) = case.writes
     if write.name == "exchange":

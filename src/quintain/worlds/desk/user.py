@@ -114,7 +114,7 @@ class ScriptedUser:
     def _value(self, case: Case, dialogue: Dialogue, kind: str) -> str:
         if case.kind != kind:
             return "As it is."
-        value = case.value if asked_of(dialogue[:-1], "confirm") else case.first_value
+        value = case.value if has_asked(dialogue[:-1], "confirm") else case.first_value
         return f"To {value}." if kind == "city" else f"{value.capitalize()}."
 
     def _confirmation(self, case: Case) -> str:
@@ -144,7 +144,7 @@ def topics(said: str) -> tuple[Topic, ...]:
     return asked
 
 
-def asked_of(dialogue: Dialogue, topic: Topic) -> bool:
+def has_asked(dialogue: Dialogue, topic: Topic) -> bool:
     """Whether the agent asked for `topic` in `dialogue`."""
     return any(speaker == "agent" and topic in topics(text) for speaker, text in dialogue)
 

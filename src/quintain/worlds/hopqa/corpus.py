@@ -117,7 +117,7 @@ def draw_facts(count: int, missing: float, changed: float, is_article: bool) -> 
     while len(SYLLABLES) ** length < 2 * num_things:
         length += 1
     numbers = rng.sample(range(len(SYLLABLES) ** length), num_things)
-    things = ["".join(_spelled(number, length)).capitalize() for number in numbers]
+    things = ["".join(_spell(number, length)).capitalize() for number in numbers]
     shares = {kind: len(known) / sum(map(len, NAMES.values())) for kind, known in NAMES.items()}
     names: dict[str, list[str]] = {kind: [] for kind in RELATIONS}
     for place, thing in enumerate(things):
@@ -179,7 +179,7 @@ def index_over(corpus: Facts | Texts, kind: str) -> Indexed:
     return Indexed(corpus.passages, kind)
 
 
-def _spelled(number: int, length: int) -> list[str]:
+def _spell(number: int, length: int) -> list[str]:
     syllables: list[str] = []
     for _ in range(length):
         number, place = divmod(number, len(SYLLABLES))

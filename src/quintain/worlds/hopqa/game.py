@@ -238,7 +238,9 @@ class HopQA(Environment):
         if gained and self._pays_hits:
             value = self._hits * gained / len(set(question.sources))
             self.reward(value, hit=value)
-        paragraphs = [self._told(place) + chatter(self._noise, self._seed, number, place) for place in found]
+        paragraphs = [
+            self._show_paragraph(place) + chatter(self._noise, self._seed, number, place) for place in found
+        ]
         return "\n".join(paragraphs) or NOTHING_FOUND
 
     @tool
@@ -371,7 +373,7 @@ class HopQA(Environment):
             self._question.paragraphs[number] if self._corpus is None else self._corpus.passages[number].text
         )
 
-    def _told(self, number: int) -> str:
+    def _show_paragraph(self, number: int) -> str:
         """Return paragraph `number` as a search shows it: with its title where that is what is asked for."""
         if isinstance(self._corpus, Texts):
             passage = self._corpus.passages[number]

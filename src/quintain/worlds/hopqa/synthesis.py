@@ -51,8 +51,8 @@ class Hop(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
-    """A question that was made harder: ``Made(question=…, rounds=("inject", "fuzz"), rejected={"unique": 1}, …)``."""
+class HarderQuestion:
+    """A question that was made harder: ``HarderQuestion(question=…, rounds=("inject", "fuzz"), …)``."""
 
     question: Question
     rounds: tuple[Round, ...]
@@ -62,7 +62,7 @@ class Made:
     """share of `GENERATIONS` answers without search that are right: before the first round, and after each"""
 
 
-def evolve(question: Question, rounds: int, rng: random.Random) -> Made:
+def evolve(question: Question, rounds: int, rng: random.Random) -> HarderQuestion:
     """Return `question` after up to `rounds` rounds of injection or fuzzing, whichever is drawn.
 
     It ends before where nobody answers it without search any more (a difficulty that more rounds would not show), or
@@ -73,29 +73,29 @@ def evolve(question: Question, rounds: int, rng: random.Random) -> Made:
     place_of = dict(told)
     way = tuple(Hop(fact, source) for fact, source in zip(question.chain, question.sources, strict=True))
     done, rejected = list[Round](), dict[str, int]()
-    shares = [closed_book(way)]
+    shares = [measure_closed_book(way)]
     while len(done) < rounds and shares[-1]:
         for _ in range(TRIES):
             kind: Round = rng.choice(("inject", "fuzz"))
-            longer = extended(way, kind, facts, place_of, rng)
+            longer = extend_way(way, kind, facts, place_of, rng)
             failed = (
                 "nothing fits" if longer is None else problem(longer, [fact for fact, _ in told], shares[-1])
             )
             if longer is not None and not failed:
                 way = longer
                 done.append(kind)
-                shares.append(closed_book(way))
+                shares.append(measure_closed_book(way))
                 break
             rejected[failed] = rejected.get(failed, 0) + 1
         else:
             break
-    return Made(
-        question=asked(question, way) if done else question,
+    return HarderQuestion(
+        question=word_question(question, way) if done else question,
         rounds=tuple(done), rejected=rejected, closed_book=tuple(shares),
     )  # fmt: skip
 
 
-def extended(
+def extend_way(
     way: Sequence[Hop], kind: Round, facts: Sequence[Fact], place_of: dict[Fact, int], rng: random.Random
 ) -> tuple[Hop, ...] | None:
     """Return `way` with one more hop before its first thing; None where no fact leads to that."""
@@ -123,7 +123,7 @@ def problem(way: Sequence[Hop], facts: Sequence[Fact], before: float) -> str:
         reached = step(reached, hop, facts)
         if reached != {thing}:
             return "unique"
-    return "harder" if closed_book(way) >= before else ""
+    return "harder" if measure_closed_book(way) >= before else ""
 
 
 def step(things: Iterable[str], hop: Hop, facts: Iterable[Fact]) -> set[str]:
@@ -142,7 +142,7 @@ def answers(way: Sequence[Hop], facts: Sequence[Fact]) -> set[str]:
     return reached
 
 
-def closed_book(way: Sequence[Hop]) -> float:
+def measure_closed_book(way: Sequence[Hop]) -> float:
     """Return the share of `GENERATIONS` readers without search who happen to know every fact of `way`."""
     known = [
         all(derive_seed("known", reader, *hop.fact) % 1000 < 1000 * REMEMBERED for hop in way)
@@ -159,7 +159,7 @@ def phrase(way: Sequence[Hop]) -> str:
     return words
 
 
-def asked(question: Question, way: Sequence[Hop]) -> Question:
+def word_question(question: Question, way: Sequence[Hop]) -> Question:
     """Return `question` as `way` asks it; a fact that is read backward stands in its chain the other way round."""
     needed = {hop.source for hop in way}
     return replace(

@@ -49,7 +49,7 @@ WORK = (
     ("stamp", "stamped"), ("weigh", "weighed"),
 )  # fmt: skip
 NUM_THINGS, NUM_PLACES = 2, 3
-MOST_THINGS, MOST_PLACES = 3, 4
+MAX_THINGS, MAX_PLACES = 3, 4
 Evolution = Literal["none", "easy", "hard", "mixed"]
 """As drawn, made easier, made harder, or one of the three by chance."""
 WALK = 12
@@ -143,15 +143,17 @@ def draw_task(scene: Puzzle, rng: random.Random) -> Puzzle | None:
     names = facts_of(scene)
     fixed = tuple(atom for atom in scene.start if atom.predicate not in scene.domain.changing)
     begun = replace(scene, start=(*fixed, *(names[fact] for fact in problem.holding(state))))
-    wanted = tuple(extended(begun))
+    wanted = tuple(extend_goals(begun))
     for goal in rng.sample(wanted, len(wanted)):
-        tasks = [other for other in extended(goal) if SHORTEST <= (steps_of(other, begun) or 0) <= LONGEST]
+        tasks = [
+            other for other in extend_goals(goal) if SHORTEST <= (steps_of(other, begun) or 0) <= LONGEST
+        ]
         if tasks:
             return rng.choice(tasks)
     return None
 
 
-def evolved(task: Puzzle, how: Evolution, rng: random.Random) -> Puzzle | None:
+def evolve_task(task: Puzzle, how: Evolution, rng: random.Random) -> Puzzle | None:
     """Return `task` made easier or harder, or as it is; None where it cannot be."""
     if how == "mixed":
         how = rng.choice(("none", "easy", "hard"))
@@ -174,24 +176,24 @@ def easier(task: Puzzle, rng: random.Random) -> Puzzle | None:
     """Return `task` with a goal fact less and the shortest plan that leaves; None where that is no shorter."""
     made = [replace(task, goal=tuple(a for a in task.goal if a != left)) for left in task.goal]
     known = [(steps_of(other, task), other) for other in made if other.goal]
-    return _chosen([(-steps, other) for steps, other in known if steps and steps < length(task)], rng)
+    return _choose_task([(-steps, other) for steps, other in known if steps and steps < length(task)], rng)
 
 
 def harder(task: Puzzle, rng: random.Random) -> Puzzle | None:
     """Return `task` with a goal fact more, one with the longest of shortest plans up to `HARDEST`; None without."""
-    known = [(steps_of(other, task), other) for other in extended(task)]
-    return _chosen(
+    known = [(steps_of(other, task), other) for other in extend_goals(task)]
+    return _choose_task(
         [(steps, other) for steps, other in known if steps and length(task) < steps <= HARDEST], rng
     )
 
 
-def _chosen(known: Sequence[tuple[int, Puzzle]], rng: random.Random) -> Puzzle | None:
+def _choose_task(known: Sequence[tuple[int, Puzzle]], rng: random.Random) -> Puzzle | None:
     """Return one of the tasks with the greatest number; None where there is none."""
     best = max((number for number, _ in known), default=None)
     return None if best is None else rng.choice([task for number, task in known if number == best])
 
 
-def extended(task: Puzzle) -> Iterator[Puzzle]:
+def extend_goals(task: Puzzle) -> Iterator[Puzzle]:
     """Yield `task` with one goal fact more, that does not hold at its start."""
     for atom in facts_of(task).values():
         if is_wanted(atom) and atom not in task.goal and atom not in task.start:
@@ -227,7 +229,10 @@ def task_key(task: Puzzle) -> str:
     domain = task.domain
     names = {predicate.name: str(number) for number, predicate in enumerate(domain.predicates)}
     rules = [
-        [(kind for _, kind in rule.parameters), *(sorted(_renamed(part, names, {})) for part in rule[2:])]
+        [
+            (kind for _, kind in rule.parameters),
+            *(sorted(_rename_atoms(part, names, {})) for part in rule[2:]),
+        ]
         for rule in domain.rules
     ]
     told = repr([[list(part) for part in rule] for rule in rules])
@@ -235,11 +240,11 @@ def task_key(task: Puzzle) -> str:
     keys: list[str] = []
     for orders in product(*(permutations(own) for own in kinds)):
         things = {thing: f"{k}.{n}" for k, order in enumerate(orders) for n, thing in enumerate(order)}
-        keys.append(repr([sorted(_renamed(part, names, things)) for part in (task.start, task.goal)]))
+        keys.append(repr([sorted(_rename_atoms(part, names, things)) for part in (task.start, task.goal)]))
     return f"{told} {min(keys)}"
 
 
-def _renamed(
+def _rename_atoms(
     atoms: Sequence[Atom], names: Mapping[str, str], things: Mapping[str, str]
 ) -> list[tuple[str, ...]]:
     return [(names[atom.predicate], *(things.get(term, term) for term in atom.terms)) for atom in atoms]

@@ -26,15 +26,15 @@ from quintain.worlds.plan.domains import (
 from quintain.worlds.plan.drawn import (
     HARDEST,
     LONGEST,
-    MOST_PLACES,
-    MOST_THINGS,
+    MAX_PLACES,
+    MAX_THINGS,
     NUM_PLACES,
     NUM_THINGS,
     SHORTEST,
     Evolution,
     draw_scene,
     draw_task,
-    evolved,
+    evolve_task,
     of_blocks,
     task_key,
 )
@@ -42,7 +42,7 @@ from quintain.worlds.plan.strips import Puzzle, read_puzzle
 
 HIDDEN = (" clear", " loose")
 """Ends of facts that the other facts imply, or that the rules tell: they are not shown."""
-MOST_DRAWS = 1000
+MAX_DRAWS = 1000
 """Times that a task is looked for in a domain."""
 MAX_STEPS = 100
 """Steps of a plan that are read."""
@@ -130,17 +130,17 @@ class Planning(Environment):
                 f"plan: got evolved={evolved} with domain={domain}, irreversible={irreversible}; give domain=drawn or "
                 "blocks that can be unstacked, or leave it out"
             )
-        if not 1 <= things <= MOST_THINGS or not 2 <= places <= MOST_PLACES:
+        if not 1 <= things <= MAX_THINGS or not 2 <= places <= MAX_PLACES:
             raise UsageError(
-                f"plan: got things={things}, places={places}; give 1 to {MOST_THINGS} things and 2 to "
-                f"{MOST_PLACES} places"
+                f"plan: got things={things}, places={places}; give 1 to {MAX_THINGS} things and 2 to "
+                f"{MAX_PLACES} places"
             )
         self._domain = domain
         self._sizes, self._length = (things, places), length
         self._evolved: Evolution = evolved
         self._scene = read_puzzle(Path(domain)) if domain.endswith(".json") else None
         self._shape = CaseShape(
-            "blocks" if known else checked_domain(domain), blocks, packages, cities, irreversible
+            "blocks" if known else check_domain(domain), blocks, packages, cities, irreversible
         )
         self._is_whole, self._noise, self._reward = form == "plan", noise, reward
         longest = HARDEST if known else 4 * blocks if domain == "blocks" else 10 * packages + 2
@@ -151,7 +151,7 @@ class Planning(Environment):
 
     def reset(self, task: Task) -> str:
         """Draw the problem of the task."""
-        self._case = self._drawn(task)
+        self._case = self._draw_problem(task)
         self._problem = problem_of(self._case)
         self._state, self._seed, self._turn = self._problem.start, task.seed, 0
         if isinstance(self._case, Puzzle):
@@ -161,14 +161,14 @@ class Planning(Environment):
         rule = RULES[self._case.domain, self._case.is_irreversible]
         return f"Goal: {', '.join(self._case.goal)}.{rule} {self._view()}"
 
-    def _drawn(self, task: Task) -> Case | Puzzle:
+    def _draw_problem(self, task: Task) -> Case | Puzzle:
         """Return the problem of `task`; no drawn domain, and no problem of another one, is in both splits."""
         if self._domain in RULED:
-            return split_draw(task, self._drawn_ruled)
-        for _ in range(MOST_DRAWS):
+            return split_draw(task, self._draw_ruled)
+        for _ in range(MAX_DRAWS):
             scene = self._scene or draw_scene(task.rng, *self._sizes)
             drawn = draw_task(scene, task.rng)
-            made = drawn and evolved(drawn, self._evolved, task.rng)
+            made = drawn and evolve_task(drawn, self._evolved, task.rng)
             if (
                 made
                 and self._is_long(made)
@@ -177,16 +177,16 @@ class Planning(Environment):
                 return made
         raise UsageError(
             f"plan: got domain={self._domain} with evolved={self._evolved}, length={self._length}, of which "
-            f"{MOST_DRAWS} draws gave no task of {SHORTEST} to {LONGEST} steps; give it more things or "
+            f"{MAX_DRAWS} draws gave no task of {SHORTEST} to {LONGEST} steps; give it more things or "
             "actions, or leave these out"
         )
 
-    def _drawn_ruled(self, rng: random.Random) -> Case:
+    def _draw_ruled(self, rng: random.Random) -> Case:
         """Return a problem of blocks or of packages."""
-        for _ in range(MOST_DRAWS):
+        for _ in range(MAX_DRAWS):
             case = draw_case(self._shape, rng)
             if self._evolved != "none":
-                found = evolved(of_blocks(case.things, case.start, case.goal), self._evolved, rng)
+                found = evolve_task(of_blocks(case.things, case.start, case.goal), self._evolved, rng)
                 if not found:
                     continue
                 case = replace(case, goal=tuple(sorted(map(found.domain.say, found.goal))))
@@ -194,7 +194,7 @@ class Planning(Environment):
                 return case
         raise UsageError(
             f"plan: got domain={self._domain} with evolved={self._evolved}, length={self._length}, of which "
-            f"{MOST_DRAWS} draws gave no task; give it more blocks, or leave them out"
+            f"{MAX_DRAWS} draws gave no task; give it more blocks, or leave them out"
         )
 
     def _is_long(self, case: Case | Puzzle) -> bool:
@@ -317,7 +317,7 @@ class Planning(Environment):
         return f"{', '.join(sorted(facts))}{chatter(self._noise, self._seed, self._turn)}"
 
 
-def checked_domain(domain: str) -> Domain:
+def check_domain(domain: str) -> Domain:
     """Return `domain`, which is one of `RULED`.
 
     Raises:

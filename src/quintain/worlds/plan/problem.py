@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from quintain.errors import UsageError
 
-MOST_STATES = 100_000
+MAX_STATES = 100_000
 
 
 class Schema(NamedTuple):
@@ -111,9 +111,9 @@ class Problem:
                     if reached not in found:
                         found[reached] = found[state] + 1
                         queue.append(reached)
-            if len(found) > MOST_STATES:
+            if len(found) > MAX_STATES:
                 raise UsageError(
-                    f"plan: got a domain with more than {MOST_STATES:,} states; give it fewer things"
+                    f"plan: got a domain with more than {MAX_STATES:,} states; give it fewer things"
                 )
         return found
 

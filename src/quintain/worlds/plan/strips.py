@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from quintain.errors import UsageError
 from quintain.worlds.plan.problem import Problem, Schema
 
-MOST_THINGS = 12
+MAX_THINGS = 12
 
 
 class Atom(NamedTuple):
@@ -159,8 +159,8 @@ def faults(puzzle: Puzzle) -> list[str]:
         found.append("the goal is empty")
     elif set(puzzle.goal) <= set(puzzle.start):
         found.append("the goal holds at the start")
-    if len(things) > MOST_THINGS:
-        found.append(f"there are {len(things)} things, more than {MOST_THINGS}")
+    if len(things) > MAX_THINGS:
+        found.append(f"there are {len(things)} things, more than {MAX_THINGS}")
     if not found and puzzle.problem.distance(puzzle.problem.start) is None:
         found.append("no plan reaches the goal")
     return found

@@ -22,9 +22,9 @@ from quintain.worlds.repo.plan import (
     MODULES,
     TEMPLATES,
     RepoPlan,
+    draw_hidden_cases,
     draw_plan,
     files,
-    hidden_cases,
     repair,
     right_files,
 )
@@ -226,7 +226,7 @@ class Repo(Environment):
         plan = self._plan
         if self._modules(self._files) == self._modules(files(plan)):
             return 0.0  # nothing was changed, so that nothing is mended
-        cases = hidden_cases(plan)
+        cases = draw_hidden_cases(plan)
         box = RepoBox()  # not the box of the episode, in which the agent's code has run
         try:
             results = box.results(self._modules(self._files), cases)

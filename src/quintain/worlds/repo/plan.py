@@ -1,8 +1,8 @@
 """Repositories of the world `repo`: a few modules of small functions, some of them broken, and their tests.
 
 A `RepoPlan` is all there is to know of a task; what the agent sees of it are the texts of `files`. The tests that
-decide are not among them: `hidden_cases` are arguments and results, and the results never leave this side. The text
-of a right module is what the templates say, and a broken one differs by one line per bug.
+decide are not among them: `draw_hidden_cases` are arguments and results, and the results never leave this side. The
+text of a right module is what the templates say, and a broken one differs by one line per bug.
 """
 
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from typing import Any
 from quintain.types import derive_seed
 from quintain.worlds.repo.lists import LISTS
 from quintain.worlds.repo.numbers import NUMBERS
-from quintain.worlds.repo.template import Arguments, Piece, Template, draw_piece, drawn_cases, lines_of
+from quintain.worlds.repo.template import Arguments, Piece, Template, draw_cases, draw_piece, lines_of
 from quintain.worlds.repo.texts import TEXTS
 
 TEMPLATES: dict[str, Template] = {**NUMBERS, **LISTS, **TEXTS}
@@ -76,7 +76,7 @@ def tests_text(plan: RepoPlan, name: str, pieces: tuple[Piece, ...]) -> str:
     functions: list[str] = []
     for piece in pieces:
         template = TEMPLATES[piece.template]
-        cases = drawn_cases(template, piece, Random(derive_seed(plan.seed, piece.name, "seen")))
+        cases = draw_cases(template, piece, Random(derive_seed(plan.seed, piece.name, "seen")))
         lines = [
             f"    assert {piece.name}({', '.join(map(repr, given))}) == {result!r}" for given, result in cases
         ]
@@ -99,7 +99,7 @@ def right_files(plan: RepoPlan) -> dict[str, str]:
     return {f"{name}.py": module_text(pieces, is_right=True) for name, pieces in plan.modules}
 
 
-def hidden_cases(plan: RepoPlan) -> tuple[Case, ...]:
+def draw_hidden_cases(plan: RepoPlan) -> tuple[Case, ...]:
     """Return the calls that decide; they are drawn like those of the tests that the agent may see, and anew."""
     cases: list[Case] = []
     for name, pieces in plan.modules:
@@ -107,7 +107,7 @@ def hidden_cases(plan: RepoPlan) -> tuple[Case, ...]:
             template = TEMPLATES[piece.template]
             for number in range(NUM_HIDDEN_SETS):
                 rng = Random(derive_seed(plan.seed, piece.name, "hidden", number))
-                for given, result in drawn_cases(template, piece, rng):
+                for given, result in draw_cases(template, piece, rng):
                     cases.append(
                         Case(
                             module=name,

@@ -71,7 +71,7 @@ def lines_of(template: Template, piece: Piece, bug: int) -> tuple[str, ...]:
     return tuple(Text(text).substitute(names) for text in texts)
 
 
-def drawn_cases(template: Template, piece: Piece, rng: Random) -> tuple[tuple[Arguments, Any], ...]:
+def draw_cases(template: Template, piece: Piece, rng: Random) -> tuple[tuple[Arguments, Any], ...]:
     """Return arguments and what `piece` should return for them."""
     constants = dict(piece.constants)
     return tuple((given, template.solve(constants, *given)) for given in template.cases(rng, constants))

@@ -43,7 +43,7 @@ FORMS = {"rows": "[name, x, y]", "objects": '{"id": name, "x": x, "y": y}'}
 """How an entry of a layout is written."""
 LONGEST_READ = 4096
 """Letters of a layout that is read."""
-LEAST_DRAWN = 32
+MIN_DRAWN = 32
 """Different rooms that there must be, so that train and eval have some each."""
 EMPTY = Room(width=1, depth=1, things=())
 
@@ -118,10 +118,10 @@ class BoxRoom(Environment):
             pillars=self.pillars,
             names=self.names,
         )
-        if num_drawn(self._shape) < LEAST_DRAWN:
+        if num_drawn(self._shape) < MIN_DRAWN:
             raise UsageError(
                 f"room: got {num_drawn(self._shape)} different rooms for things={self.things}, names={self.names}, "
-                f"largest={self.largest}; give more, until there are {LEAST_DRAWN} for training and evaluation"
+                f"largest={self.largest}; give more, until there are {MIN_DRAWN} for training and evaluation"
             )
         self._sheet = Sheet(room=EMPTY)
         self._given: list[Any] | None = None
@@ -226,7 +226,7 @@ class BoxRoom(Environment):
             raise GraderFault(
                 f"room: the judge must give up to five numbers from 0 to 10: got {grades}; mend it"
             )
-        faults = [error] if error else found_faults(rectangles, room)
+        faults = [error] if error else find_faults(rectangles, room)
         is_success = not faults
         score = sum(terms.values())
         before = self._sheet
@@ -255,7 +255,7 @@ class BoxRoom(Environment):
         )
 
 
-def found_faults(rectangles: Mapping[str, Rectangle], room: Room) -> list[str]:
+def find_faults(rectangles: Mapping[str, Rectangle], room: Room) -> list[str]:
     """Return what is wrong with a layout, in words; `rectangles` are {} below format 1."""
     if not rectangles:
         return [f"give each of {', '.join(room.things)} one place"]

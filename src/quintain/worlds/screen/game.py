@@ -21,9 +21,9 @@ from quintain.worlds.screen.layout import (
     BUTTONS,
     CELL,
     FIELDS,
-    LEAST_SCALE,
+    MAX_SCALE,
     MENU,
-    MOST_SCALE,
+    MIN_SCALE,
     OK,
     Box,
     Goal,
@@ -42,7 +42,7 @@ NEAR = 0.5
 """What a click that just misses is worth of a click that hits."""
 LONGEST_SHOWN = 40
 """Letters of a typed text that are shown."""
-LEAST_SIZE = (2 * CELL[0], 2 * CELL[1])
+MIN_SIZE = (2 * CELL[0], 2 * CELL[1])
 State = tuple[Layout, tuple[tuple[str, str], ...], str, bool, tuple[tuple[str, float], ...], tuple[int, ...]]
 
 
@@ -84,13 +84,13 @@ class Screen(Environment):
         Raises:
             UsageError: there are no such screens.
         """
-        if misses < 0 or noise < 0 or width < LEAST_SIZE[0] or height < LEAST_SIZE[1]:
+        if misses < 0 or noise < 0 or width < MIN_SIZE[0] or height < MIN_SIZE[1]:
             raise UsageError(
                 f"screen: got misses={misses}, noise={noise}, width={width}, height={height}; give no negative "
-                f"number and at least {LEAST_SIZE[0]} by {LEAST_SIZE[1]} points"
+                f"number and at least {MIN_SIZE[0]} by {MIN_SIZE[1]} points"
             )
-        if not LEAST_SCALE <= scale <= MOST_SCALE:
-            raise UsageError(f"screen: got scale={scale}; give a number from {LEAST_SCALE} to {MOST_SCALE:g}")
+        if not MIN_SCALE <= scale <= MAX_SCALE:
+            raise UsageError(f"screen: got scale={scale}; give a number from {MIN_SCALE} to {MAX_SCALE:g}")
         self._shape = LayoutShape(width, height, buttons, fields, items, goal)
         self._shape.check()
         self._has_corners, self._misses, self._noise = places == "corners", misses, noise
@@ -128,7 +128,7 @@ class Screen(Environment):
         """Take a click or a text as a tool call, or written out when no tool was called."""
         self._turn += 1
         self._was_vain = False
-        result = super().step(read_command(self._placed(action)))
+        result = super().step(read_command(self._place_pointer(action)))
         is_valid = result.is_valid and not self._was_vain
         if not result.is_terminated and 0 < self._misses <= self._num_missed:
             return replace(
@@ -183,7 +183,7 @@ class Screen(Environment):
 
     def expert_action(self) -> Action:
         """Return a click into the middle of the next box, or the text for the field that has the focus."""
-        wanted = self._wanted_text()
+        wanted = self._find_wanted_text()
         if wanted is None and self._interface == "labels":
             return Action(text=f"click {self._next_target().label}")
         if wanted is not None:
@@ -195,7 +195,7 @@ class Screen(Environment):
 
     def expert_box(self) -> tuple[float, float, float, float] | None:
         """Return the box that the expert clicks next, with its edges; None where it types."""
-        return None if self._wanted_text() is not None else self._next_target()[1:]
+        return None if self._find_wanted_text() is not None else self._next_target()[1:]
 
     def screen(self) -> str:
         """Return the boxes that are visible, without the task; see `Described`."""
@@ -224,7 +224,7 @@ class Screen(Environment):
         paid = sorted(self._best.items()) if self._reward != "sparse" else []
         return repr((sorted(self._texts.items()), self._focus, self._is_open, paid, missed))
 
-    def _placed(self, action: Action) -> Action:
+    def _place_pointer(self, action: Action) -> Action:
         """Return `action` with the middle of the visible box that it names, where boxes are clicked by name."""
         named = NAMED.fullmatch(action.text) if self._interface == "labels" else None
         box = next((b for b in self._visible() if named and b.label == named[1].lower()), None)
@@ -254,7 +254,7 @@ class Screen(Environment):
         """Return the box `label`, whether it is visible or not."""
         return next(box for box in (*self._layout.boxes, *self._layout.items) if box.label == label)
 
-    def _wanted_text(self) -> str | None:
+    def _find_wanted_text(self) -> str | None:
         """Return the text that the field with the focus still wants."""
         wanted = dict(self._layout.goal.texts).get(self._focus)
         return wanted if self._texts.get(self._focus) != wanted else None

@@ -20,8 +20,8 @@ ITEMS = ("cut", "paste", "export", "rename", "sort", "quit")
 TEXTS = ("anna", "ben", "carl", "dora", "oslo", "rome", "lima", "cairo", "red", "blue", "green", "pink")
 CELL = (12, 6)
 """The least width and height of the part of the screen that a box lies in."""
-LEAST_BOX = (4, 3)
-LEAST_SCALE, MOST_SCALE = 0.5, 100.0
+MIN_BOX = (4, 3)
+MIN_SCALE, MAX_SCALE = 0.5, 100.0
 """Within these every box keeps a point of its own, and coordinates stay short."""
 
 
@@ -156,7 +156,7 @@ def scale_layout(layout: Layout, scale: float) -> Layout:
     overlap do not overlap then either.
     """
 
-    def resized(box: Box) -> Box:
+    def resize(box: Box) -> Box:
         left, top = int(box.left * scale), int(box.top * scale)
         return Box(
             box.label,
@@ -170,8 +170,8 @@ def scale_layout(layout: Layout, scale: float) -> Layout:
         layout,
         width=int(layout.width * scale),
         height=int(layout.height * scale),
-        boxes=tuple(map(resized, layout.boxes)),
-        items=tuple(map(resized, layout.items)),
+        boxes=tuple(map(resize, layout.boxes)),
+        items=tuple(map(resize, layout.items)),
     )
 
 
@@ -192,7 +192,7 @@ def _draw_box(label: str, cell: tuple[int, int], size: tuple[int, int], rng: ran
     """Return a box somewhere within `cell`, at most as large as that."""
     start: list[int] = []
     end: list[int] = []
-    for number, length, least in zip(cell, size, LEAST_BOX, strict=True):
+    for number, length, least in zip(cell, size, MIN_BOX, strict=True):
         extent = rng.randint(least, length)
         first = number * length + rng.randint(0, length - extent)
         start.append(first)

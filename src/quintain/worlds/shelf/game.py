@@ -18,7 +18,7 @@ from quintain.models.embedder import Embedder
 from quintain.retrieval.bm25 import BM25
 from quintain.retrieval.dense import Dense
 from quintain.types import Action, StepResult, Task, derive_seed
-from quintain.worlds.shelf.stock import GROUP, MOST_TOOLS, Tool, ask, draw_numbers, draw_tools
+from quintain.worlds.shelf.stock import GROUP, MAX_TOOLS, Tool, ask, draw_numbers, draw_tools
 
 WORDS, NOBODY = "bm25", "none"
 
@@ -59,11 +59,11 @@ class Shelf(Environment):
             ModelError: there is no embedder in that folder.
         """
         if not (
-            1 <= group <= GROUP and 2 * group <= tools <= MOST_TOOLS * group // GROUP and 1 <= shown <= tools
+            1 <= group <= GROUP and 2 * group <= tools <= MAX_TOOLS * group // GROUP and 1 <= shown <= tools
         ):
             raise UsageError(
                 f"shelf: got tools={tools}, group={group}, shown={shown}; give groups of 1 to {GROUP}, two groups or "
-                f"more up to {MOST_TOOLS // GROUP}, and show 1 tool or more"
+                f"more up to {MAX_TOOLS // GROUP}, and show 1 tool or more"
             )
         self.stock: tuple[Tool, ...] = draw_tools(tools, group, shelf)
         self.ranker: Ranker | None = ranker_of(retriever, self.documents())
@@ -110,9 +110,9 @@ class Shelf(Environment):
             if rest not in self._numbers:
                 return StepResult(observation=f"Error: there is no {rest}.", is_valid=False)
             self._called |= {rest}
-            return StepResult(observation=f"{rest} says {self._told(self._numbers[rest])}.")
+            return StepResult(observation=f"{rest} says {self._run_tool(self._numbers[rest])}.")
         wanted = self.stock[self._need.tool]
-        is_right = rest == str(self._told(self._need.tool))
+        is_right = rest == str(self._run_tool(self._need.tool))
         is_success = is_right and wanted.name in self._called
         said = "Done." if is_success else "Nobody told you." if is_right else "Wrong."
         return StepResult(
@@ -125,7 +125,7 @@ class Shelf(Environment):
         shown = "; ".join(f"{self.stock[k].name} {self.stock[k].line()}" for k in found)
         return f"Tools: {shown or 'none found'}."
 
-    def _told(self, number: int) -> int:
+    def _run_tool(self, number: int) -> int:
         """Return what a tool makes of the data; tools of a group differ."""
         place = sum(other.does == self.stock[number].does for other in self.stock[:number])
         return (derive_seed("told", self._need.does, repr(self._need.numbers)) + 23 * place) % 100
@@ -138,7 +138,7 @@ class Shelf(Environment):
         """Return a call of the tool that fits, as one does who knows the shelf, and then the answer."""
         wanted = self.stock[self._need.tool].name
         done = wanted in self._called
-        return Action(text=f"answer {self._told(self._need.tool)}" if done else f"call {wanted}")
+        return Action(text=f"answer {self._run_tool(self._need.tool)}" if done else f"call {wanted}")
 
     def trusting_action(self) -> Action:
         """Return what one does who trusts the retriever: call what it finds first, and answer what that says."""
@@ -146,7 +146,7 @@ class Shelf(Environment):
         if not found:
             return Action(text="answer nothing")
         name = self.stock[found[0]].name
-        return Action(text=f"answer {self._told(found[0])}" if name in self._called else f"call {name}")
+        return Action(text=f"answer {self._run_tool(found[0])}" if name in self._called else f"call {name}")
 
     def mistaken_action(self, rng: Random) -> Action:
         """Return a call of another tool that does the same, or of any."""

@@ -46,7 +46,7 @@ SYLLABLES = (
 )
 GROUP = 4
 """Tools of a group: they do the same to different data."""
-MOST_TOOLS = GROUP * len(DOES) * len(WHAT)
+MAX_TOOLS = GROUP * len(DOES) * len(WHAT)
 Profile = tuple[int, ...]
 """the level of each of `TRAITS`"""
 

@@ -30,7 +30,7 @@ from quintain.worlds.shop.stock import (
 
 LETTERS = "abcd"
 """What the results of a page are called; so many are shown at once."""
-MOST_ITEMS = 200
+MAX_ITEMS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +84,9 @@ class Shop(Environment):
         Raises:
             UsageError: there is no such shop.
         """
-        if not 1 <= items <= MOST_ITEMS or not 0 <= near < items or noise < 0:
+        if not 1 <= items <= MAX_ITEMS or not 0 <= near < items or noise < 0:
             raise UsageError(
-                f"shop: got items={items}, near={near}, noise={noise}; give 1 to {MOST_ITEMS} items, fewer near "
+                f"shop: got items={items}, near={near}, noise={noise}; give 1 to {MAX_ITEMS} items, fewer near "
                 "ones, and no negative number"
             )
         self._shape = (items, near)

@@ -13,7 +13,7 @@ from quintain.errors import UsageError
 from quintain.types import Action, StepResult, Task, derive_seed
 from quintain.worlds.sokoban.level import MOVES, Level, Position, draw_level, solve
 
-LONGEST_SIDE, MOST_BOXES = 8, 4
+LONGEST_SIDE, MAX_BOXES = 8, 4
 State = tuple[Level, Position, int, int]
 
 
@@ -48,10 +48,10 @@ class Sokoban(Environment):
             UsageError: there is no such level, or hardly any.
         """
         cells = size * size
-        if not (2 < size <= LONGEST_SIDE and 0 < boxes <= MOST_BOXES and 0 <= walls <= cells // 4):
+        if not (2 < size <= LONGEST_SIDE and 0 < boxes <= MAX_BOXES and 0 <= walls <= cells // 4):
             raise UsageError(
                 f"sokoban: got size={size}, boxes={boxes}, walls={walls}; give a size from 3 to {LONGEST_SIDE}, 1 "
-                f"to {MOST_BOXES} boxes and walls on no more than a quarter of the cells"
+                f"to {MAX_BOXES} boxes and walls on no more than a quarter of the cells"
             )
         if 4 * boxes >= cells - walls or scramble < 8 * boxes or not 0 <= slip <= 1 or noise < 0:
             raise UsageError(
@@ -81,13 +81,13 @@ class Sokoban(Environment):
         word = action.text.strip().lower()
         self._turn += 1
         is_legal = (
-            action.error is None and word in MOVES and self._level.moved(self._position, word) is not None
+            action.error is None and word in MOVES and self._level.move(self._position, word) is not None
         )
         if not is_legal:
             said = f"Error: {action.error}" if action.error is not None else "Nothing happens."
             return StepResult(observation=f"{said} {self._view()}", is_success=False, is_valid=False)
         before = self._position
-        self._position = self._level.moved(before, self._maybe_slip(word)) or before
+        self._position = self._level.move(before, self._maybe_slip(word)) or before
         is_solved = self.is_solved
         gain = float(is_solved)
         if self._is_dense:
@@ -113,7 +113,7 @@ class Sokoban(Environment):
 
     def legal_actions(self) -> tuple[str, ...]:
         """Return the moves that have an effect; all four where the player is walled in."""
-        legal = tuple(move for move in MOVES if self._level.moved(self._position, move) is not None)
+        legal = tuple(move for move in MOVES if self._level.move(self._position, move) is not None)
         return legal or tuple(MOVES)
 
     def expert_action(self) -> Action:
@@ -143,7 +143,7 @@ class Sokoban(Environment):
             self._ways[self._position] = way
             here = self._position
             for count, move in enumerate(way or (), 1):
-                there = self._level.moved(here, move)
+                there = self._level.move(here, move)
                 assert there is not None and way is not None
                 here = there
                 self._ways[here] = way[count:]

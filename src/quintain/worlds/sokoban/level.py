@@ -40,7 +40,7 @@ class Level:
         """Where moves lead."""
         return steps_of(self.width, self.height, self.walls)
 
-    def moved(self, position: Position, move: str) -> Position | None:
+    def move(self, position: Position, move: str) -> Position | None:
         """Return what `move` leads to, None when a wall or a box that cannot be pushed is in the way."""
         player, boxes = position
         steps = self.steps
@@ -156,7 +156,7 @@ def solve(level: Level, position: Position) -> tuple[str, ...] | None:
         if here[1] == targets:
             return _way_to(here, came)
         for move in MOVES:
-            there = level.moved(here, move)
+            there = level.move(here, move)
             if there is None or length.get(there, 1 << 30) <= length[here] + 1:
                 continue
             if there[1] is not here[1] and any(box not in pushes for box in there[1]):

@@ -82,7 +82,7 @@ class Stream(Environment):
         Raises:
             UsageError: they contradict each other or are out of range.
         """
-        self._shape = self._checked_shape()
+        self._shape = self._check_shape()
         needed, asked = self._shape.most_needed, self.questions * self.terms * self.hops
         if needed > self.pages * self.facts:
             raise UsageError(
@@ -109,7 +109,7 @@ class Stream(Environment):
         self._answers = tuple(f"answer {number}" for number in range(self.terms * (self.values - 1) + 1))
         self._state = State(book=Book(known="", pages=(), questions=()))
 
-    def _checked_shape(self) -> Shape:
+    def _check_shape(self) -> Shape:
         """Return how books are drawn."""
         counts = (self.pages, self.facts, self.questions, self.terms, self.hops)
         shares = (self.corrections, self.closed_book, self.tool_failures)
@@ -159,7 +159,7 @@ class Stream(Environment):
     def expert_action(self) -> Action:
         """Answer as soon as the answer is known, else read; where facts may be corrected, read to the end."""
         now = self._state
-        if now.page < self._known_after(self._open()):
+        if now.page < self._count_needed(self._open()):
             return Action(text="read")
         return Action(text=f"answer {self._open().answer}")
 
@@ -177,7 +177,7 @@ class Stream(Environment):
     def act_by(self, method: str, rng: Random) -> Action:
         """Answer at once, by a guess where nothing is known; or read one page at least, and until it is known."""
         now = self._state
-        is_known = now.page >= self._known_after(self._open())
+        is_known = now.page >= self._count_needed(self._open())
         if method == "reading" and now.page < len(now.book.pages) and not (is_known and now.page):
             return Action(text="read")
         return (
@@ -218,7 +218,7 @@ class Stream(Environment):
         """Return the questions that are still open."""
         return " ".join(found.text for found in self._state.book.questions[len(self._state.answered) :])
 
-    def _known_after(self, question: Question) -> int:
+    def _count_needed(self, question: Question) -> int:
         """Return how many pages must be read before `question` can be answered for certain."""
         if question.pages and self._shape.corrections:
             return len(self._state.book.pages)
@@ -253,7 +253,7 @@ class Stream(Environment):
         """Return what the page after page `before` costs, and what a dense reward pays for it."""
         questions = self._state.book.questions
         still_open = questions[len(self._state.answered) :]
-        is_needed = any(before < self._known_after(question) for question in still_open)
+        is_needed = any(before < self._count_needed(question) for question in still_open)
         terms = {"reading" if is_needed else "needless_reading": -self.cost}
         wanted = {page for question in questions for page in question.pages}
         if self.dense and before + 1 in wanted:

@@ -22,7 +22,7 @@ KINDS = {
 }
 """What a value can be, and the values."""
 NAMES = ("zor", "mip", "tak", "luv", "bex", "nid", "gop", "fen")
-MOST_STEPS = 3
+MAX_STEPS = 3
 
 
 class Tool(NamedTuple):
@@ -92,9 +92,9 @@ class Toolbox(Environment):
         Raises:
             UsageError: there are no such tasks.
         """
-        if not (1 <= steps <= MOST_STEPS and steps + twins <= tools <= len(NAMES)):
+        if not (1 <= steps <= MAX_STEPS and steps + twins <= tools <= len(NAMES)):
             raise UsageError(
-                f"toolbox: got steps={steps}, tools={tools}, twins={twins}; give 1 to {MOST_STEPS} steps and as many "
+                f"toolbox: got steps={steps}, tools={tools}, twins={twins}; give 1 to {MAX_STEPS} steps and as many "
                 f"tools as steps and twins, up to {len(NAMES)}"
             )
         if not (2 <= kinds <= len(KINDS) and 0 <= twins <= steps and 0 <= vague <= 1 and 0 <= failures < 1):
@@ -157,7 +157,7 @@ class Toolbox(Environment):
 
     def _report(self, rest: str) -> StepResult:
         """Take the answer; what no tool told is not right, whatever it is."""
-        wanted = self._wanted()
+        wanted = self._find_wanted()
         is_right = rest.split() == [str(number) for number in wanted]
         is_known = self._heard.answers.issuperset(wanted)
         said = "Done." if is_right and is_known else "Nobody told you." if is_right else "Wrong."
@@ -166,25 +166,25 @@ class Toolbox(Environment):
             observation=said, reward=float(is_success), is_terminated=True, is_success=is_success
         )
 
-    def _wanted(self) -> list[int]:
+    def _find_wanted(self) -> list[int]:
         """Return what is to be reported."""
         answers = {tool.name: tool.answer for tool in self._kit.tools}
         return [answers[name] for name in self._kit.asked]
 
     def progress(self) -> float:
         """Return the share of what is asked for that the tools told."""
-        wanted = self._wanted()
+        wanted = self._find_wanted()
         return sum(number in self._heard.answers for number in wanted) / len(wanted)
 
     def expert_action(self) -> Action:
         """Return the next call; where nobody said what a tool takes, of what is known the first."""
-        for name, number in zip(self._kit.asked, self._wanted(), strict=True):
+        for name, number in zip(self._kit.asked, self._find_wanted(), strict=True):
             if number not in self._heard.answers:
                 tool, values = self._kit.tool(name), dict(self._kit.known)
                 assert tool is not None, "what is asked for is there"
                 is_known = tool.is_told or name in self._heard.errors
                 return Action(text=f"call {name} {values[tool.kind] if is_known else self._kit.known[0][1]}")
-        return Action(text=f"answer {' '.join(map(str, self._wanted()))}")
+        return Action(text=f"answer {' '.join(map(str, self._find_wanted()))}")
 
     def mistaken_action(self, rng: Random) -> Action:
         """Return a call of some tool with some value."""

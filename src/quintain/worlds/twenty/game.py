@@ -12,7 +12,15 @@ from quintain.environments.protocol import Environment
 from quintain.environments.splitting import split_draw
 from quintain.errors import UsageError
 from quintain.types import Action, StepResult, Task, derive_seed
-from quintain.worlds.twenty.things import KNOWN, PROPERTIES, THINGS, Riddle, draw_riddle, fits, known
+from quintain.worlds.twenty.things import (
+    KNOWN,
+    PROPERTIES,
+    THINGS,
+    Riddle,
+    describe_things,
+    draw_riddle,
+    fits,
+)
 
 SAID = re.compile(r"(?:is it|it is|it's)(?: an?| the)? ([a-z]+) ?[?.!]?")
 """A question or a guess: ``is it big?``, ``it is a lamp``."""
@@ -40,7 +48,7 @@ class Twenty(Environment):
             UsageError: there are not so many things or properties, or no turns.
         """
         has_properties = 1 <= properties <= len(PROPERTIES)
-        most = min(2**properties, len(THINGS)) if told else len(known(properties))
+        most = min(2**properties, len(THINGS)) if told else len(describe_things(properties))
         if not has_properties or not 2 <= things <= most or max_turns < 0:
             limit = most if has_properties else len(KNOWN)
             raise UsageError(

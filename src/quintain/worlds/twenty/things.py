@@ -77,7 +77,7 @@ def fits(row: Row, word: str) -> bool:
 
 
 @cache
-def known(num_properties: int) -> tuple[Row, ...]:
+def describe_things(num_properties: int) -> tuple[Row, ...]:
     """Return things that differ in the first `num_properties` properties, and what is true of them of these."""
     asked = PROPERTIES[:num_properties]
     found: dict[tuple[str, ...], str] = {}
@@ -97,5 +97,5 @@ def draw_riddle(num_things: int, num_properties: int, rng: Random, *, is_told: b
         drawn = [tuple(word for place, word in enumerate(asked) if code >> place & 1) for code in codes]
         table = sorted(zip(rng.sample(THINGS, num_things), drawn, strict=True))
     else:
-        table = sorted(rng.sample(known(num_properties), num_things))
+        table = sorted(rng.sample(describe_things(num_properties), num_things))
     return Riddle(table=tuple(table), hidden=rng.choice(table)[0])

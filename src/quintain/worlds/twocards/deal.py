@@ -132,7 +132,7 @@ def expert_talk(deal: Deal, messages: tuple[Message, ...], seat: int, informed: 
     return "pass"
 
 
-def styled(said: str, style: int) -> str:
+def style_message(said: str, style: int) -> str:
     """Return a message that tells a fact in a style: 0 short, 1 padded, 2 cryptic; others stay as they are."""
     if not said.startswith("say "):
         return said

@@ -24,7 +24,7 @@ from quintain.worlds.twocards.deal import (
     draw_deal,
     expert_talk,
     progress,
-    styled,
+    style_message,
 )
 
 SEATS = ("A", "B")
@@ -143,11 +143,11 @@ class TwoCards(Environment):
             return StepResult(observation=f"Error: {problem}", is_valid=False, is_success=False)
         before = progress(self._state.deal, self._state.messages)
         terms = {"messages": -self.cost} if text != "pass" else {}
-        is_right = self._spoken(text)
+        is_right = self._speak(text)
         if is_right is None and self.partner == "scripted":
-            is_right = self._spoken(self._expert_text())
+            is_right = self._speak(self._expert_text())
         if self.dense:
-            passed_on = self._passed_on(before)
+            passed_on = self._pay_progress(before)
             terms |= {"passed_on": passed_on} if passed_on else {}
         if is_right:
             terms["answer"] = 1.0 - (PROCESS_SHARE if self.dense else 0.0)
@@ -172,7 +172,7 @@ class TwoCards(Environment):
         own = {key for key, _ in card}
         open_keys = dict.fromkeys(key for key in named if key in NAMED and key not in own)
         ways = range(1 if self.style == "short" else 3)
-        said = tuple(styled(f"say {key} {value}", way) for key, value in card for way in ways)
+        said = tuple(style_message(f"say {key} {value}", way) for key, value in card for way in ways)
         return (*said, *(f"ask {key}" for key in open_keys), *self._answers, "pass")
 
     def expert_action(self) -> Action:
@@ -215,7 +215,7 @@ class TwoCards(Environment):
             return given[0]
         if self.style == "short":
             return said
-        return styled(said, derive_seed("style", repr(now.deal), len(now.messages), now.acting) % 3)
+        return style_message(said, derive_seed("style", repr(now.deal), len(now.messages), now.acting) % 3)
 
     def _find_answer(self) -> re.Match[str] | None:
         """Return the answer that the other seat has just given, if it has."""
@@ -224,7 +224,7 @@ class TwoCards(Environment):
             return None
         return ANSWER.fullmatch(now.messages[-1][1])
 
-    def _spoken(self, text: str) -> bool | None:
+    def _speak(self, text: str) -> bool | None:
         """Let the acting seat say `text`; return whether the talk ended right, None while it goes on."""
         now = self._state
         answer, given = ANSWER.fullmatch(text), self._find_answer()
@@ -246,7 +246,7 @@ class TwoCards(Environment):
         chance = derive_seed("twocards", repr(now.deal), now.num_lost) % 10_000
         return chance < 10_000 * self.message_failures
 
-    def _passed_on(self, before: float) -> float:
+    def _pay_progress(self, before: float) -> float:
         """Return what a dense reward pays for the progress since `before`."""
         now = self._state
         start = progress(now.deal, ())

@@ -28,7 +28,7 @@ from quintain.worlds.web.site import (
     Site,
     SiteShape,
     draw_site,
-    restyled,
+    restyle,
     wording,
 )
 
@@ -111,7 +111,7 @@ class Browser(Environment):
     def reset(self, task: Task) -> str:
         """Open the home page of the task's site."""
         site = split_draw(task, lambda rng: draw_site(self._shape, rng))
-        self._site = restyled(site, int(task.data.get("layout", 0)))
+        self._site = restyle(site, int(task.data.get("layout", 0)))
         self._pages = dict(self._site.pages)
         self._seed, self._turn, self._num_loads = task.seed, 0, 0
         self._seen, self._is_done = frozenset(), False

@@ -27,7 +27,7 @@ KNOWN = "known"
 """What a claim cites that was told with the task."""
 CLAIM = re.compile(r"(price|stock) of ([a-z ]+?) is (\d{1,9}) \[([a-z ]+)\]")
 FACTS = ("price", "stock")
-MOST_ASKED = 4
+MAX_ASKED = 4
 COVERAGE = 0.5
 """What coverage is worth; support is worth the rest of 1."""
 FORM = "price of red lamp is 12 [red lamp]"
@@ -144,9 +144,9 @@ class Research(Browser):
         super().__init__(
             depth=depth, kinds=kinds, items=items, dead_ends=dead_ends, popups=popups, goal="open", fields=1
         )
-        if not 1 <= asked <= min(MOST_ASKED, kinds * items) or not 0 <= known <= 1:
+        if not 1 <= asked <= min(MAX_ASKED, kinds * items) or not 0 <= known <= 1:
             raise UsageError(
-                f"research: got asked={asked}, known={known}; ask for 1 to {MOST_ASKED} of {kinds * items} things, and "
+                f"research: got asked={asked}, known={known}; ask for 1 to {MAX_ASKED} of {kinds * items} things, and "
                 "give a share from 0 to 1"
             )
         self.max_turns = (2 * depth + 4) * asked + 2
@@ -201,21 +201,25 @@ class Research(Browser):
         self._turn += 1
         if action.error is None and verb == "note" and rest:
             self._notes = (*self._notes, rest)
-            return StepResult(observation=self._told(), is_success=False)
+            return StepResult(observation=self._describe_page(), is_success=False)
         if action.error is None and verb == "report" and rest:
             return self._report(rest)
         if action.error is not None or words not in self.possible():
             said = action.error or f"nothing happens; report like this: {FORM}"
-            return StepResult(observation=f"Error: {said}. {self._told()}", is_success=False, is_valid=False)
+            return StepResult(
+                observation=f"Error: {said}. {self._describe_page()}", is_success=False, is_valid=False
+            )
         is_needed = bool(self.missing())
         before = self._num_loads
         self._carry_out(words)
         if self._popup < 0:
             self._opened |= {self._stack[-1]}
         if self._num_loads == before:
-            return StepResult(observation=self._told(), is_success=False)
+            return StepResult(observation=self._describe_page(), is_success=False)
         terms = {"browsing" if is_needed else "needless_browsing": -self._cost}
-        return StepResult(observation=self._told(), reward=-self._cost, is_success=False, reward_terms=terms)
+        return StepResult(
+            observation=self._describe_page(), reward=-self._cost, is_success=False, reward_terms=terms
+        )
 
     def _report(self, report: str) -> StepResult:
         """Grade a report, which ends the episode."""
@@ -232,7 +236,7 @@ class Research(Browser):
             reward_terms=terms,
         )
 
-    def _told(self) -> str:
+    def _describe_page(self) -> str:
         """Return the page, and what was noted."""
         notes = f" Notes: {'; '.join(self._notes)}." if self._shows and self._notes else ""
         return f"{self._view()}{notes}"
@@ -251,7 +255,7 @@ class Research(Browser):
 
     def expert_action(self) -> Action:
         """Return the next action of one who opens what is not known, notes it, and reports with citations."""
-        unnoted = self._unnoted()
+        unnoted = self._find_unnoted()
         if unnoted is not None:
             return Action(text=f"note {unnoted}")
         missing = self.missing()
@@ -266,7 +270,7 @@ class Research(Browser):
         )
         return Action(text=self._expert_words())
 
-    def _unnoted(self) -> str | None:
+    def _find_unnoted(self) -> str | None:
         """Return what the page that is open says of what is asked for, if it was not noted yet."""
         here = self._stack[-1]
         for about in self._brief.asked if self._shows and self._popup < 0 else ():

@@ -125,7 +125,7 @@ def wording(layout: int) -> tuple[str, ...]:
     return tuple(words[(layout + num - 1 - k) // num % len(words)] for k, words in enumerate(WORDINGS))
 
 
-def restyled(site: Site, layout: int) -> Site:
+def restyle(site: Site, layout: int) -> Site:
     """Return `site` with the words of `layout` on its links and pop-ups; where they lead stays."""
     buy, sign_up, close, lists = wording(layout)
     pages = dict(site.pages)

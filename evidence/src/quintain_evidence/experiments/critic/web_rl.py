@@ -32,7 +32,7 @@ from quintain.environments.noisy import NoisyExpert, noisy
 from quintain.environments.protocol import Environment
 from quintain.learning.policies import Policies, build_policies
 from quintain.learning.updating import learn_in_epochs
-from quintain.methods.critic.web_rl import VALUES, Config, evolved, method
+from quintain.methods.critic.web_rl import VALUES, Config, evolve_tasks, method
 from quintain.methods.loops.consultation import Consulted
 from quintain.methods.loops.replay import CriticUpdate, Lesson
 from quintain.models.save import save
@@ -103,7 +103,9 @@ def kept(world: str, policy: NoisyExpert, options: Mapping[str, Any], seed: int)
 
     row: dict[str, float] = {}
     for name, values in (("method", promised), ("control", shuffled)):
-        places = [p for p in evolved(begins, values, failed, band)[:most] if band[0] <= values[p] <= band[1]]
+        places = [
+            p for p in evolve_tasks(begins, values, failed, band)[:most] if band[0] <= values[p] <= band[1]
+        ]
         row[name] = float(np.mean([is_open(proposed[p]) for p in places])) if places else 0.0
         if name == "method":
             row["extra.num_kept"] = float(len(places))

@@ -52,7 +52,7 @@ def arms(
         for number in range(int(options.get("tries", 4)))
         for t in blank.show(world, tasks, noisy(mistakes), seed=derive_seed(seed, number))
     ]
-    forced = agent_bank.needed(tried, blank.show(world, tasks, noisy(0.0), seed=seed))
+    forced = agent_bank.find_needed(tried, blank.show(world, tasks, noisy(0.0), seed=seed))
     made = agent_bank.pipeline(agent_bank.sound_in(world), lambda _: False)
     solved = list(made.run([as_example(t) for t in tried]).examples)
     added = list(made.run([as_example(t) for t in forced]).examples)

@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Any
 
 from quintain.types import derive_seed
-from quintain.worlds.plan.drawn import draw_scene, draw_task, easier, extended, harder, length, steps_of
+from quintain.worlds.plan.drawn import draw_scene, draw_task, easier, extend_goals, harder, length, steps_of
 from quintain.worlds.plan.strips import Atom, Domain, Predicate, Puzzle, Rule
 
 EXPANSIONS, ORDERS = 30, 10
@@ -85,7 +85,7 @@ def edited(task: Puzzle, rng: random.Random) -> Puzzle | None:
     """Return `task` with one fact of its goal more, less or changed, by chance, and a plan still."""
     left = rng.choice(task.goal)
     fewer = replace(task, goal=tuple(atom for atom in task.goal if atom != left))
-    made = {"more": [*extended(task)], "less": [fewer], "other": [*extended(fewer)]}
+    made = {"more": [*extend_goals(task)], "less": [fewer], "other": [*extend_goals(fewer)]}
     kinds = sorted(made)
     for kind in rng.sample(kinds, len(kinds)):
         able = [other for other in made[kind] if steps_of(other, task) and set(other.goal) != set(task.goal)]

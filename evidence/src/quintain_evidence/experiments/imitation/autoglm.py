@@ -136,7 +136,7 @@ class Lab:
             ]
             for seat, agent in agents.items()
         }
-        counts = autoglm.blamed(won[""], won[PLANNER], won[GROUNDER])
+        counts = autoglm.count_blame(won[""], won[PLANNER], won[GROUNDER])
         return {f"extra.fault_{who}": num / max(sum(counts.values()), 1) for who, num in counts.items()}
 
     def _cut(self, pairs: Sequence[Trajectory]) -> list[Sample]:

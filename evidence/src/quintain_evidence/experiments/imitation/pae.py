@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quintain.data.pipeline import Pipeline, Stage
-from quintain.methods.imitation.pae import Config, accepted, method, shortest
+from quintain.methods.imitation.pae import Config, keep_accepted, method, shortest
 from quintain.methods.loops.rounds import Rounds
 from quintain.types import Example, Group, Score, Task, Trajectory, derive_seed
 from quintain_evidence.experiments.selftraining.rest import weak_table
@@ -55,8 +55,8 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
             )
 
         arm = method(config)
-        random = replace(arm, build=Pipeline(accepted(), as_many(config.shortest, own)))
-        pooled = replace(arm, build=Pipeline(accepted(), of_all(config.shortest)))
+        random = replace(arm, build=Pipeline(keep_accepted(), as_many(config.shortest, own)))
+        pooled = replace(arm, build=Pipeline(keep_accepted(), of_all(config.shortest)))
         run, shuffled = learned(arm), learned(random)
         found.append(
             {

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from quintain.data.pairs import Pairs, siblings
 from quintain.losses.preference import dpo
-from quintain.methods.preference.dits import best_of, blocks_of, mixed
+from quintain.methods.preference.dits import best_of, blocks_of, mix_values
 from quintain.search.tree import Node
 from quintain.types import Action, Completion, Pair, Score, Stop, Trajectory, Turn, derive_seed
 from quintain_evidence.experiments.preference.agent_q import grown
@@ -83,7 +83,7 @@ def replication(made: Blocks, num: int, options: Mapping[str, Any], seed: int) -
     quarter = float(options.get("share", 0.25))
     singles = [[place] for place in range(len(given))]
     picks = {
-        "both": best_of(mixed(raised.tolist(), singles, influence.tolist(), 1.0), quarter),
+        "both": best_of(mix_values(raised.tolist(), singles, influence.tolist(), 1.0), quarter),
         "value": best_of(raised.tolist(), quarter),
         "random": rng.permutation(len(given))[: max(1, int(quarter * len(given)))].tolist(),
     }

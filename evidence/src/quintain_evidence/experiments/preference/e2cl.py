@@ -33,7 +33,7 @@ from quintain.methods.preference.e2cl import (
     feedback_of,
     num_done,
 )
-from quintain.rollout.splices import tried
+from quintain.rollout.splices import try_proposals
 from quintain.testing.pupil import Pupil, RolloutCollector, new_pupil, tasks_from
 from quintain.types import Action, Trajectory, derive_seed, flatten_scored
 from quintain.warm_start.start import expert_action
@@ -142,7 +142,7 @@ def foreseen(
             for t, group in zip(same, groups, strict=True):
                 for each in group.scored:
                     draft = each.turns[length].action
-                    result = tried(make, t, {length: draft})[length].result
+                    result = try_proposals(make, t, {length: draft})[length].result
                     found.append(
                         State(
                             shown=t,

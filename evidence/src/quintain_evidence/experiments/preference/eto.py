@@ -27,7 +27,7 @@ from quintain.data.pairs import Pairs
 from quintain.data.samples import pair_samples
 from quintain.losses.preference import nll_of_chosen
 from quintain.methods.preference import eto
-from quintain.methods.preference.exploring import Experts, contrasted
+from quintain.methods.preference.exploring import Experts, contrast_episodes
 from quintain.types import Group, Loss, Trajectory, derive_seed
 from quintain_evidence.experiments.preference.blocks import (
     Blocks,
@@ -61,7 +61,7 @@ def replication(made: Blocks, num: int, options: Mapping[str, Any], seed: int) -
     policy = made.policy(start)
     explored = policy.sample(size=tries, seed=derive_seed(seed, "explored"), tasks=train)
     failures = failures_of(foreign, train, seed)
-    pairs, twins = matched(contrasted(explored, experts, extra_turns=None), failures)
+    pairs, twins = matched(contrast_episodes(explored, experts, extra_turns=None), failures)
     later = [
         trajectory
         for group in policy.sample(size=tries, seed=derive_seed(seed, "later"), tasks=held_out)
@@ -80,7 +80,7 @@ def replication(made: Blocks, num: int, options: Mapping[str, Any], seed: int) -
         for name, shared in arms.items()
     }
     sure = table_of(made.world, expert_policy(made.world))
-    none = contrasted(sure.sample(size=tries, seed=seed, tasks=train), experts, extra_turns=None)
+    none = contrast_episodes(sure.sample(size=tries, seed=seed, tasks=train), experts, extra_turns=None)
     at_expert = solved_of(sure, held_out) + float(len(none))
     return {
         "method": solved["method"],

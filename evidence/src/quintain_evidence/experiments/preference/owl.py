@@ -27,7 +27,7 @@ from quintain.data.pairs import best_and_worst
 from quintain.data.seats import split_seats
 from quintain.learning.job import MAIN
 from quintain.losses.preference import dpo
-from quintain.methods.preference.owl import WORKER, lived_by
+from quintain.methods.preference.owl import WORKER, keep_groups_of
 from quintain.methods.preference.roles import ACTOR, PLANNER
 from quintain.types import Group, Task, Trajectory, Turn, derive_seed
 from quintain_evidence.experiments.preference.blocks import Blocks
@@ -197,7 +197,7 @@ def replication(options: Mapping[str, Any], seed: int) -> dict[str, float]:
         )
         parts = split_seats(as_played(played))
         for arm, policy in (("method", MAIN), ("control", WORKER)):
-            pairs = best_and_worst(lived_by(parts, policy))
+            pairs = best_and_worst(keep_groups_of(parts, policy))
             ends[prefix + arm] = learned(made, own, pairs, dpo(0.1), options)
             found[prefix + arm] = success(made, ends[prefix + arm], "B") - success(made, own, "B")
             if prefix + arm == "method":

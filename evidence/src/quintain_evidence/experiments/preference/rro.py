@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from quintain.methods.preference.rro import followed, has_risen, num_drawn
+from quintain.methods.preference.rro import choose_followed, has_risen, num_drawn
 from quintain.types import derive_seed, flatten_scored
 from quintain_evidence.experiments.preference.blocks import SPEC, irreversible, noisy_policy, table_of
 from quintain_evidence.labs.exact import END, World, exact_values
@@ -136,7 +136,7 @@ def rule(values: Sequence[float], before: float) -> tuple[int, bool]:
 def kept(values: NDArray[np.float64], num: int, rose: bool) -> int:
     """Return the place of what is followed where `num` were drawn and the last rose, or none did."""
     drawn = [float(value) for value in values[:num]]
-    return followed(drawn, -np.inf if rose else np.inf)
+    return choose_followed(drawn, -np.inf if rose else np.inf)
 
 
 def ends(advantage: NDArray[np.float64], values: NDArray[np.float64], num: int) -> float:

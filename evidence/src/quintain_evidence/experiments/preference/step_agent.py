@@ -75,7 +75,7 @@ def replication(
     states, judged = visited(made, sure, train), visited(made, sure, held_out)
     experts = {group.task.id: group.trajectories[0] for group in acted(made, sure, states, 1, seed)}
     own, others = (
-        step_agent.preferred(acted(made, made.policy(each), states, size, seed), experts)
+        step_agent.prefer_expert(acted(made, made.policy(each), states, size, seed), experts)
         for each in (start, foreign)
     )
     pairs, twins = matched(own, others, random.Random(seed))
@@ -87,7 +87,7 @@ def replication(
         "start": start,
     }
     astray = {name: disagreement(made, made.policy(shared), judged) for name, shared in arms.items()}
-    none = step_agent.preferred(acted(made, sure, states, size, seed), experts)
+    none = step_agent.prefer_expert(acted(made, sure, states, size, seed), experts)
     return {
         "method": 1 - astray["method"],
         "control": 1 - astray["control"],
@@ -171,11 +171,11 @@ def discriminated(
     for name, other in (("auc", own), ("auc_same", sure)):
         experts, others = rows(sure, 0, 0), rows(other, 0, 1)
         tests = rows(sure, 1, 2), rows(other, 1, 3)
-        weights = step_agent.fitted(experts, others)
+        weights = step_agent.fit_discriminator(experts, others)
         found[f"extra.{name}"] = area(tests[0] @ weights, tests[1] @ weights)
         if name == "auc":
             mixed = rng.permutation(np.concatenate([experts, others]))
-            blind = step_agent.fitted(mixed[: len(experts)], mixed[len(experts) :])
+            blind = step_agent.fit_discriminator(mixed[: len(experts)], mixed[len(experts) :])
             found["extra.auc_blind"] = area(tests[0] @ blind, tests[1] @ blind)
     return found
 

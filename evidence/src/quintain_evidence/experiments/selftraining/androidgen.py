@@ -60,7 +60,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
             )  # fmt: skip
             return float(exact(run.policy, held_out).success.mean())
 
-        method, control = androidgen.reached(progress), pieces(windows(own))
+        method, control = androidgen.cut_behind_reached(progress), pieces(windows(own))
         reached = success(method)
         found.append(
             {
@@ -68,7 +68,8 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
                 "control": success(control),
                 "null_method": success(method, near),
                 "null_control": success(control, near),
-                "extra.over_solved": reached - success(androidgen.reached(progress, has_failures=False)),
+                "extra.over_solved": reached
+                - success(androidgen.cut_behind_reached(progress, has_failures=False)),
                 "extra.over_elsewhere": reached - success(pieces(elsewhere(own))),
                 "extra.start": float(exact(start, held_out).success.mean()),
             }

@@ -26,7 +26,7 @@ from quintain.environments.protocol import Environment
 from quintain.errors import UsageError
 from quintain.methods.selftraining.exif import skill_of
 from quintain.rollout.hindsight import hindsight
-from quintain.rollout.views import Looks
+from quintain.rollout.views import EnvironmentReader
 from quintain.testing.pupil import Pupil, new_pupil, tasks_from
 from quintain.types import Action, Observation, Trajectory, derive_seed
 from quintain.warm_start.start import build_agent
@@ -126,7 +126,7 @@ def asked_for(world: str, agent: Agent, trajectory: Trajectory, goal: Mapping[st
     """Return `trajectory` as if it had been asked for `goal`, data of a task: its first prompt names that one."""
     with closing(equip(agent, find(world)())) as environment:
         task = replace(trajectory.task, data={**trajectory.task.data, **goal})
-        start = Looks(has_state_keys=False).start(environment, task)
+        start = EnvironmentReader(has_state_keys=False).start(environment, task)
         (view,) = start.views
         prompt = agent.open(start.brief).observe(view.observation, view.legal_actions)
     first = replace(trajectory.turns[0], prompt_ids=prompt.token_ids)

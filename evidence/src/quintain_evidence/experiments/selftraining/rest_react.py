@@ -92,7 +92,7 @@ def cosines(start: Pupil, world: str, options: Mapping[str, Any], seed: int) -> 
     def rank(t: Trajectory) -> float:
         return rest_react.grounding(start.decode(t.turns[0].prompt_ids), t.turns[0].action.text)
 
-    stage = rest_react.ranked_first(rank)
+    stage = rest_react.keep_first_ranked(rank)
     for k in range(num):
         steps = start.alternatives(
             world, played[k * size : (k + 1) * size], size=4, seed=derive_seed(seed, "steps", k)

@@ -95,7 +95,7 @@ def cosines(start: Pupil, options: Mapping[str, Any], seed: int) -> tuple[dict[s
         names = {group.task.id for group in groups[k * size : (k + 1) * size]}
         own = [answer for answer in answers if answer.task.id in names]
         for name, given in (("method", own), ("control", permuted(own, rng))):
-            samples = pair_samples(self_rewarding.preferred(given))
+            samples = pair_samples(self_rewarding.prefer_best(given))
             found[name].append(cosine(start.lab.of_samples(samples, FIRST), targets[k]))
     known = [
         (score, answer.trajectories[0].turns[0].reward_terms["answer"] > 0)

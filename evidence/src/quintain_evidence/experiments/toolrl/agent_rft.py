@@ -24,7 +24,7 @@ from quintain.environments.protocol import begin
 from quintain.methods.loops.on_policy import Estimates
 from quintain.methods.toolrl import agent_rft
 from quintain.rewards.efficiency import num_calls
-from quintain.rollout.stepper import guarded
+from quintain.rollout.stepper import guard_call
 from quintain.serve.json_app import Refusal, Request, json_app
 from quintain.serve.listener import Listener
 from quintain.types import (
@@ -220,12 +220,12 @@ def one(server: Service, episode: int) -> Trajectory:
     task = Task(id=f"service/train/{episode // SIZE}", environment="service", seed=2 * (episode // SIZE))
     turns: list[Turn] = []
     outcome: Score | Failure | None = None
-    told: Any = guarded(lambda: begin(world, task))
+    told: Any = guard_call(lambda: begin(world, task))
     for number in range(num + 1):
         call = ToolCall(name="step", arguments={"episode": episode, "number": number})
         is_last = number == num
         action = Action(text=RIGHT if is_right else "wrong") if is_last else Action(tool_calls=(call,))
-        result = guarded(lambda action=action: world.step(action))
+        result = guard_call(lambda action=action: world.step(action))
         turns.append(
             Turn(
                 observation=told,

@@ -18,7 +18,7 @@ from quintain.environments.protocol import advance, begin
 from quintain.types import derive_seed
 from quintain.worlds.hopqa.facts import Question, QuestionShape, draw_question, read_facts
 from quintain.worlds.hopqa.game import HopQA
-from quintain.worlds.hopqa.synthesis import Hop, asked, evolve, extended
+from quintain.worlds.hopqa.synthesis import Hop, evolve, extend_way, word_question
 
 SAID = re.compile(r"The (\S+) of (\S+) is (\S+)\.")
 FORWARD = re.compile(r"the (\S+) of (.+)")
@@ -88,11 +88,11 @@ def unchecked(question: Question, rounds: int, rng: random.Random) -> Question:
             (
                 w
                 for kind in rng.sample(("inject", "fuzz"), 2)
-                if (w := extended(way, kind, list(told), told, rng))
+                if (w := extend_way(way, kind, list(told), told, rng))
             ),
             way,
         )
-    return asked(question, way)
+    return word_question(question, way)
 
 
 def unsolved(distractors: int, num: int, seed: int) -> float:

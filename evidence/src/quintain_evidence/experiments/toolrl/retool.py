@@ -102,7 +102,7 @@ class Lab:
         for number, task in enumerate(self.pool):
             world = Sum(self.setting, task).world
             plans[number] = retool.rewrite(author.write(world, rng), world.tools())
-        kept = retool.rewritten().run([as_example(self.shown(k, plan)[0]) for k, plan in plans.items()])
+        kept = retool.check_rewrite().run([as_example(self.shown(k, plan)[0]) for k, plan in plans.items()])
         names = {example.trajectory.task.id for example in kept.examples}
         return {k: plan for k, plan in plans.items() if self.pool[k].id in names}
 

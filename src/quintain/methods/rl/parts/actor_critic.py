@@ -14,7 +14,7 @@ from quintain.losses.compose import combine
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
-from quintain.methods.method import Needs, grouped
+from quintain.methods.method import Needs, sample_groups
 from quintain.types import Credit, Group
 
 
@@ -43,7 +43,7 @@ def actor_critic(config: ActorCriticJob) -> OnPolicy:
 
     loss = combine((clip_ratio(config.clip, config.clip), 1.0), (value(), config.vf_coef))
     return OnPolicy(
-        collect=grouped(config.episodes, 1),
+        collect=sample_groups(config.episodes, 1),
         credit=credit,
         update=Update(loss=loss, keeps_zeros=True),
         needs=Needs(critic=True),

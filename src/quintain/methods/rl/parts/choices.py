@@ -64,7 +64,7 @@ class Idea:
     """whether it learns from the episodes of earlier steps what a turn contributes"""
 
 
-def valued(estimate: Callable[[Sequence[Group], Critic, Options], Credit]) -> Callable[..., Assign]:
+def value_by(estimate: Callable[[Sequence[Group], Critic, Options], Credit]) -> Callable[..., Assign]:
     """Return what makes an idea of an `estimate` that reads a critic."""
     return lambda options, _: lambda groups, estimates: estimate(groups, estimates.critic, options)
 
@@ -74,7 +74,7 @@ def pure(compute: Callable[[Sequence[Group], Options], Credit]) -> Callable[...,
     return lambda options, _: lambda groups, _: compute(groups, options)
 
 
-def attributed(groups: Sequence[Group], options: Options, contributions: Contributions) -> Credit:
+def attribute_turns(groups: Sequence[Group], options: Options, contributions: Contributions) -> Credit:
     """Return discounted sums of what each turn is predicted to have contributed, less the others' mean."""
     found = [contributions.predict(t) for group in groups for t in group.scored]
     return subtract_others(
@@ -82,7 +82,7 @@ def attributed(groups: Sequence[Group], options: Options, contributions: Contrib
     )
 
 
-def decoupled_gae(groups: Sequence[Group], values: Critic, options: Options) -> Credit:
+def two_lambda_gae(groups: Sequence[Group], values: Critic, options: Options) -> Credit:
     """Return λ by length for the policy, and λ = 1 for the critic."""
     policy = gae_tokens(groups, values, gae_lambda=length_adaptive(options.adaptive))
     return join_advantages(policy, gae_tokens(groups, values, gae_lambda=1.0))
@@ -105,24 +105,24 @@ IDEAS: Mapping[str, Idea] = {
         needs=Needs(state_keys=True), reads=STD | DISCOUNT, is_grouped=True,
     ),
     "gae": Idea(
-        make=valued(lambda g, v, k: gae_tokens(g, v, turn_discount=k.discount, gae_lambda=k.gae_lambda)),
+        make=value_by(lambda g, v, k: gae_tokens(g, v, turn_discount=k.discount, gae_lambda=k.gae_lambda)),
         needs=CRITIC, reads=BOTH,
     ),
     "gae_turns": Idea(
-        make=valued(lambda g, v, k: gae_turns(g, v, discount=k.discount, gae_lambda=k.gae_lambda)),
+        make=value_by(lambda g, v, k: gae_turns(g, v, discount=k.discount, gae_lambda=k.gae_lambda)),
         needs=CRITIC, reads=BOTH,
     ),
     "gae_bilevel": Idea(
-        make=valued(lambda g, v, k: gae_bilevel(g, v, turn_discount=k.discount, gae_lambda=k.gae_lambda)),
+        make=value_by(lambda g, v, k: gae_bilevel(g, v, turn_discount=k.discount, gae_lambda=k.gae_lambda)),
         needs=CRITIC, reads=BOTH,
     ),
-    "gae_decoupled": Idea(make=valued(decoupled_gae), needs=CRITIC, reads=frozenset({"adaptive"})),
+    "gae_decoupled": Idea(make=value_by(two_lambda_gae), needs=CRITIC, reads=frozenset({"adaptive"})),
     "vine": Idea(
         make=lambda *_: lambda groups, estimates: step_value(groups, state_values(groups, estimates.branches)),
         needs=Needs(branches=True, snapshots=True), branch=continue_turns(NUM_CONTINUED),
     ),
     "spa_rl": Idea(
-        make=lambda options, fitted: lambda groups, _: attributed(groups, options, fitted),
+        make=lambda options, fitted: lambda groups, _: attribute_turns(groups, options, fitted),
         reads=DISCOUNT, is_fitted=True,
     ),
     "best_of": Idea(make=pure(lambda g, _: exponential_weights(best_of_group(g))), is_grouped=True),

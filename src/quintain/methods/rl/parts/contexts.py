@@ -21,9 +21,9 @@ from quintain.errors import DataError, EnvironmentFault
 from quintain.methods.method import Collector
 from quintain.rewards.terms import Measure
 from quintain.rewards.tool_match import match_score
-from quintain.rollout.replay import every_turn, replayed
+from quintain.rollout.replay import prefixes_of, replay_actions
 from quintain.rollout.stepper import Stepper
-from quintain.rollout.views import Looks, Prefix
+from quintain.rollout.views import EnvironmentReader, Prefix
 from quintain.types import Action, Failure, Group, ToolCall, Trajectory, Turn
 
 Keep = Literal["process", "outcome", "both", "all"]
@@ -54,7 +54,7 @@ class Contexts:
         labels = ExpertLabels(collector.expert_environment, ask_expert)
         episodes = [t for t in collector.demonstrations() if t.turns]
         walks = collector.walks(episodes)
-        prefixes = every_turn(walks)
+        prefixes = prefixes_of(walks)
         steps = [(t, number, right) for t in episodes for number, right in enumerate(labels.labels(t))]
         for (episode, number, right), prefix in zip(steps, prefixes, strict=True):
             if right is not None and prefix.is_repeated and is_kept(episode, number, right, self.keep):
@@ -109,11 +109,11 @@ class Contexts:
         An episode that is on no context is a failure of the judge, who knows nothing of it.
         """
 
-        def measured(trajectory: Trajectory) -> Sequence[float]:
+        def measure_contexts(trajectory: Trajectory) -> Sequence[float]:
             right = self.wanted.get(trajectory.task.id)
             return [float("nan") if right is None else score(trajectory.turns[-1].action, right)]
 
-        return measured
+        return measure_contexts
 
 
 def is_kept(episode: Trajectory, number: int, right: Action, keep: Keep) -> bool:
@@ -161,7 +161,7 @@ class ExpertLabels(Generic[Label]):
         self.make_environment = find(environment) if isinstance(environment, str) else environment
         self.ask = ask
         self._stepper = Stepper(timeout=TIMEOUT)
-        self._looks = Looks(has_state_keys=False)
+        self._looks = EnvironmentReader(has_state_keys=False)
         self._environment: Environment | None = None
 
     def labels(self, trajectory: Trajectory) -> list[Label | None]:
@@ -182,18 +182,18 @@ class ExpertLabels(Generic[Label]):
         A turn without an answer of the expert is a failure of the judge.
         """
 
-        def measured(trajectory: Trajectory) -> Sequence[float]:
+        def measure_labels(trajectory: Trajectory) -> Sequence[float]:
             num = max(len(trajectory.turns), 1)
             return [
                 score(turn.action, gold) / num if gold is not None else float("nan")
                 for turn, gold in zip(trajectory.turns, self.labels(trajectory), strict=True)
             ]
 
-        return measured
+        return measure_labels
 
 
 def expert_labels(
-    looks: Looks,
+    looks: EnvironmentReader,
     environment: Environment,
     trajectory: Trajectory,
     ask: Callable[[Environment], Label | None],
@@ -205,7 +205,7 @@ def expert_labels(
     Raises:
         EnvironmentFault: the environment shows something else than was recorded.
     """
-    return [ask(environment) for _ in replayed(looks, environment, trajectory, checks_rewards=False)]
+    return [ask(environment) for _ in replay_actions(looks, environment, trajectory, checks_rewards=False)]
 
 
 def ask_expert(environment: Environment) -> Action | None:

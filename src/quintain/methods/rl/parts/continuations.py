@@ -9,7 +9,7 @@ from quintain.credit.layout import outcome_of
 from quintain.credit.step_value import return_from
 from quintain.methods.loops.on_policy import Branch, Branches
 from quintain.methods.method import Collector
-from quintain.rollout.replay import every_turn
+from quintain.rollout.replay import prefixes_of
 from quintain.types import Group, derive_seed, flatten_scored
 
 
@@ -21,7 +21,7 @@ def continue_turns(rollouts: int) -> Branch:
         places = [(i, n) for i, t in enumerate(trajectories) for n in range(1, len(t.turns))]
         if not places:
             return {}
-        prefixes = every_turn(collector.walks(trajectories), first=1)
+        prefixes = prefixes_of(collector.walks(trajectories), first=1)
         seed = derive_seed("values", trajectories[0].seed)
         found = collector.continue_from(step, prefixes, size=rollouts, seed=seed)
         return dict(zip(places, found, strict=True))

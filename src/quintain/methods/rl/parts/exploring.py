@@ -48,7 +48,7 @@ class ExploringSession(Deliberation):
         prompt = super().observe(observation, legal_actions)
         self._legal = legal_actions or self._legal
         self._turn += 1
-        admitted = self._admitted()
+        admitted = self._admit_actions()
         if not admitted:
             return prompt
         ids = tuple(dict.fromkeys(self.write(Action(text=words)) for words in admitted))
@@ -62,7 +62,7 @@ class ExploringSession(Deliberation):
         self._tried.add(action.text)
         return action
 
-    def _admitted(self) -> tuple[str, ...]:
+    def _admit_actions(self) -> tuple[str, ...]:
         """Return the legal actions that may be taken now; none where the policy is free."""
         untried = tuple(words for words in self._legal if words not in self._tried)
         if self._settings.tries_all and untried:

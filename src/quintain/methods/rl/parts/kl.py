@@ -56,11 +56,11 @@ class KLController:
         """Return the k3 penalty, times the coefficient of the step at hand."""
         penalty = kl_penalty("k3")
 
-        def weighted(outputs: Outputs, batch: Batch) -> LossReport:
+        def weigh(outputs: Outputs, batch: Batch) -> LossReport:
             report = penalty(outputs, batch)
             return replace(report, loss=self.coefficient * report.loss)
 
-        return weighted
+        return weigh
 
     def token_rewards(
         self, groups: Sequence[Group], estimates: Estimates

@@ -42,7 +42,9 @@ def best_answer(group: Group, score: Callable[[Turn], float] | None) -> Turn | N
     )
 
 
-def relabelled(groups: Sequence[Group], score: Callable[[Turn], float] | None, *, count: int) -> list[Group]:
+def relabel_groups(
+    groups: Sequence[Group], score: Callable[[Turn], float] | None, *, count: int
+) -> list[Group]:
     """Return for each task with a right answer its solved episodes, and up to `count` failed ones that end with it.
 
     A failed episode ends with its last answer, which the best one of the task replaces. They are taken worst first:

@@ -117,7 +117,7 @@ def pay(groups: Sequence[Group], *, paid: Sequence[Term], judge: Judge | None) -
     return apply_all(groups, paid)
 
 
-def _unasked(_: Trajectory) -> float:
+def _stand_in_judge(_: Trajectory) -> float:
     """Stand for a judge where only the names of terms are looked at."""
     raise AssertionError("nothing is measured here")
 
@@ -129,7 +129,7 @@ def _term(part: str, visits: Visits, judge: Judge | None) -> Term:
             f"rewards: got {part!r}; write name, name=weight, name=weight<=most or name@earlier"
         )
     name, weight, most, gate = match.groups()
-    measure = _unasked if judge is None else judge.measure
+    measure = _stand_in_judge if judge is None else judge.measure
     makers = {
         **TERMS,
         "visits": (visits.bonus, 0.1),
