@@ -17,7 +17,7 @@ from quintain.api import resume
 from quintain.data.labels import Choice, read_labels
 from quintain.errors import ConfigError, DataError
 from quintain.learning.labelling import FILE, Session
-from quintain.methods.rlhf.comparing import TERM, Segment, apart, correlation, draw_segments, paid_by_turn
+from quintain.methods.rlhf.comparing import TERM, Segment, correlation, draw_segments, pay_turns, split_turns
 from quintain.methods.rlhf.human_preferences import Config, decaying, method
 from quintain.store.run import Run
 from quintain.types import Group, Score, Trajectory, as_text
@@ -150,12 +150,12 @@ def test_segments_have_the_same_number_of_turns(like: Trajectory) -> None:
     assert as_text(first.final_observation) == as_text(like.turns[0].observation), "what was seen next"
     with pytest.raises(DataError, match=r"segments of 4 turns: got 3 episodes of at most 3; lower segment"):
         draw_segments(both, size=4, count=1, rng=rng)
-    assert all(turn.starts_segment for turn in apart(episodes[0]).turns)
+    assert all(turn.starts_segment for turn in split_turns(episodes[0]).turns)
 
 
 def test_turns_are_paid_and_success_stays(like: Trajectory) -> None:
     won = replace(episode([0.0, 0.0], 0, like), outcome=Score(value=1.0, is_success=True))
-    paid = paid_by_turn(won, [0.5, -2.0])
+    paid = pay_turns(won, [0.5, -2.0])
     assert [turn.reward for turn in paid.turns] == [0.5, -2.0]
     assert paid.outcome == Score(value=-1.5, is_success=True)
     assert paid.turns[1].reward_terms[TERM] == -2.0
