@@ -59,7 +59,7 @@ class OneByOne:
     """The method: what it needs, and how it trains."""
 
     episodes: int
-    needs: Needs = Needs()
+    needs: Needs = field(default_factory=Needs)
     update: Update = field(default_factory=lambda: Update(loss=reinforce()))
 
     def train(self, run: Run, config: Config) -> None:
