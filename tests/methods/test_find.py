@@ -31,7 +31,7 @@ from dataclasses import dataclass
 
 from quintain.methods.loops.on_policy import OnPolicy
 from quintain.learning.update import Update
-from quintain.methods.method import grouped
+from quintain.methods.method import sample_groups
 from quintain.credit.outcome import outcome_return
 from quintain.losses.policy import reinforce
 from quintain.learning.job import OnPolicyJob
@@ -47,7 +47,7 @@ class Config(OnPolicyJob):
 def method(config: Config) -> OnPolicy:
     """Return it."""
     return OnPolicy(
-        collect=grouped(config.tasks, 1),
+        collect=sample_groups(config.tasks, 1),
         credit=lambda groups, _: outcome_return(groups),
         update=Update(loss=reinforce()),
     )

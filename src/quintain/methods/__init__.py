@@ -1,6 +1,6 @@
 """Methods: one file per published method, in a folder per family; the loops that run them in `loops`.
 
-What a method of your own is made of is here: ``from quintain.methods import GroupConfig, OnPolicy, Update, grouped``.
+What a method of your own is made of is here: ``from quintain.methods import GroupConfig, OnPolicy, Update``.
 Each name is fetched when it is first used, so that importing this loads nothing heavy.
 """
 

@@ -14,11 +14,11 @@ from tests.build import shorten_corpus
 from quintain.data.pack import pack
 from quintain.data.pipeline import as_example, example_samples
 from quintain.errors import ConfigError, DataError
+from quintain.learning import updating
 from quintain.learning.learner import Learner, Optimization
 from quintain.learning.updating import resting
 from quintain.losses.imitation import imitation
 from quintain.methods.imitation import ire_vla
-from quintain.methods.loops import on_policy
 from quintain.methods.loops.rehearsal import Rehearsed, rehearsal_batch
 from quintain.methods.loops.retention import Retention, world_of
 from quintain.models.families import trunk
@@ -81,7 +81,7 @@ def test_an_embedding_that_is_also_the_output_rests(pupil: Any) -> None:
 @pytest.mark.slow
 def test_stages_move_what_they_should(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[str, bool, bool]] = []
-    learn_all, rehearse = on_policy.learn_all, Rehearsed.learn
+    learn_all, rehearse = updating.learn_all, Rehearsed.learn
 
     def watched(name: str, model: Any, act: Callable[[], Any]) -> Any:
         still = trunk(model, 1)
@@ -92,7 +92,7 @@ def test_stages_move_what_they_should(train: Any, monkeypatch: pytest.MonkeyPatc
         return found
 
     monkeypatch.setattr(
-        on_policy,
+        updating,
         "learn_all",
         lambda policies, *rest, **named: watched(
             "rl", policies.main.model, lambda: learn_all(policies, *rest, **named)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from quintain.data.files import read_objects
@@ -24,7 +24,9 @@ from quintain.environments.protocol import Corpus, Environment
 from quintain.environments.splitting import is_eval
 from quintain.errors import ConfigError, DataError
 from quintain.learning.job import Job
-from quintain.methods.method import Method
+
+if TYPE_CHECKING:
+    from quintain.methods.toolrl.contrast import Contrastive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,7 @@ class Config(Job):
     """What tools are chosen by where evaluations play."""
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> "Contrastive":
     """Return DARE as `config` describes it."""
     from quintain.methods.toolrl.contrast import Contrastive
 
