@@ -27,9 +27,9 @@ from types import ModuleType
 from typing import Any, Literal, TypedDict, Unpack, overload
 
 from quintain.environments.protocol import Environment
+from quintain.learning.job import PolicySettings
 from quintain.methods.method import Method
 from quintain.trained import TrainedRun
-from quintain.learning.job import PolicySettings
 
 class TrainOptions(TypedDict, total=False):
     environment: str | type[Environment] | None
