@@ -341,7 +341,10 @@ class FastDecoder:
         return hidden, rows
 
     def _records(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> bool:
-        """Return whether a step of `new_ids` may be a recorded one, which writes behind the end of every stream."""
+        """Return whether a step of `new_ids` may be a recorded one, which writes behind the end of every stream.
+
+        The cache is grown for it.
+        """
         if not self.records_steps or any(len(ids) != 1 for ids in new_ids):
             return False
         longest = max(self.lengths, default=0) + 1

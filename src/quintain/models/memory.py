@@ -210,22 +210,19 @@ def update(shape: Shape, use: Use, tokens: int | None = None) -> Phase:
     residual = shape.hidden * (2 if use.width == 2 else 4)
     path = path_of(use, shape)
     copies = 0 if use.lora_rank else round(COPIED[path] * shape.in_layers)
-    if use.checkpoints:  # one layer at a time keeps what it computes
-        kept, again = num * residual * shape.layers, 2 * num * by_layer
+    is_card = use.device != "cpu"
+    if use.checkpoints:  # one layer at a time keeps what it computes; on a card 4/3 of that was measured
+        kept, again = num * residual * shape.layers, num * by_layer * (4 if is_card else 6) // 3
         copies //= shape.layers
     else:
         kept, again = num * by_layer * shape.layers, num * by_layer
     logits = min(num * shape.vocabulary, MAX_LOGITS) * (8 if path == "kernels" else 16)
     if not shape.is_known:
         logits = num * shape.vocabulary * 12
-    if (
-        use.device != "cpu"
-    ):  # a layer is computed again when the logits are gone; what was measured is two thirds
-        again = max(again * 2 // 3 if use.checkpoints else again, logits) - logits
-    each = (
-        use.ranks if use.device != "cpu" else 1
-    )  # of a card there is one for each rank, of main memory one for all
-    at_once = use.ranks if use.device == "cpu" else 1
+    if is_card:  # a layer's part comes when the logits are gone
+        again = max(again - logits, 0)
+    # There is a card for each rank, and one main memory for all of them.
+    each, at_once = (use.ranks, 1) if is_card else (1, use.ranks)
     sharded = weights(shape, use) // each if use.ranks > 1 else 0
     return Phase(
         name="update",
