@@ -99,10 +99,10 @@ def command_of(row: str, docs: Path) -> list[str]:
         raise UsageError(
             f"--only: got {row!r}, but there is no {page}; name a method that has a page, or --docs"
         )
-    config = find_method(row).config_class
-    defaults: dict[str, Any] = {each.name: each.default for each in fields(config)}
-    found = find_method(row)
-    unread = find_unread(found.make(config()), config())
+    method = find_method(row)
+    usual_config = method.config_class()
+    defaults: dict[str, Any] = {each.name: each.default for each in fields(usual_config)}
+    unread = find_unread(method.make(usual_config), usual_config)
     values = {name: value for name, value in GIVEN.items() if name in defaults and name not in unread}
     for name, value in SMALL.items():
         usual = defaults.get(name, ...)
