@@ -8,7 +8,7 @@ import pytest
 from quintain.agents.harness import JsonTools, PlainText
 from quintain.engines.scripted import Scripted
 from quintain.environments.boundary import check_instructions, check_tools, tasks_of
-from quintain.environments.protocol import Environment, advance, begin
+from quintain.environments.protocol import Environment, advance, begin, check_result
 from quintain.environments.sizes import MOST_CHARACTERS, MOST_PARTS, cut_parts, cut_text
 from quintain.environments.tools import tool
 from quintain.errors import EnvironmentFault
@@ -62,6 +62,19 @@ class Reader(Page):
 
     def step(self, action: Action) -> StepResult:
         return Environment.step(self, action)
+
+
+class Around(Page):
+    """Go."""
+
+    def __init__(self, inner: Page) -> None:
+        self.inner = inner
+
+    def reset(self, task: Task) -> Any:
+        return begin(self.inner, task)
+
+    def step(self, action: Action) -> StepResult:
+        return advance(self.inner, action)
 
 
 class Parts(Page):
@@ -119,6 +132,21 @@ def test_a_text_is_cut_where_it_is_too_long() -> None:
     assert isinstance(first, Text) and first.text == long and second is picture
     assert third == CallResult(text="b", call=1)
     assert last == Text(text="\n[2 more characters were cut]")
+
+
+@pytest.mark.parametrize("world", [Page, Parts])
+def test_what_an_environment_inside_of_another_shows_is_cut_and_counted_once(world: type[Page]) -> None:
+    task, act = Task(id="t/0", environment="page", seed=0), Action(text="x")
+    alone, within = world(), Around(Around(world()))
+    assert begin(within, task) == begin(alone, task)
+    assert advance(within, act).observation == advance(alone, act).observation
+
+
+def test_parts_that_are_short_stay_the_same_object() -> None:
+    world = Page()
+    world.at_step = (Text(text="a"), Text(text="b"))
+    result = StepResult(observation=world.at_step)
+    assert check_result(world, result, "step") is result
 
 
 def test_environments_that_are_asked_directly() -> None:

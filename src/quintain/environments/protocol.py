@@ -20,6 +20,7 @@ from quintain.types import (
     UNNAMED,
     Action,
     CallResult,
+    Content,
     Image,
     Observation,
     Split,
@@ -624,14 +625,13 @@ def check_observation(environment: Environment, observation: object, call: str) 
     """
     if isinstance(observation, str):
         return cut_text(observation)
-    if isinstance(observation, (list, tuple)):
-        parts = tuple(p for p in cast("Sequence[object]", observation) if isinstance(p, (Text, Image)))
+    if isinstance(observation, (list, tuple)) and all(isinstance(p, (Text, Image)) for p in observation):
+        parts = cast("Sequence[Content]", observation)
         if len(parts) > MOST_PARTS:
             raise EnvironmentFault(
                 f"{environment_name(environment)}.{call} must return at most {MOST_PARTS:,} parts: got {len(parts):,}"
             )
-        if len(parts) == len(cast("Sequence[object]", observation)):
-            return cut_parts(parts)
+        return cut_parts(parts)
     raise EnvironmentFault(
         f"{environment_name(environment)}.{call} must return text or content parts: "
         f"got {type(observation).__name__}; return a str"

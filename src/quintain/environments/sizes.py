@@ -4,6 +4,7 @@ Text costs most when it is made tokens, and whatever wrote it (a page, a file, a
 bounded before anything else looks at it, and far above what models read.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,15 +15,24 @@ MOST_CHARACTERS = 1 << 20
 """Characters of one observation, of all instructions, tools or legal actions, or of a task's prompt."""
 MOST_PARTS = 4096
 """Parts of one observation."""
+NOTE = re.compile(r"\n\[[\d,]{1,30} more characters were cut\]")
+"""What stands behind a text that was cut."""
 
 
 def cut_text(text: str, most: int = MOST_CHARACTERS) -> str:
-    """Return `text`, of a longer one its first `most` characters and how many were cut."""
-    return text if len(text) <= most else f"{text[:most]}\n[{len(text) - most:,} more characters were cut]"
+    """Return `text`, of a longer one its first `most` characters and how many were cut.
+
+    A text that was cut so before, as in an environment inside of another, is left as it is.
+    """
+    if len(text) <= most or NOTE.fullmatch(text, most):
+        return text
+    return f"{text[:most]}\n[{len(text) - most:,} more characters were cut]"
 
 
 def cut_parts(parts: Sequence[Content]) -> tuple[Content, ...]:
     """Return `parts` of an observation, whose texts are cut where they are longer together than one may be."""
+    if sum(len(part.text) for part in parts if isinstance(part, Text)) <= MOST_CHARACTERS:
+        return tuple(parts)
     room = MOST_CHARACTERS
     found: list[Content] = []
     for part in parts:
