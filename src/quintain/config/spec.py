@@ -102,8 +102,9 @@ def read_options(
         value = read_json(text) if option is None else read_option(option, text, whose)
         if option is not None and any(map(is_list, parts_of(option.annotation))):
             values[name] = (*values.get(name, ()), *value)
+        elif name in values:
+            raise _came_twice(name, whose)
         else:
-            refuse_twice([*((each, "") for each in values), (name, text)], whose)
             values[name] = value
     return values
 
@@ -117,9 +118,13 @@ def refuse_twice(pairs: Pairs, whose: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, text in pairs:
         if name in found:
-            raise UsageError(f"{name} of {whose}: got it twice; give it once")
+            raise _came_twice(name, whose)
         found[name] = text
     return found
+
+
+def _came_twice(name: str, whose: str) -> UsageError:
+    return UsageError(f"{name} of {whose}: got it twice; give it once")
 
 
 def read_option(option: Option, text: str, whose: str) -> Any:
