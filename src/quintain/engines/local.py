@@ -141,7 +141,6 @@ class Local:
         self._queue: list[Request] = []
         self._jobs: list[_Job] = []
         self._tally = Tally()
-        self._has_guides = False
         self._is_paused = self._is_short = False
 
     @property
@@ -308,16 +307,12 @@ class Local:
             job = self._open(request)
             job.guide = guide
             self._jobs.append(job)
-            self._has_guides = self._has_guides or guide is not None or request.sampling.top_p < 1
         if not self._jobs:
             return replies
         parts, failures = self._fit(self._jobs, self._draw)
         self._jobs = []
         for jobs, drawn in parts:
             replies += self._collect(jobs, *self._guide(jobs, *drawn))
-        self._has_guides = self._has_guides and any(
-            job.guide is not None or job.request.sampling.top_p < 1 for job in self._jobs
-        )
         return replies + failures
 
     def _next(self) -> int | None:
@@ -449,8 +444,8 @@ class Local:
     ) -> tuple[list[int], list[float], dict[int, str]]:
         """Return the sampled ids of `jobs` and their log-probs, and what is wrong with those whose guide failed."""
         failed: dict[int, str] = {}
-        if self._has_guides:
-            guides, top_ps = [job.guide for job in jobs], [job.request.sampling.top_p for job in jobs]
+        guides, top_ps = [job.guide for job in jobs], [job.request.sampling.top_p for job in jobs]
+        if any(guide is not None for guide in guides) or min(top_ps) < 1:
             free = chosen, logprobs
             try:
                 with name_shortage(f"sampling {len(jobs)} streams", ADVICE):
