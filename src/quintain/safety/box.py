@@ -69,7 +69,7 @@ class Box:
         """
         require()
         self.limits = limits
-        self._looked = 0.0
+        self._looked, self._num_kills = 0.0, 0
         handles = [hold_in_memory(content) for content in files.values()]
         placed = [
             word
@@ -98,14 +98,16 @@ class Box:
         """The first process of the box, once it was looked for."""
         self.pipes, self.root = self.process, self.process.pid
         """Its streams, and the process whose children are the box."""
-        self.num_kills = 0
-        """How many of its processes the kernel had killed for their memory when it was last looked at."""
 
-    def is_starved(self, num_before: int = 0) -> bool:
-        """Whether the kernel has killed a process of it for its memory, beyond the first `num_before`."""
-        if self._group is not None:
-            self.num_kills = self._group.num_kills
-        return self.num_kills > num_before
+    @property
+    def num_kills(self) -> int:
+        """How many of its processes the kernel has killed for their memory; it is known after its end, too."""
+        return self._num_kills if self._group is None else self._group.num_kills
+
+    @property
+    def is_starved(self) -> bool:
+        """Whether the kernel has killed a process of it for its memory."""
+        return self.num_kills > 0
 
     def find_passed_limit(self) -> Reason:
         """Return the limit that the box has passed, if it is time to look again."""
@@ -114,7 +116,7 @@ class Box:
             return ""
         self._looked = now
         processes = below(self.process.pid)
-        return "memory" if self.is_starved() else used_up(processes, processes[-1:], self.limits)
+        return "memory" if self.is_starved else used_up(processes, processes[-1:], self.limits)
 
     def end(self) -> int:
         """Kill whatever still runs, wait for it, and return the exit code; safe to call twice.
@@ -146,7 +148,7 @@ class Box:
     def _leave(self) -> None:
         """Let the kernel forget the group of the box."""
         if self._group is not None:
-            self.is_starved()
+            self._num_kills = self._group.num_kills
             self._group.remove()
             self._group = None
 

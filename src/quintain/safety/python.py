@@ -177,7 +177,7 @@ class PythonProcess:
         send(box.first, signal.SIGCONT)
         reply, reason, was_cut = self._serve(box, frames, request, serve)
         output = frames.output(self.limits.output_bytes)
-        if reason == "exited" and box.is_starved():
+        if reason == "exited" and box.is_starved:
             reason = "memory"
         if not reason and not was_cut:
             reason = self._find_reason(box)

@@ -35,7 +35,7 @@ def run(
         written, reason = _watch(box, limits)
     finally:
         code = box.end()
-    if not reason and box.is_starved():
+    if not reason and box.is_starved:
         reason = "memory"
     return Finished(
         stdout=written["stdout"].decode(errors="replace"),

@@ -162,9 +162,7 @@ class WarmBox:
         self.root = keeper
         self.first = [worker]
         self._nursery: Nursery | None = nursery
-        self._outer = nursery.box
-        nursery.box.is_starved()
-        self._num_kills = nursery.box.num_kills
+        self._outer, self._num_before = nursery.box, nursery.box.num_kills
         self._looked = time.monotonic()
 
     def find_passed_limit(self) -> Reason:
@@ -174,11 +172,12 @@ class WarmBox:
             return ""
         self._looked = now
         processes = below(self.root)
-        return "memory" if self.is_starved() else used_up(processes, processes[:1], self.limits)
+        return "memory" if self.is_starved else used_up(processes, processes[:1], self.limits)
 
+    @property
     def is_starved(self) -> bool:
         """Whether the kernel has killed a process of it for its memory."""
-        return self._outer.is_starved(self._num_kills)
+        return self._outer.num_kills > self._num_before
 
     def end(self) -> None:
         """Kill the worker, with whom all its processes go, and give the interpreter back; safe to call twice.
