@@ -256,16 +256,16 @@ class Run:
         Raises:
             StoreError: there are some, and they are not accepted.
         """
-        with _on_disk("comparing the files of the run", self.folder):
-            changes = self.find_changes()
-        refused = {
-            name: what
-            for name, what in changes.items()
+        known = {
+            name: digest
+            for name, digest in (read_manifest(self._journal.meta(HASHES)) or {}).items()
             if not _is_code(name) and (is_all or not Path(name).is_absolute())
         }
-        if refused and not accepts_changes:
-            raise self._refuse(to, refused)
-        return in_words(refused)
+        with _on_disk("comparing the files of the run", self.folder):
+            changes = find_changes(self.folder, known)
+        if changes and not accepts_changes:
+            raise self._refuse(to, changes)
+        return in_words(changes)
 
     def notices(self) -> list[dict[str, Any]]:
         """Return the events of the kinds of `NOTICES`: what is to be known before the run's numbers are believed."""
