@@ -89,7 +89,7 @@ class Canary:
             for reply in engine.advance():
                 if reply.session == name:
                     engine.release(name)
-                    return _describe_gap(reply.result, self.said)
+                    return _check_reply(reply.result, self.said)
             if time.monotonic() > deadline:
                 raise EngineFault(
                     f"a canary prompt: got no reply in {self.patience:g} s; the engine hangs, or needs longer: raise "
@@ -97,7 +97,7 @@ class Canary:
                 )
 
 
-def _describe_gap(result: object, expected: tuple[int, ...]) -> Completion:
+def _check_reply(result: object, expected: tuple[int, ...]) -> Completion:
     """Return `result` if it is what the canary had to say."""
     if not isinstance(result, Completion) or result.token_ids != expected:
         raise EngineFault(f"a canary prompt: got {result}; the engine must say the tokens {expected}")

@@ -81,7 +81,7 @@ class PolicySpec:
 class ColdStart:
     """What a method imitates before its first step in the place of demonstrations as they come.
 
-    Example: ``ColdStart(choose=lambda shown, _: chosen_of(shown, pipeline, "…"), teachers=(noisy(0.3),) * 5)``.
+    Example: ``ColdStart(choose=lambda shown, _: choose_trajectories(shown, pipeline, "…"))``.
     """
 
     choose: Callable[[Sequence[Trajectory], Callable[[Sequence[int]], str]], PipelineResult]

@@ -51,7 +51,7 @@ class Bodies:
         """Return the body of a request.
 
         Raises:
-            Refused: it is too long, takes too long, breaks off, or too many are being read.
+            RequestError: it is too long, takes too long, breaks off, or too many are being read.
         """
         length = headers.get("Content-Length", "0")
         if len(length) > 20 or (length.isdigit() and int(length) > self.most):
@@ -80,7 +80,7 @@ class Bodies:
         """Count bytes that are held.
 
         Raises:
-            Refused: there are too many.
+            RequestError: there are too many.
         """
         with self._lock:
             self._num_held += num_bytes
@@ -99,7 +99,7 @@ def read_object(raw: bytes) -> Row:
     """Return the object that a body is.
 
     Raises:
-        Refused: it is none.
+        RequestError: it is none.
     """
     try:
         found: object = json.loads(raw)
@@ -114,7 +114,7 @@ def check_lists(body: Mapping[str, Any], max_length: int) -> None:
     """Refuse a body with more messages, tools or texts that end an answer than can be answered.
 
     Raises:
-        Refused: there are too many.
+        RequestError: there are too many.
     """
     for name, most in LISTS.items():
         found = body.get(name)
@@ -127,7 +127,7 @@ def check_grammar_size(what: str, text: str) -> None:
     """Refuse the grammar `text` of `what` where it would take long to compile.
 
     Raises:
-        Refused: it is too long.
+        RequestError: it is too long.
     """
     if len(text) > MAX_GRAMMAR_BYTES:
         raise RequestError(

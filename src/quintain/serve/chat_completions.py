@@ -44,7 +44,7 @@ def read(body: Row) -> ChatRequest:
     """Return the request that `body` is.
 
     Raises:
-        Refused: it asks for what is not there.
+        RequestError: it asks for what is not there.
     """
     refuse_many(body)
     form = object_in(body.get("response_format") or {}, "response_format")
@@ -160,7 +160,7 @@ def _read_thought(row: Row, text: str) -> tuple[str, str]:
     """Return what was thought before the answer `row` that a client gives back, and its words.
 
     Raises:
-        Refused: two thoughts that differ are given.
+        RequestError: two thoughts that differ are given.
     """
     given = {name: found for name in (THOUGHT, "reasoning") if (found := text_in(row.get(name), name))}
     if len(set(given.values())) > 1:
@@ -182,7 +182,7 @@ def must_call(choice: object, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ..
     """Return the tools of which one must be called.
 
     Raises:
-        Refused: the choice cannot be made here.
+        RequestError: the choice cannot be made here.
     """
     if choice in (None, "auto", "none"):
         return ()

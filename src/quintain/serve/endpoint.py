@@ -336,7 +336,7 @@ class Endpoint:
         """Return the episode that a request is of, a new one for a new name if it `may_open` one.
 
         Raises:
-            Refused: there is no key, or it is not that of the episode.
+            RequestError: there is no key, or it is not that of the episode.
         """
         given = headers.get("Authorization", "").removeprefix("Bearer ") or headers.get("X-Api-Key", "")
         if not given:
@@ -369,7 +369,7 @@ class Endpoint:
         """Return the request that `asked` is, new or the one that it repeats.
 
         Raises:
-            Refused: the episode is over, its budget is spent, or an idempotency key is used twice.
+            RequestError: the episode is over, its budget is spent, or an idempotency key is used twice.
         """
         grammar = None if session.terms.answers else self._grammar(asked)
         with session.lock:
@@ -393,7 +393,7 @@ class Endpoint:
                 return found
             self._refuse_unheeded(session.terms, asked)
             plan = self._plan_request(session, asked, headers)
-            grammar = self._find_refusal(session, plan.asked) or grammar
+            grammar = self._find_answer(session, plan.asked) or grammar
             pending = Pending(asked=asked, plan=plan, body=body, version=self.pump.version, grammar=grammar)
             session.pending.append(pending)
             if name:
@@ -407,7 +407,7 @@ class Endpoint:
         """Return where a request hangs; the lock is held.
 
         Raises:
-            Refused: the budget is spent, the chat cannot be written, or is too long.
+            RequestError: the budget is spent, the chat cannot be written, or is too long.
         """
         if not asked.messages:
             raise RequestError(400, "messages: got none; send at least one")
@@ -485,7 +485,7 @@ class Endpoint:
         """Refuse parameters of sampling that are to be heeded, and that nobody here can do.
 
         Raises:
-            Refused: there is one.
+            RequestError: there is one.
         """
         if not terms.heeds_clients:
             return
@@ -502,7 +502,7 @@ class Endpoint:
         """Return what the answer to a request keeps to: a call that must be made, or the schema of the answer.
 
         Raises:
-            Refused: the engine keeps to no grammar, or cannot follow this one.
+            RequestError: the engine keeps to no grammar, or cannot follow this one.
         """
         if not asked.must_call and asked.schema is None:
             return None
@@ -526,11 +526,11 @@ class Endpoint:
             raise RequestError(400, f"{what}: {error}") from error
         return grammar
 
-    def _find_refusal(self, session: Session, asked: ChatRequest) -> Grammar | None:
+    def _find_answer(self, session: Session, asked: ChatRequest) -> Grammar | None:
         """Return what is to be said to a request, where the terms of the episode have it.
 
         Raises:
-            Refused: who says it failed, which the episode fails by.
+            RequestError: who says it failed, which the episode fails by.
         """
         answers = session.terms.answers
         if answers is None:
@@ -694,7 +694,7 @@ class Writer:
         """Send the answer when it is there, and say whether the client stayed until all of it was sent.
 
         Raises:
-            Refused: there is no answer, and nothing was sent yet.
+            RequestError: there is no answer, and nothing was sent yet.
         """
         gone = asyncio.ensure_future(wait_for_hangup(self._receive))
         done = asyncio.wrap_future(self._pending.done)

@@ -44,7 +44,7 @@ def read(body: Row) -> ChatRequest:
     """Return the request that `body` is.
 
     Raises:
-        Refused: it asks for what is not there.
+        RequestError: it asks for what is not there.
     """
     refuse_many(body)
     spoken: list[AssistantMessage] = []

@@ -109,7 +109,7 @@ class Recording:
         """Take what a client says of the end of an episode.
 
         Raises:
-            Refused: that is no score.
+            RequestError: that is no score.
         """
         score = row.get("score")
         if isinstance(score, bool):

@@ -50,9 +50,9 @@ class _Live:
 class ExternalAgents:
     """Makes sources whose episodes `outside` plays; the server stands until it is closed.
 
-    Example: ``Rollout(outside, make_environment, engine, source=Outsiders(outside))``. Unless `is_checked` says that it
-    was done, the endpoint is looked at before the first episode (`quintain.serve.check`). With `is_taught` the agent's
-    expert answers instead of the engine's policy, which says what it is told to.
+    Example: ``Rollout(outside, make_environment, engine, source=ExternalAgents(outside))``. Unless `is_checked` says
+    that it was done, the endpoint is looked at before the first episode (`quintain.serve.check`). With `is_taught` the
+    agent's expert answers instead of the engine's policy, which says what it is told to.
     """
 
     def __init__(self, outside: Outside, *, is_checked: bool = False, is_taught: bool = False) -> None:

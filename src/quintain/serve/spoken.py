@@ -163,7 +163,7 @@ def object_in(value: object, what: str) -> Row:
     """Return `value`, which must be an object.
 
     Raises:
-        Refused: it is something else.
+        RequestError: it is something else.
     """
     if not isinstance(value, dict):
         raise RequestError(400, f"{what}: got {type(value).__name__}; give an object")
@@ -174,7 +174,7 @@ def list_in(value: object, what: str) -> list[Any]:
     """Return `value`, which must be a list, or the empty list for nothing.
 
     Raises:
-        Refused: it is something else.
+        RequestError: it is something else.
     """
     if value is None:
         return []
@@ -187,7 +187,7 @@ def text_in(value: object, what: str) -> str:
     """Return `value`, which must be a text, or the empty text for nothing.
 
     Raises:
-        Refused: it is something else.
+        RequestError: it is something else.
     """
     if value is None:
         return ""
@@ -200,7 +200,7 @@ def texts_in(value: object, what: str, kinds: Sequence[str]) -> str:
     """Return the text of a content: a text, or a list of parts of `kinds`, whose texts are joined.
 
     Raises:
-        Refused: there is a part of another kind, such as a picture.
+        RequestError: there is a part of another kind, such as a picture.
     """
     if not isinstance(value, list):
         return text_in(value, what)
@@ -222,7 +222,7 @@ def number_in(row: Mapping[str, Any], *names: str) -> int | None:
     """Return the first of the whole numbers `names` in `row` that is given, which must be 1 or more.
 
     Raises:
-        Refused: it is something else.
+        RequestError: it is something else.
     """
     for name in names:
         value = row.get(name)
@@ -238,7 +238,7 @@ def stops_in(value: object) -> tuple[str, ...]:
     """Return the texts that end an answer.
 
     Raises:
-        Refused: one is empty or no text.
+        RequestError: one is empty or no text.
     """
     given = [value] if isinstance(value, str) else list_in(value, "stop")
     if not all(isinstance(each, str) and each for each in given):
@@ -250,7 +250,7 @@ def call_in(name: object, arguments: object) -> ToolCall:
     """Return the call that a client gives back; `arguments` are an object, or its JSON.
 
     Raises:
-        Refused: the arguments are no JSON object.
+        RequestError: the arguments are no JSON object.
     """
     if isinstance(arguments, str):
         try:
@@ -265,7 +265,7 @@ def tool_in(row: Mapping[str, Any], parameters: str = "parameters") -> ToolSpec:
     """Return the tool that `row` describes.
 
     Raises:
-        Refused: it has no name, or its parameters are no schema.
+        RequestError: it has no name, or its parameters are no schema.
     """
     name = text_in(row.get("name"), "name of a tool")
     if not name:
@@ -278,7 +278,7 @@ def must_call_in(choice: str, name: object, tools: tuple[ToolSpec, ...]) -> tupl
     """Return the `tools` of which one must be called: all of them, or the one with a `name` that is not None.
 
     Raises:
-        Refused: there is no such tool; `choice` is what asks for it.
+        RequestError: there is no such tool; `choice` is what asks for it.
     """
     found = tools if name is None else tuple(tool for tool in tools if tool.name == name)
     if not found:
@@ -291,7 +291,7 @@ def schema_in(row: Mapping[str, Any], what: str, names: Sequence[str] = ()) -> M
     """Return the JSON schema of the format `row`, which may stand under `names`; None for plain text.
 
     Raises:
-        Refused: it is no format that is known here.
+        RequestError: it is no format that is known here.
     """
     kind = row.get("type", "text")
     if kind == "text":
@@ -340,7 +340,7 @@ def refuses_several(value: object, name: str, *, if_true: bool = False) -> bool:
     """Whether ``parallel_tool_calls`` (or, `if_true`, ``disable_parallel_tool_use``) asks for one call at most.
 
     Raises:
-        Refused: it is no truth value.
+        RequestError: it is no truth value.
     """
     if value is not None and not isinstance(value, bool):
         raise RequestError(400, f"{name}: got {value!r:.40}; give true or false")
@@ -360,7 +360,7 @@ def sampling_in(row: Mapping[str, Any]) -> Sampled:
     """Return what `row` says of sampling.
 
     Raises:
-        Refused: a temperature, top_p or seed that is none.
+        RequestError: a temperature, top_p or seed that is none.
     """
     seed = row.get("seed")
     if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
@@ -382,7 +382,7 @@ def refuse_many(row: Mapping[str, Any]) -> None:
     """Refuse several answers to one request: which of them was gone on from could not be told.
 
     Raises:
-        Refused: several are asked for.
+        RequestError: several are asked for.
     """
     for name in ("n", "best_of"):
         if row.get(name) not in (None, 1):
