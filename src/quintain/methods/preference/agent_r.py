@@ -303,7 +303,7 @@ class Scripted:
         return cls(found)
 
     def answer(self, brief: Brief, turns: Sequence[Turn], observation: Observation) -> Action:
-        """See `Conversant`."""
+        """See `DialogueTeacher`."""
         done = tuple(describe_action(turn.action) for turn in turns if not turn.is_internal)
         return self.following.get((brief.task.id, done), Action(text=(*brief.legal_actions, "")[0]))
 

@@ -221,7 +221,7 @@ class Told:
         return cls({lesson.place: lesson for lesson in lessons}, {x.episode.task.id: x for x in lessons})
 
     def answer(self, brief: Brief, turns: Sequence[Turn], observation: Observation) -> Action:
-        """See `Conversant`."""
+        """See `DialogueTeacher`."""
         done = list_actions(turns)
         if (lesson := self.following.get((brief.task.id, done))) is not None:
             return lesson.said[since_done(turns)]

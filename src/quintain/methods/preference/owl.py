@@ -82,7 +82,7 @@ def method(config: Config) -> Rounds:
 
 
 def keep_groups_of(groups: Sequence[Group], policy: str) -> list[Group]:
-    """Return the groups of `separated` episodes in which `policy` sampled everything."""
+    """Return those of `groups`, as `split_seats` makes them, in which `policy` sampled everything."""
     return [
         group
         for group in groups

@@ -233,11 +233,11 @@ class Craft(Environment):
         return Action(text="wait")
 
     def things(self) -> tuple[str, ...]:
-        """Return what is made or gathered in this land; see `Led`."""
+        """Return what is made or gathered in this land; see `FindsWay`."""
         return (*self._recipes, *dict.fromkeys(name for things in self._lying.values() for name in things))
 
     def follow(self, thing: str) -> Action | None:
-        """Return the next action towards having `thing` for the first time; see `Led`.
+        """Return the next action towards having `thing` for the first time; see `FindsWay`.
 
         Raw things that it takes are gathered on the way; what else it takes, a station or a tool, is not seen to, nor
         is food.
@@ -258,7 +258,7 @@ class Craft(Environment):
         return None if words == "wait" else Action(text=words)
 
     def expert_thing(self) -> str:
-        """Return what the expert makes or gathers next, raw things that take no tool apart; see `Led`."""
+        """Return what the expert makes or gathers next, raw things that take no tool apart; see `FindsWay`."""
         left = [item for item in self._land.steps if item not in self._reached and item in GOALS]
         return left[0] if left else self._land.goals[0]
 

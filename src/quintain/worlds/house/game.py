@@ -158,20 +158,20 @@ class House(Environment):
         return Action(text="look")
 
     def things(self) -> tuple[str, ...]:
-        """Return the rooms, the places and things here, and what can be done with what is held; see `Led`."""
+        """Return the rooms, the places and things here, and what can be done with what is held; see `FindsWay`."""
         names = {words.removeprefix(verb) for words in self.legal_actions() for verb in LEADING}
         here = (self._scene.place,) if self._scene.place else ()
         return tuple(sorted((names | set(here)) - {"open", "close", "look"}))
 
     def follow(self, thing: str) -> Action | None:
-        """Return the next action that goes to, opens or takes `thing`, or does what it says; see `Led`."""
+        """Return the next action that goes to, opens or takes `thing`, or does what it says; see `FindsWay`."""
         wanted = [f"{verb}{thing}" for verb in LEADING]
         wanted += ["open"] if thing == self._scene.place else []
         legal = self.legal_actions()
         return next((Action(text=words) for words in wanted if words in legal and words != "close"), None)
 
     def expert_thing(self) -> str:
-        """Return what the expert goes to, opens, takes or does next; see `Led`."""
+        """Return what the expert goes to, opens, takes or does next; see `FindsWay`."""
         words = self.expert_action().text
         if words == "open":
             return self._scene.place

@@ -121,7 +121,7 @@ class KeyDoor(Environment):
         return Action(text=self._next_word() or "wait")
 
     def things(self) -> tuple[str, ...]:
-        """Return what is seen here, and what is held; see `Led`."""
+        """Return what is seen here, and what is held; see `FindsWay`."""
         names = [" ".join(item) for place, item in self._items.items() if self._map.sees(self._place, place)]
         names += [f"{self._map.doors[number][1]} door" for number in self._doors_seen()]
         names += ["flag"] if self._map.sees(self._place, self._map.flag) else []
@@ -129,7 +129,7 @@ class KeyDoor(Environment):
         return tuple(sorted(set(names)))
 
     def follow(self, thing: str) -> Action | None:
-        """Return the next step to `thing`, which is taken or opened there; see `Led`.
+        """Return the next step to `thing`, which is taken or opened there; see `FindsWay`.
 
         What is held is put down for another thing. An open door is walked into: from there both rooms are seen.
         """
