@@ -158,7 +158,7 @@ def any_numbers(scene: Scene) -> None:
 
 def bomb(scene: Scene) -> object:
     """Read an episode of 8 MiB of zeros, where 1 MiB is the most."""
-    scene.patch.setattr(codec, "MOST_MEMORY", 1 << 20)
+    scene.patch.setattr(codec, "MAX_MEMORY", 1 << 20)
     return codec.decode(codec.Record(structure=zlib.compress(bytes(8 << 20)), payload=b"", digest=b"x"))
 
 

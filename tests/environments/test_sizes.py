@@ -9,7 +9,7 @@ from quintain.agents.harness import JsonTools, PlainText
 from quintain.engines.scripted import Scripted
 from quintain.environments.boundary import check_instructions, check_tools, tasks_of
 from quintain.environments.protocol import Environment, advance, begin, check_result
-from quintain.environments.sizes import MOST_CHARACTERS, MOST_PARTS, cut_parts, cut_text
+from quintain.environments.sizes import MAX_CHARACTERS, MAX_PARTS, cut_parts, cut_text
 from quintain.environments.tools import tool
 from quintain.errors import EnvironmentFault
 from quintain.rollout.collect import Limits, Rollout
@@ -118,7 +118,7 @@ def test_what_is_tokenised_of_an_observation_is_bounded(
     assert not isinstance(episode.outcome, Failure) and len(episode.turns) == 2
     seen = [as_text(turn.observation) for turn in episode.turns]
     assert "[8,951,421 more characters were cut]" in "".join(seen)
-    assert 0 < sum(encoded) < 2 * (MOST_CHARACTERS + ROOM)
+    assert 0 < sum(encoded) < 2 * (MAX_CHARACTERS + ROOM)
 
 
 def test_a_text_is_cut_where_it_is_too_long() -> None:
@@ -127,7 +127,7 @@ def test_a_text_is_cut_where_it_is_too_long() -> None:
     picture = Image(data=b"x", media_type="image/png")
     short = (Text(text="a"), picture, CallResult(text="b", call=1))
     assert cut_parts(short) == short
-    long = "y" * (MOST_CHARACTERS - 1)
+    long = "y" * (MAX_CHARACTERS - 1)
     first, second, third, last = cut_parts((Text(text=long), *short[1:], Text(text="cd")))
     assert isinstance(first, Text) and first.text == long and second is picture
     assert third == CallResult(text="b", call=1)
@@ -152,11 +152,11 @@ def test_parts_that_are_short_stay_the_same_object() -> None:
 def test_environments_that_are_asked_directly() -> None:
     task = Task(id="t/0", environment="page", seed=0)
     for text in (begin(Page(), task), advance(Page(), Action(text="x")).observation):
-        assert isinstance(text, str) and len(text) < MOST_CHARACTERS + ROOM
+        assert isinstance(text, str) and len(text) < MAX_CHARACTERS + ROOM
     world = Page()
     world.at_step = [Text(text="a"), Text(text="b")]
     assert advance(world, Action(text="x")).observation == (Text(text="a"), Text(text="b"))
-    world.at_step = [Text(text="a")] * (MOST_PARTS + 1)
+    world.at_step = [Text(text="a")] * (MAX_PARTS + 1)
     with pytest.raises(EnvironmentFault, match="at most 4,096 parts: got 4,097"):
         advance(world, Action(text="x"))
 

@@ -112,7 +112,7 @@ def _kill_all_of(shelf: Shelf) -> None:
 
 
 def test_of_too_many_that_wait_the_oldest_ends(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warm, "MOST_IDLE", 1)
+    monkeypatch.setattr(warm, "MAX_IDLE", 1)
     boxes = [worker(), worker()]
     processes = shelf.processes()
     for box in boxes:

@@ -99,7 +99,7 @@ def test_prompts_that_repeat_each_other(make: Any, monkeypatch: pytest.MonkeyPat
 def test_what_is_written_can_be_read_however_well_it_is_compressed(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(codec, "MOST_MEMORY", 100_000)
+    monkeypatch.setattr(codec, "MAX_MEMORY", 100_000)
     values = replace(make().task, data={"a": [{}] * 30_000})
     whole = replace(make(text="left " * 10_000), task=values)
     record = encode(whole)
@@ -256,7 +256,7 @@ def test_a_table_that_does_not_end_is_given_up(
 ) -> None:
     with Run.open(folder, writable=False) as run:
         assert len(run.metrics()) == 2
-        monkeypatch.setattr(journal, "LEAST_TICKS", 20)
+        monkeypatch.setattr(journal, "MIN_TICKS", 20)
         with pytest.raises(StoreError, match="got a query that goes on for longer than the file can make it"):
             run._journal._all(ENDLESS, ())  # pyright: ignore[reportPrivateUsage]
         assert len(run.metrics()) == 2, "the next query has its own time"

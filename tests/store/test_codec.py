@@ -218,7 +218,7 @@ def test_a_cut_compressed_record_is_refused() -> None:
 
 
 def test_a_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "MOST_MEMORY", 1000)
+    monkeypatch.setattr(codec, "MAX_MEMORY", 1000)
     with pytest.raises(DataError, match=r"cut off or longer"):
         decode(sealed(b"x", zlib.compress(b" " * 10**7)))
 

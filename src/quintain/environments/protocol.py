@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
-from quintain.environments.sizes import MOST_PARTS, cut_parts, cut_text
+from quintain.environments.sizes import MAX_PARTS, cut_parts, cut_text
 from quintain.environments.tools import call_tool, tool_specs
 from quintain.errors import EnvironmentFault, UsageError
 from quintain.types import (
@@ -627,9 +627,9 @@ def check_observation(environment: Environment, observation: object, call: str) 
         return cut_text(observation)
     if isinstance(observation, (list, tuple)) and all(isinstance(p, (Text, Image)) for p in observation):
         parts = cast("Sequence[Content]", observation)
-        if len(parts) > MOST_PARTS:
+        if len(parts) > MAX_PARTS:
             raise EnvironmentFault(
-                f"{environment_name(environment)}.{call} must return at most {MOST_PARTS:,} parts: got {len(parts):,}"
+                f"{environment_name(environment)}.{call} must return at most {MAX_PARTS:,} parts: got {len(parts):,}"
             )
         return cut_parts(parts)
     raise EnvironmentFault(

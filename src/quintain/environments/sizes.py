@@ -11,15 +11,15 @@ from dataclasses import replace
 from quintain.errors import EnvironmentFault
 from quintain.types import Content, Text
 
-MOST_CHARACTERS = 1 << 20
+MAX_CHARACTERS = 1 << 20
 """Characters of one observation, of all instructions, tools or legal actions, or of a task's prompt."""
-MOST_PARTS = 4096
+MAX_PARTS = 4096
 """Parts of one observation."""
 NOTE = re.compile(r"\n\[[\d,]{1,30} more characters were cut\]")
 """What stands behind a text that was cut."""
 
 
-def cut_text(text: str, most: int = MOST_CHARACTERS) -> str:
+def cut_text(text: str, most: int = MAX_CHARACTERS) -> str:
     """Return `text`, of a longer one its first `most` characters and how many were cut.
 
     A text that was cut so before, as in an environment inside of another, is left as it is.
@@ -31,9 +31,9 @@ def cut_text(text: str, most: int = MOST_CHARACTERS) -> str:
 
 def cut_parts(parts: Sequence[Content]) -> tuple[Content, ...]:
     """Return `parts` of an observation, whose texts are cut where they are longer together than one may be."""
-    if sum(len(part.text) for part in parts if isinstance(part, Text)) <= MOST_CHARACTERS:
+    if sum(len(part.text) for part in parts if isinstance(part, Text)) <= MAX_CHARACTERS:
         return tuple(parts)
-    room = MOST_CHARACTERS
+    room = MAX_CHARACTERS
     found: list[Content] = []
     for part in parts:
         if isinstance(part, Text):
@@ -50,5 +50,5 @@ def check_size(what: str, num_characters: int) -> None:
     Raises:
         EnvironmentFault: as said.
     """
-    if num_characters > MOST_CHARACTERS:
-        raise EnvironmentFault(f"{what}: got {num_characters:,} characters; give at most {MOST_CHARACTERS:,}")
+    if num_characters > MAX_CHARACTERS:
+        raise EnvironmentFault(f"{what}: got {num_characters:,} characters; give at most {MAX_CHARACTERS:,}")

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 RUNS = (24, 400, 4_000)
 """Lengths of runs: what doubles with each letter shows in the first, what grows with its cube in the last."""
-MOST_BYTES = 4 << 30
+MAX_BYTES = 4 << 30
 LOADED = b"loaded"
 
 
@@ -29,7 +29,7 @@ def texts(letters: str) -> Iterator[str]:
 def main(file: str, seconds: int, letters: str) -> None:
     """Encode the texts."""
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     from tokenizers import Tokenizer
 

@@ -22,7 +22,7 @@ SECONDS = 10
 DEADLINE = 600.0
 USUAL = "aA0 \n-.'\"_<é中"
 """Letters of every kind that patterns tell apart."""
-MOST_LETTERS = 40
+MAX_LETTERS = 40
 LLAMA_3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)"
     r"|\s+"
@@ -58,7 +58,7 @@ def find_fault(file: Path, description: dict[str, Any]) -> str:
     if not patterns:
         return ""
     letters = "".join(dict.fromkeys(USUAL + "".join(filter(str.isprintable, "".join(patterns)))))
-    return _try(str(file.absolute()), json.dumps(parts), letters[:MOST_LETTERS])
+    return _try(str(file.absolute()), json.dumps(parts), letters[:MAX_LETTERS])
 
 
 @cache

@@ -15,7 +15,7 @@ from typing import Any, cast
 Rectangle = tuple[float, float, float, float]
 """x, y, width, depth."""
 Place = tuple[float, float]
-MOST_GRADES, BEST_GRADE = 5, 10.0
+MAX_GRADES, BEST_GRADE = 5, 10.0
 LARGEST = 1e9
 """No coordinate is larger: above, sums of floats would lose what is added."""
 
@@ -146,7 +146,7 @@ def arrangement_terms(
     failed, which comes to None. Below format 1 there is nothing to grade.
     """
     form, rectangles = layout_of(answer, room)
-    if grades is None or len(grades) > MOST_GRADES or not all(0 <= grade <= BEST_GRADE for grade in grades):
+    if grades is None or len(grades) > MAX_GRADES or not all(0 <= grade <= BEST_GRADE for grade in grades):
         return None
     graded = {"grades": sum(grades) / 50 if rectangles else 0.0} if grades else {}
     return {

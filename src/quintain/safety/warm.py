@@ -34,7 +34,7 @@ from quintain.safety.limits import Limits, Reason
 
 WORKER, FORKER, SETTINGS = "/worker.py", "/forker.py", "/settings.json"
 START_DEADLINE, FORK_DEADLINE = 60.0, 20.0
-MOST_IDLE, SPARE = 64, 1
+MAX_IDLE, SPARE = 64, 1
 """Interpreters that wait on the shelf: at most, and those that stay when one is taken for the second time."""
 CREDENTIALS = struct.Struct("iII")
 
@@ -236,7 +236,7 @@ class Shelf:
         """Keep `nursery` for the next episode; of too many the oldest ends."""
         with self._lock:
             self._idle.append(nursery)
-            surplus = self._idle.pop(0) if len(self._idle) > MOST_IDLE else None
+            surplus = self._idle.pop(0) if len(self._idle) > MAX_IDLE else None
             if surplus is not None:
                 self._all.discard(surplus.process)
         if surplus is not None:

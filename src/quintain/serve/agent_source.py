@@ -26,7 +26,7 @@ from quintain.types import Failure, Task, Trajectory, derive_seed
 
 NUM_READ = 24
 """Episodes of an agent outside that a new tokenizer is trained on."""
-MOST_LETTERS = 1 << 16
+MAX_LETTERS = 1 << 16
 """Tokens of an answer in them, which are letters."""
 
 
@@ -88,7 +88,7 @@ def client_texts(agent: str, make_environment: Factory, seed: int) -> Iterator[s
     outside = ask(make_environment, lambda environment: build(agent, chat, environment))
     assert isinstance(outside, Outside), "its name says so"
     tasks = TaskStream(tasks_of(make_environment), first=0).draw(0, NUM_READ)
-    outside = replace(outside, max_tokens=MOST_LETTERS)
+    outside = replace(outside, max_tokens=MAX_LETTERS)
     for trajectory in taught_episodes(outside, make_environment, tasks, seed=derive_seed(seed, "corpus")):
         for turn in trajectory.turns:
             yield chat.encoder.decode((*turn.prompt_ids, *turn.completion.token_ids))

@@ -31,7 +31,7 @@ CODEC = 2
 AT_ONCE = 64
 """Turns whose columns are made at once: of more, the processor's cache would not hold what is made."""
 _COMPRESS_ABOVE = 2048
-MOST_MEMORY, MEMORY_OF_A_BYTE = 256 << 20, 72
+MAX_MEMORY, MEMORY_OF_A_BYTE = 256 << 20, 72
 """What a record may take when it is read: so much whatever it is, and so much more for each of its bytes in the file.
 
 A byte that says "an empty object" takes as much as that in memory, so a record that is not compressed is always read.
@@ -236,7 +236,7 @@ _read = noun_reader(Trajectory)
 
 def most_memory(num_bytes: int) -> int:
     """Return what a record of `num_bytes` in the file may take in memory."""
-    return MOST_MEMORY + MEMORY_OF_A_BYTE * num_bytes
+    return MAX_MEMORY + MEMORY_OF_A_BYTE * num_bytes
 
 
 def memory_of(text: bytes, most: int) -> int:

@@ -68,7 +68,7 @@ PAGE = 4096
 """Bytes of a page of the file: what an episode leaves of its last one is empty."""
 TICK = 100_000
 """Steps of SQLite between two looks at how long a query goes on."""
-LEAST_TICKS, BYTES_OF_A_TICK = 200, 20_000
+MIN_TICKS, BYTES_OF_A_TICK = 200, 20_000
 """Looks that a query may take: so many, and one more for so many bytes of the file. A table is read in far fewer."""
 WRITE_TICKS = 1 << 40
 """The same for a transaction of ours, which writes as much as it is given."""
@@ -595,7 +595,7 @@ class Journal:
         num_bytes = self.file.stat().st_size
         with suppress(OSError):
             num_bytes += self.file.with_name(f"{self.file.name}-wal").stat().st_size
-        self._num_ticks = LEAST_TICKS + num_bytes // BYTES_OF_A_TICK
+        self._num_ticks = MIN_TICKS + num_bytes // BYTES_OF_A_TICK
 
     @contextmanager
     def _transaction(self, asked: str, *, is_durable: bool = False) -> Generator[sqlite3.Connection]:

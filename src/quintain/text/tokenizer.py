@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SPECIAL_TOKENS = ("<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
 CALL_TOKENS = ("<tool_call>", "</tool_call>")
 SMALLEST_VOCABULARY = 256 + len(SPECIAL_TOKENS) + len(CALL_TOKENS)
-MOST_ANSWERS, LONGEST_ANSWER = 64, 32
+MAX_ANSWERS, LONGEST_ANSWER = 64, 32
 ANSWER_REPEATS = (16, 256, 4096)
 """How often the words that must be one token are repeated in the corpus, tried until they are."""
 
@@ -130,7 +130,7 @@ def corpus_pieces(corpus: Iterable[str], cut: Sequence_) -> tuple[list[str], tup
             if is_answer and len(part) <= LONGEST_ANSWER and len(cut.pre_tokenize_str(part)) == 1:
                 answers[part] += 1
     ranked = sorted(answers.items(), key=lambda item: (-item[1], item[0]))
-    return pieces, tuple(word for word, _ in ranked[:MOST_ANSWERS])
+    return pieces, tuple(word for word, _ in ranked[:MAX_ANSWERS])
 
 
 def cutter(tokens: str) -> Sequence_:
