@@ -93,7 +93,7 @@ class FusedDecoder:
 
     def rewind(self, slot: int, length: int) -> int:
         """See `Decoder.rewind`."""
-        if length < self._shared.get(slot, (0, 1))[1]:
+        if length < self._shared.get(slot, (0, 0))[1]:
             self._shared.pop(slot, None)
         if slot < len(self.lengths):
             self.lengths[slot] = length
