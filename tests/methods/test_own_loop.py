@@ -1,5 +1,7 @@
 """A method that fits no loop is a class in a file of its own; what `examples/one_by_one.py` shows."""
 
+import ast
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,17 @@ def test_what_returns_no_method_is_refused(tmp_path: Path) -> None:
         UsageError, match=r"^method: got a int from '.*number.py'; return a method: OnPolicy, Offline, "
     ):
         found.make(found.config_class(**SMALL))
+
+
+def test_its_page_shows_the_training_as_it_is() -> None:
+    page = (EXAMPLE.parents[1] / "docs" / "own-method.md").read_text()
+    (shown,) = re.findall(r"```python\n(def train\(.*?)```", page, re.DOTALL)
+    (own,) = (
+        node
+        for node in ast.walk(ast.parse(EXAMPLE.read_text()))
+        if isinstance(node, ast.FunctionDef) and node.name == "train"
+    )
+    assert ast.unparse(ast.parse(shown)) == ast.unparse(own)
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """Which options a method reads: one that it would ignore is refused, with who reads it.
 
-Whether an option is read follows from the method's value (`quintain.methods.method`): from the loop that it stands in,
-and from what it leaves to the configuration. An option that a method's own `Config` declares is its own, and read.
+Whether an option is read is said by the method's `Traits`: it follows from the loop that it stands in, and from what it
+leaves to the configuration. An option that a method's own `Config` declares is its own, and read.
 """
 
 from __future__ import annotations
