@@ -1,7 +1,7 @@
 """Finding a method: by its name in the table, by the name a package gives it, or in a file of the user's.
 
-A method's module has a frozen dataclass `Config` and a function ``method(config)`` that returns one of the values
-of `quintain.methods.method`. A user's file may call the function as it likes, where it says what it returns and takes.
+A method's module has a frozen dataclass `Config` and a function ``method(config)`` that returns a method (see
+`quintain.methods.method`). A user's file may call the function as it likes, where it says what it returns and takes.
 """
 
 from __future__ import annotations
@@ -166,8 +166,6 @@ def _methods_in(module: ModuleType) -> dict[str, Callable[..., Method]]:
 
 def _is_method(kind: object) -> bool:
     """Whether `kind` is what a function says that it returns where it returns a method."""
-    if kind is Method:
-        return True
     named = {
         name
         for each in getattr(kind, "__mro__", ())
