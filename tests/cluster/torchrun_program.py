@@ -5,12 +5,12 @@ from pathlib import Path
 
 from tests.learning.sharding.cases import CASES, check_case
 
-from quintain.learning.sharding.torchrun import driving, launch
+from quintain.learning.sharding.torchrun import driving, join_torchrun
 
 if __name__ == "__main__":
     folder, start = map(Path, sys.argv[1:])  # noqa: TID251 - it is a program
     with driving({"program": "gradients"}, "cpu") as is_driver:
-        ranks = launch()
+        ranks = join_torchrun()
         if is_driver and ranks is not None:
             ranks.open(folder)
             for name in CASES:

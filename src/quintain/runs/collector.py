@@ -125,7 +125,7 @@ class Collector:
                 on_episode=lambda _: self.display.advance(),
                 options=self._options(max_turns, acting),
             )
-            return self._record(_split_groups(groups, again) if again else groups, step, "train")
+            return self._record(_rename_groups(groups, again) if again else groups, step, "train")
         if again:
             raise UsageError(f"tasks sampled again in step {step}: got rollout=async; use rollout=lockstep")
         if self._ahead is None or later_turns is None:
@@ -172,7 +172,7 @@ class Collector:
             groups = continue_by_expert(rollout, make, prefixes, size, seed, options, teacher)
         known = [len(prefix.turns) for prefix in prefixes]
         return self._record(
-            _split_groups(groups, again) if again else groups, step, phase, known, is_answered
+            _rename_groups(groups, again) if again else groups, step, phase, known, is_answered
         )
 
     def answers(self, step: int, contexts: Sequence[Trajectory], *, size: int) -> list[Group]:
@@ -410,7 +410,7 @@ def read_hidden(environment: Environment, task: Task) -> str:
     return environment.privileged()
 
 
-def _split_groups(groups: Sequence[Group], again: int) -> list[Group]:
+def _rename_groups(groups: Sequence[Group], again: int) -> list[Group]:
     """Return `groups` under names that tell them from those of the same tasks before."""
     return [
         replace(

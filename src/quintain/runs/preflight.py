@@ -184,7 +184,7 @@ def tools(groups: Sequence[Group]) -> Finding:
 
 def variance(groups: Sequence[Group]) -> Finding:
     """Tasks that are always solved, never solved, and those to learn from."""
-    values = {name: part.returns for group in groups for name, part in _compare_group(group)}
+    values = {name: part.returns for group in groups for name, part in _name_parts(group)}
     always = {
         mark: [task for task, scores in values.items() if scores and set(scores) == {mark}]
         for mark in (0.0, 1.0)
@@ -197,7 +197,7 @@ def variance(groups: Sequence[Group]) -> Finding:
     return Finding("reward variance", "pass" if num else "fail", detail)
 
 
-def _compare_group(group: Group) -> list[tuple[str, Group]]:
+def _name_parts(group: Group) -> list[tuple[str, Group]]:
     """Return the groups whose episodes are compared, by task, and by seat where seats are paid apart."""
     parts = comparable_groups([group])
     if len(parts) < 2:

@@ -24,7 +24,7 @@ from quintain.learning.job import MAIN, Job, PolicySettings, PolicySpec
 from quintain.learning.policies import acts, plan_policies
 from quintain.learning.sharding.actors import RankActors
 from quintain.learning.sharding.ranks import RankGroup, Ranks
-from quintain.learning.sharding.torchrun import launch
+from quintain.learning.sharding.torchrun import join_torchrun
 from quintain.models.device import find_device
 from quintain.rollout.request import Limits
 from quintain.rollout.source import Kind, MakeSource
@@ -160,7 +160,7 @@ class Placing:
                 job.cluster,
                 check_placement(job, specs),
                 num_policies=sum(acts(job, name, spec) for name, (spec, _) in plan.items()),
-                num_ranks=0 if launch() else job.learner_ranks,
+                num_ranks=0 if join_torchrun() else job.learner_ranks,
             )
 
     def engine(self, name: str, policy: Policy) -> Engine:
@@ -187,7 +187,7 @@ class Placing:
 
     def _start(self, wants: PolicyRanks | None, folder: Path) -> RankGroup:
         """Start the ranks of a policy that `wants` some of its own; None: those of the learner."""
-        job, found = self.job, launch() if wants is None else None
+        job, found = self.job, join_torchrun() if wants is None else None
         if found is not None:
             return found.open(folder)
         if self.cluster is None:

@@ -124,7 +124,7 @@ class States:
 
     def begin(self) -> Seen:
         """Return the state that the environment is in."""
-        self._is_new()
+        self._note_state()
         return Seen(key="", text="", place=Place(state=self._snapshot.snapshot(), total=0.0))
 
     def restore(self, node: Node) -> None:
@@ -147,7 +147,7 @@ class States:
             total = place.total + result.reward
             is_over = result.is_terminated or result.is_truncated
             is_solved = is_over and (total > 0 if result.is_success is None else result.is_success)
-            if is_over or node.depth + 1 >= environment.max_turns or not self._is_new():
+            if is_over or node.depth + 1 >= environment.max_turns or not self._note_state():
                 reached = Place(state=None, total=total)
                 yield Seen(key=text, text="", is_over=True, is_solved=is_solved, place=reached)
             else:
@@ -157,7 +157,7 @@ class States:
             if is_solved:
                 return
 
-    def _is_new(self) -> bool:
+    def _note_state(self) -> bool:
         """Note the state that the environment is in; return whether it was not there before, as far as one can see."""
         key = self.environment.state_key() if isinstance(self.environment, StateKey) else None
         is_new = key is None or key not in self.known

@@ -14,7 +14,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from quintain.errors import ConfigError, EngineFault, ModelError, UsageError
 from quintain.learning.sharding.host import Host
-from quintain.learning.sharding.torchrun import Launched, count_ranks, driving, launch
+from quintain.learning.sharding.torchrun import Launched, count_ranks, driving, join_torchrun
 from quintain.models.save import save
 from quintain.text.tokenizer import train_tokenizer
 
@@ -107,7 +107,7 @@ def test_the_others_are_let_go_at_the_end(single: Launched, tmp_path: Path) -> N
 
 
 def test_without_torchrun_everything_is_as_it_was() -> None:
-    assert launch() is None
+    assert join_torchrun() is None
     assert count_ranks(3) == 3
     with driving(CONFIG, "cpu") as is_driver:
         assert is_driver
@@ -125,12 +125,12 @@ def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(
             EngineFault, match=rf"torchrun: got DistNetworkError .*{port}.* a port that is free"
         ):
-            launch.__wrapped__()
+            join_torchrun.__wrapped__()
 
 
 def test_the_number_of_ranks_is_that_of_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Launched(0, 2, HashStore())
-    monkeypatch.setattr("quintain.learning.sharding.torchrun.launch", lambda: found)
+    monkeypatch.setattr("quintain.learning.sharding.torchrun.join_torchrun", lambda: found)
     assert count_ranks(0) == count_ranks(2) == 2
     with pytest.raises(
         UsageError, match=r"learner_ranks: got 3 with 2 processes of torchrun; leave it out, or give"

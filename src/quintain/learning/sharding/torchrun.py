@@ -192,7 +192,7 @@ class Launched:
 
 
 @cache
-def launch() -> Launched | None:
+def join_torchrun() -> Launched | None:
     """Return this process among those that torchrun has started; None where something else did.
 
     Raises:
@@ -216,7 +216,7 @@ def count_ranks(asked: int) -> int:
     Raises:
         UsageError: both are there, and differ.
     """
-    found = launch()
+    found = join_torchrun()
     if found is None:
         return asked
     if asked not in (0, found.count):
@@ -234,7 +234,7 @@ def driving(config: Mapping[str, Any], device: str) -> Generator[bool]:
     Raises:
         UsageError: the others have another version or `config`. EngineFault: one does not come, or is lost.
     """
-    found = launch()
+    found = join_torchrun()
     if found is None:
         yield True
         return
