@@ -69,6 +69,24 @@ def make_group(*episodes: Trajectory) -> Group:
     return Group(task=episodes[0].task, trajectories=episodes)
 
 
+def make_path(task: str, ways: Sequence[int], *, stop: Stop = Stop.CUT, index: int = 0) -> Trajectory:
+    """Return an episode that takes `ways`, whose states show the ways to them; one that terminated is solved."""
+    turns = tuple(
+        make_turn((way,), logprob=-1.0, shows="".join(map(str, ways[:number])), text=str(way))
+        for number, way in enumerate(ways)
+    )
+    is_solved = stop is Stop.TERMINATED
+    return make_episode(
+        *turns,
+        task=Task(id=task, environment="sokoban", seed=0),
+        outcome=Score(value=float(is_solved), is_success=is_solved),
+        stop=stop,
+        group=f"0:{task}",
+        index=index,
+        final_observation=as_content("".join(map(str, ways))),
+    )
+
+
 def shorten_corpus(monkeypatch: pytest.MonkeyPatch, num_episodes: int = 4) -> None:
     """Let tiny tokenizers be trained on what `num_episodes` episodes write."""
     monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", num_episodes)

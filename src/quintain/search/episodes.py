@@ -146,3 +146,8 @@ def trees_of(groups: Sequence[Group]) -> list[Group]:
     for group in groups:
         found.setdefault(group.task.id, []).extend(group.trajectories)
     return [Group(task=own[0].task, trajectories=tuple(own)) for own in found.values() if own]
+
+
+def share_solved(trees: Sequence[Group]) -> float:
+    """Return the share of `trees` that hold a solution; 0 of none."""
+    return sum(any(t.is_success for t in tree.scored) for tree in trees) / max(len(trees), 1)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quintain.search.episodes import path_of, trees_of
+from quintain.search.episodes import path_of, share_solved, trees_of
 from quintain.search.tree import Seen, Value, process_values
 from quintain.types import Group
 
@@ -37,7 +37,7 @@ def measure_trees(groups: Sequence[Group], value: Value) -> Mapping[str, float]:
     targets = [target for tree in trees for target in targets_of(tree)]
     errors = [abs(value(seen.text) - implied) for seen, implied in targets]
     return {
-        "mcts/solved": sum(any(t.is_success for t in tree.scored) for tree in trees) / max(len(trees), 1),
+        "mcts/solved": share_solved(trees),
         "mcts/targets": float(len(targets)),
         "mcts/value_error": sum(errors) / max(len(errors), 1),
     }

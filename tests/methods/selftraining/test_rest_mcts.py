@@ -1,13 +1,12 @@
 """ReST-MCTS*: trees from recorded episodes, a value model that learns from them, solutions that are imitated."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tests.build import make_episode, make_turn, shorten_corpus
+from tests.build import make_path, shorten_corpus
 
 from quintain.data.pipeline import PipelineResult
 from quintain.methods.find import find_method
@@ -15,31 +14,13 @@ from quintain.methods.loops.recall import remember
 from quintain.methods.method import Folds
 from quintain.methods.selftraining import rest_mcts
 from quintain.store.run import Run
-from quintain.types import Group, Score, Stop, Task, Trajectory, as_content
-
-
-def episode(task: str, ways: Sequence[int], *, stop: Stop = Stop.CUT, index: int = 0) -> Trajectory:
-    """An episode that takes `ways`, whose states show the ways to them; one that terminated is solved."""
-    turns = tuple(
-        make_turn((way,), logprob=-1.0, shows="".join(map(str, ways[:number])), text=str(way))
-        for number, way in enumerate(ways)
-    )
-    is_solved = stop is Stop.TERMINATED
-    return make_episode(
-        *turns,
-        task=Task(id=task, environment="sokoban", seed=0),
-        outcome=Score(value=float(is_solved), is_success=is_solved),
-        stop=stop,
-        group=f"0:{task}",
-        index=index,
-        final_observation=as_content("".join(map(str, ways))),
-    )
+from quintain.types import Group, Stop
 
 
 def test_the_shortest_different_solutions_are_imitated() -> None:
     ways = [(3, 4, 5), (3, 5), (3, 5), (6, 7, 8, 9)]
-    own = [episode("a", way, stop=Stop.TERMINATED, index=n) for n, way in enumerate(ways)]
-    own.append(episode("a", (9,), index=4))
+    own = [make_path("a", way, stop=Stop.TERMINATED, index=n) for n, way in enumerate(ways)]
+    own.append(make_path("a", (9,), index=4))
     made = rest_mcts.method(rest_mcts.Config(keep=2)).build(
         [Group(task=own[0].task, trajectories=tuple(own))]
     )

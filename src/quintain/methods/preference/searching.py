@@ -10,7 +10,7 @@ from statistics import fmean
 from quintain.errors import UsageError
 from quintain.methods.method import Collector
 from quintain.methods.rl.parts.measures import Decode
-from quintain.search.episodes import Episodes, trees_of
+from quintain.search.episodes import Episodes, share_solved, trees_of
 from quintain.search.tree import GuidedTree, Node, Path, Seen
 from quintain.search.tree_search import Budget, TreeSearch
 from quintain.types import Group, Trajectory
@@ -70,11 +70,9 @@ class Search:
 
     def measure(self, groups: Sequence[Group], _: Decode) -> Mapping[str, float]:
         """Return how many trees hold a solution, how many lead to one, and how far the critic agrees with outcomes."""
-        trees = trees_of(groups)
-        solved = sum(any(t.is_success for t in tree.scored) for tree in trees) / max(len(trees), 1)
         more = {"mcts/agreement": self.agreement, "mcts/followed": self.followed}
         known = {name: value for name, value in more.items() if value is not None}
-        return {"mcts/solved": solved, **known}
+        return {"mcts/solved": share_solved(trees_of(groups)), **known}
 
     def _score(self, found: Sequence[Sequence[Path]]) -> list[Sequence[float | None]]:
         """Return what the critic says of each way on."""
