@@ -284,7 +284,7 @@ def negatives(given: EpisodeSet, *, name: str = "negatives") -> Stage:
 def as_chat(given: EpisodeSet, *, name: str = "as_chat") -> Stage:
     """Say calls in JSON or ReAct, their results and the tools in sentences, as chat (Agent-FLAN); of conversations.
 
-    What the system text tells of another form stays there: ``strip_pattern?pattern=…`` takes it out.
+    What the system text tells of another form stays there: ``stripped?pattern=…`` takes it out.
     """
     refuse_runs(given, name)
     counts: Counter[str] = Counter()

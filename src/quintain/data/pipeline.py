@@ -101,7 +101,7 @@ class PipelineResult:
 
 
 class Pipeline:
-    """Stages in order: ``Pipeline(solved(), fewest_turns(2))``; names of stages differ.
+    """Stages in order: ``Pipeline(keep_solved(), shortest(0.2))``; names of stages differ.
 
     Raises:
         DataError: two stages have one name.

@@ -1,6 +1,6 @@
 """A process that we started, with pipes to its three standard streams, ended as a whole.
 
-Its program is one that is `kept` (see `processes.keeper`): it ends with everything it started when we tell it to, and
+Its program has a keeper (see `processes.keeper`): it ends with everything it started when we tell it to, and
 when we are gone. `kill` may be called from any thread and at any time; `end` when nobody reads.
 """
 
