@@ -89,6 +89,7 @@ def test_every_method_of_the_table_is_found_and_makes_a_value(name: str) -> None
     module = importlib.import_module(MODULES[name])
     assert (found.spec, found.label, found.config_class) == (name, name, module.Config)
     assert found.summary == (module.__doc__ or "").partition("\n")[0] != ""
+    assert ": " in found.summary and found.summary.endswith(".") and " = " not in found.summary, "words"
     config = found.config_class(**({"reward_model": "rm"} if name in PAID_BY_A_MODEL else {}))
     config.check()
     made = found.make(config)

@@ -1,4 +1,6 @@
-"""L = -A(s, a) Σ log π(a | s), A = min Q - min V of whole turns by off-policy TD, a said anew: ArCHer (2402.19446).
+"""ArCHer (arXiv 2402.19446): an off-policy critic of whole turns teaches a policy of tokens.
+
+L = -A(s, a) Σ log π(a | s), A = min Q - min V by off-policy TD, a said anew.
 
 Two levels (arXiv 2402.19446): twin critics of turns learn from a buffer, y_Q = r + γ·V̄(s') and y_V = Q̄(s, a ~ π), with
 target networks; the policy says turns anew at states of the buffer, and each token of them is weighed by the advantage

@@ -1,4 +1,6 @@
-"""L = -Σ log π(a*) where Q(s, a*) - V(s) > ε, a* the best of N by a Q on frozen features: Digi-Q (arXiv 2502.15760).
+"""Digi-Q (arXiv 2502.15760): imitates the best of N actions by a critic on frozen features.
+
+L = -Σ log π(a*) where Q(s, a*) - V(s) > ε, a* the best of N by Q.
 
 Three stages on episodes that were played before the first step, by another run (`log`) or by the policy as it begins:
 the body of a critic learns to tell whether a turn changes what is seen next; then it rests, and the heads of both

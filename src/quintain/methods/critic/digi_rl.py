@@ -1,4 +1,4 @@
-"""Imitate the turns that raised the chance of success, in episodes that did better than their task promised: DigiRL.
+"""DigiRL (arXiv 2406.11896): imitates turns that raised the chance of success in unusually good episodes.
 
 Two classifiers of success learn from a buffer (arXiv 2406.11896): V(task), before the first turn, and V(s), before
 every turn. Of the episodes in the buffer those are kept whose outcome is most above V(task), so that tasks of medium

@@ -1,5 +1,6 @@
-"""Q(s, a) = V(s) + τ (log π(a | s) + H) of a manager that chooses what one of several experts says: mixture-of-expert
-dialogue management (arXiv 2206.00059).
+"""Mixture-of-expert dialogue (arXiv 2206.00059): a manager chooses what one of several experts says.
+
+Q(s, a) = V(s) + τ (log π(a | s) + H).
 
 Every turn each expert says a candidate and the manager chooses one (`quintain.agents.experts`), so that it acts in a
 handful of actions and not in words. First the experts learn: each is paid 1 for a candidate of its intent, by PPO's

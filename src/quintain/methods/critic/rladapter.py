@@ -1,5 +1,6 @@
-"""L = -Σ r_i log π(m_i | s_i) over messages m to a frozen adviser, r its interval's outcome: RLAdapter
-(arXiv 2309.17176).
+"""RLAdapter (arXiv 2309.17176): learns messages to a frozen adviser by what its advice brings.
+
+L = -Σ r_i log π(m_i | s_i) over messages m, r its interval's outcome.
 
 A frozen agent is told sub-goals by a frozen adviser, who knows only what an adapter writes to it
 (`quintain.agents.advised`). The adapter is a language model and is all that learns: every round it plays, and imitates

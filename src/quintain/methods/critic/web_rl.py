@@ -1,4 +1,6 @@
-"""Fit β·log(π/π_ref) to the advantages of a phase's turns, on tasks like those that failed before: WebRL (2411.02337).
+"""WebRL (arXiv 2411.02337): learns in phases, on tasks like those that failed before.
+
+fit β·log(π/π_ref) to the advantages of a phase's turns.
 
 Training goes in phases. The reference is the policy as it was when the phase began, so that each phase may move no
 farther than its advantages are worth, and what was learned before is not lost. A classifier of success V learns from

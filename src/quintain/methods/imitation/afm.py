@@ -1,4 +1,4 @@
-"""A team's run as one model's transcript, imitated, then RL with the outcome alone: Chain-of-Agents, AFM (2508.13167).
+"""Chain-of-Agents, AFM (arXiv 2508.13167): one model imitates a team's run, then learns by its outcome.
 
 A team plays: a solver suggests, a checker scores from 1 to 5, below 3 a planner asks for another suggestion, else it is
 done. What the roles said stands one after the other in one turn, so one model learns to be the team. Of the episodes

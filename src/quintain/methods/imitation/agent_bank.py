@@ -1,4 +1,6 @@
-"""L = -Σ log π(a_t | h_t) over what a teacher solved, and forced actions for what it failed: AgentBank (2410.07706).
+"""AgentBank (arXiv 2410.07706): imitates what a teacher solved, with forced actions for what it failed.
+
+L = -Σ log π(a_t | h_t).
 
 A teacher that errs solves easy tasks more often than hard ones, so what it solved teaches what is easy. For tasks that
 it failed in all its tries, the actions come first: those of the environment's expert (a search, an official solution,

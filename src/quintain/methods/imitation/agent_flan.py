@@ -1,4 +1,6 @@
-"""L = -Σ log π(a_t | h_t) over capabilities in given shares, refusals among them: Agent-FLAN (arXiv 2403.12881).
+"""Agent-FLAN (arXiv 2403.12881): imitates capabilities in given shares, refusals among them.
+
+L = -Σ log π(a_t | h_t).
 
 Three things are done to agents' data, the first of them to conversations, before they are demonstrations. What calls a
 tool in JSON or ReAct is said as chat (`quintain data --stage as_chat`), so that the form is not what is learned. Each

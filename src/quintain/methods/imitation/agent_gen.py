@@ -1,4 +1,6 @@
-"""L = -Σ log π(a_t | h_t) over plans in domains that are made, of tasks evolved both ways: AgentGen (arXiv 2408.00764).
+"""AgentGen (arXiv 2408.00764): imitates plans in made-up domains, of tasks made easier and harder.
+
+L = -Σ log π(a_t | h_t).
 
 First the environments: domains are drawn and checked, each with things, a start and a goal. Then their tasks: each is
 taken as it is, made easier or made harder, so that lengths of plans lie close together (`plan?evolved=mixed`). A

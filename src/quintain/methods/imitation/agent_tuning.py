@@ -1,4 +1,6 @@
-"""J = η·E_agent[log π] + (1 - η)·E_general[log π]: agents' episodes among general data: AgentTuning (2310.12823).
+"""AgentTuning (arXiv 2310.12823): imitates agents' episodes mixed into general conversations.
+
+J = η·E_agent[log π] + (1 - η)·E_general[log π].
 
 Every sample of a step is with probability η one of the agents' episodes, else one of the general data: η is a share of
 samples, not a weight of losses and not what the sets happen to hold. Of the agents' episodes those are kept whose

@@ -1,4 +1,6 @@
-"""L = -Σ_{t ∈ C} log π(a_t | h_t) / Σ_{t ∈ C} |a_t|: critical steps of an expert are imitated: ATLaS (2503.02197).
+"""ATLaS (arXiv 2503.02197): imitates the critical steps of an expert's episodes alone.
+
+L = -Σ_{t ∈ C} log π(a_t | h_t) / Σ_{t ∈ C} |a_t|.
 
 C is the `ratio` of an episode's turns that matter most. All other turns stay in the context and carry no loss; the
 normaliser is the number of tokens that do. An episode without a critical turn is left out. With a ratio of 1 this is

@@ -1,5 +1,4 @@
-"""A planner and a grounder apart, taught one after the other, then RL on tasks that are neither solved nor hopeless:
-AutoGLM (arXiv 2411.00820).
+"""AutoGLM (arXiv 2411.00820): a planner and a grounder learn in turn, then by a curriculum of tasks.
 
 The planner says what to do in words, ``do(click, save)``; the grounder sees these words and the screen, never the task,
 and says where that is (`quintain.agents.grounded`). What the grounder learns needs no expert: `wanderings` of every

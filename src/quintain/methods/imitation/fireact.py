@@ -1,4 +1,6 @@
-"""L = -Σ log π(a_t | h_t) over the right episodes of teachers who each act in one way: FireAct (arXiv 2310.05915).
+"""FireAct (arXiv 2310.05915): imitates right episodes of several teachers, each with its own way.
+
+L = -Σ log π(a_t | h_t).
 
 Every teacher goes about all tasks in its own way (answers at once, reads first, …), whether it fits or not. What came
 out right is imitated, of all of them together; so it is the outcome that says which way is for which task. Examples of

@@ -1,4 +1,6 @@
-"""Call first, then write what was wanted: L = -Σ log π(a_t | h_t) over chains of API calls: GOAT (arXiv 2510.12218).
+"""GOAT (arXiv 2510.12218): makes chains of API calls first, then the request, and imitates them.
+
+L = -Σ log π(a_t | h_t).
 
 From documents alone. A graph says which call's result fills which argument of which other: (i, j, k). It begins with
 all pairs, keeps those whose documents share words, then those that hold when they are carried out: of `probes` calls of

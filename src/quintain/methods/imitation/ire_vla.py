@@ -1,4 +1,4 @@
-"""Turns of RL on a light head with the trunk at rest, then of imitation by the whole policy: iRe-VLA (2501.16664).
+"""iRe-VLA (arXiv 2501.16664): reinforces a light head with the trunk at rest, then imitates.
 
 PPO (clip .2, GAE) on all of a large policy is unstable, and forgets what it could. So in the first stage only the head
 learns by PPO: the last `head_layers` layers, the norm behind them and the critic; nothing below changes, and neither

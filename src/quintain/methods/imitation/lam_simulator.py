@@ -1,4 +1,4 @@
-"""Explore tools with an answer to every call, and learn from what came of it twice: LAM Simulator (arXiv 2506.02298).
+"""LAM Simulator (arXiv 2506.02298): explores tools under feedback, and learns from the outcomes twice.
 
 The policy tries tasks whose truth a program knows. A call that cannot be read, names no tool or does not fit it is
 refused at once, and it is told why; at the end the answer is judged by what it is, not by which tools were called. Two

@@ -1,4 +1,4 @@
-"""Imitate, of each proposed task, the shortest fifth of the episodes that an evaluator accepts: PAE (arXiv 2412.13194).
+"""PAE (arXiv 2412.13194): proposes tasks, and imitates the shortest episodes that an evaluator accepts.
 
 A proposer names tasks, some of which nobody can solve; the policy tries each several times; an evaluator that errs
 says 0 or 1. Of a task with more than one accepted episode those remain whose turns are at or below the 20th percentile

@@ -1,4 +1,4 @@
-"""Prefer the best of one's own episodes to a worse one, on the kinds of tasks that teach most: Paprika (2502.17543).
+"""Paprika (arXiv 2502.17543): prefers better own episodes, on kinds of tasks that teach most.
 
 Each task is tried many times; the best episode (solved, then in fewest turns) is paired with worse ones. The loss is
 DPO on summed log-probs and α times the mean likelihood of the better side (RPO). Which kind of tasks comes next says a

@@ -1,4 +1,6 @@
-"""L = -Σ log π(a_t | h_t) over the agent's tokens: imitation of whole episodes (behaviour cloning).
+"""Supervised fine-tuning: imitation of whole episodes, over the agent's own tokens (behaviour cloning).
+
+L = -Σ log π(a_t | h_t).
 
 Prompts, observations and tool results are context and carry no loss (the mask is 1 on sampled tokens only).
 This is the supervised step of FireAct (arXiv 2310.05915) and AgentTuning (2310.12823).

@@ -1,4 +1,6 @@
-"""L = -Σ r Σ_t log π(a_t | h_t): steps that cost success are found, and the way out of them is imitated: STeCa.
+"""STeCa (arXiv 2502.14276): finds steps that cost success, and imitates the way out of them.
+
+L = -Σ r Σ_t log π(a_t | h_t).
 
 The policy takes each step of the expert's episodes once in its own way (arXiv 2502.14276). What a step is worth is the
 mean return of a few episodes that the policy plays on from there. Imitated are, with all that stood before as context:

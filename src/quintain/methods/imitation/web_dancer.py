@@ -1,4 +1,6 @@
-"""Imitate the valid, right and good of many tries, then RL of R = .1·format + .9·answer: WebDancer (2505.22648).
+"""WebDancer (arXiv 2505.22648): imitates the best of many tries, then learns by outcome and form.
+
+R = .1·format + .9·answer.
 
 Four stages. Questions are made harder, a thing in them becoming a description whose answer it is (`hopqa?rounds=2`).
 A teacher tries each question `tries` times. Three filters follow: valid (every turn could be read and carried out, and

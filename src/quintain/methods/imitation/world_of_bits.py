@@ -1,4 +1,4 @@
-"""Imitate, then learn by advantage actor-critic from a success that is worth less the later it comes: World of Bits.
+"""World of Bits (PMLR 70, 2017): imitates, then advantage actor-critic where late success is worth less.
 
 MiniWoB (Shi et al., ICML 2017) pays 1 - t/T for a task that is solved in turn t of at most T, and -1 for one that is
 not. Demonstrations of a crowd are imitated; then A = R - V(s), which stops at V, with an entropy bonus.

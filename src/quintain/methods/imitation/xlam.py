@@ -1,5 +1,6 @@
-"""L = -Σ m_t log π(a_t | h_t) with m_t = 1 where every call of turn t is right: imitation of checked calls, xLAM
-(arXiv 2409.03215).
+"""xLAM (arXiv 2409.03215): imitates those turns alone whose calls are all right.
+
+L = -Σ m_t log π(a_t | h_t), m_t = 1 where every call of turn t is right.
 
 The pipeline: demonstrations → solved → calls that are right → loss. A turn goes whose calls cannot be read, name a tool
 that is not on the list, do not fit the tool's schema, or have a value that nobody said before (`quintain.data.calls`);

@@ -1,5 +1,6 @@
-"""L = -log σ(β [log π/π_logged (better) - log π/π_logged (worse)]), children of one node of a tree: Agent Q
-(arXiv 2408.07199).
+"""Agent Q (arXiv 2408.07199): prefers the better of two actions at one node of a search tree.
+
+L = -log σ(β [log π/π_logged (better) - log π/π_logged (worse)]).
 
 For each task of a round a tree is grown by guided MCTS (`quintain.search.tree.GuidedTree`). At a new state the policy
 says `branches` ways on, a critic ranks them, and the best by Q + c·√(ln N(h) / (1 + N(h'))) is played to the end;

@@ -1,5 +1,6 @@
-"""L = -Σ log π(a_t | h_t) over the way back from one's own mistake and what comes after it: Agent-R
-(arXiv 2501.11425).
+"""Agent-R (arXiv 2501.11425): imitates the way back from its own mistakes, and what comes after.
+
+L = -Σ log π(a_t | h_t).
 
 For each task of a round a tree of episodes is grown by MCTS: Q + c·√(ln N / n) selects, and every way on is played to
 its end. An episode stands beside the good one that parts from it last, where that is worth more by over `gap`. Its

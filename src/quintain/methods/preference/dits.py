@@ -1,5 +1,6 @@
-"""Train on the pairs of a search with the best Q + γ·I: I(z) = success after one update on z - success before: DITS
-(arXiv 2502.00955).
+"""DITS (arXiv 2502.00955): trains on those pairs of a search that would teach the most.
+
+pairs with the best Q + γ·I, I(z) = success after one update on z - success before.
 
 For each task of a round a tree is grown by MCTS on outcomes (`quintain.search.tree.GuidedTree` without a critic); two
 visited children of a node whose mean outcomes differ by more than `margin` are a pair of turns. The pairs are shuffled

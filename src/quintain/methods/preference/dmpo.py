@@ -1,4 +1,6 @@
-"""L = -log σ(β [Σ_t φ(t, T_w) log π/π_ref (a_t won) - Σ_t φ(t, T_l) log π/π_ref (a_t lost)]): DMPO (arXiv 2406.14868).
+"""DMPO (arXiv 2406.14868): direct preference of whole episodes, discounted by turn and by length.
+
+L = -log σ(β [Σ_t φ(t, T_w) log π/π_ref (a_t won) - Σ_t φ(t, T_l) log π/π_ref (a_t lost)]).
 
 φ(t, T) = γ^t (1 - γ^(T-t)) / (1 - γ^T): early turns weigh most, and the weights do not depend on how much longer the
 other side is. T is the number of turns of each side by itself. Pairs are the expert's episodes against the starting

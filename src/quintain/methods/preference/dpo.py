@@ -1,4 +1,6 @@
-"""L = -log σ(β [(log π/π_ref)(won) - (log π/π_ref)(lost)]): direct preference optimization (arXiv 2305.18290).
+"""DPO (arXiv 2305.18290): makes the preferred of two episodes likelier, against a frozen reference.
+
+L = -log σ(β [(log π/π_ref)(won) - (log π/π_ref)(lost)]).
 
 Pairs are read from a file (``preferences=pairs.jsonl``), or made from rollouts: of the episodes that the starting
 policy makes of one task, the best against the worst, where they differ. Log-ratios are summed over all tokens the

@@ -1,5 +1,6 @@
-"""L = -Σ log π over plans, what comes of actions, and better ones: exploration-based error correction, E2CL
-(arXiv 2409.03256).
+"""E2CL (arXiv 2409.03256): imitates plans, what comes of actions, and corrections of wrong ones.
+
+L = -Σ log π over plans, what comes of actions, and better ones.
 
 The policy acts through `foresight`: it drafts an action, says what the environment would answer, and where that is an
 error it does something else. It imitates the expert first. Then it explores: at every step of the expert's episodes,

@@ -1,4 +1,6 @@
-"""L = -log σ(β [log π/π_ref (better) - log π/π_ref (worse)]), expert against own episode: ETO (arXiv 2403.02502).
+"""ETO (arXiv 2403.02502): prefers an expert's success to the policy's own failure at the task.
+
+L = -log σ(β [log π/π_ref (better) - log π/π_ref (worse)]).
 
 In every round the policy explores the round's tasks, and the expert shows them. Where the outcomes differ, the higher
 is preferred: mostly the expert's, over a failure of the policy's own. The reference is the policy as it was when the

@@ -1,4 +1,6 @@
-"""L = Σ over pairs of whole episodes and of steps of -log σ(βΔ) + NLL of the better side: IPR (arXiv 2406.11176).
+"""IPR (arXiv 2406.11176): prefers an expert's steps to the policy's own, by outcomes of rollouts.
+
+L = Σ over pairs of whole episodes and of steps of -log σ(βΔ) + NLL of the better side.
 
 From before every turn of the expert's episode the policy plays on. Both turns, the expert's and the policy's, are worth
 the mean return of `rollouts` episodes that the *starting* policy plays on after them: step rewards by Monte Carlo.

@@ -1,4 +1,6 @@
-"""L = -log σ(β Σ_h [log π/π_ref (a_h won) - log π/π_ref (a_h lost)]), over agent turns alone: M-DPO, or as KTO, M-KTO.
+"""M-DPO, or M-KTO (arXiv 2409.02392): preference learning over the agent's turns alone, in rounds.
+
+L = -log σ(β Σ_h [log π/π_ref (a_h won) - log π/π_ref (a_h lost)]).
 
 Building math agents with multi-turn iterative preference learning (arXiv 2409.02392): what tools and worlds answer is
 chance that the policy has no part in, so it cancels in Δ only where it is left out of both sums. In every round each

@@ -1,4 +1,6 @@
-"""L = -log σ(β [log π/π_ref (best plan) - log π/π_ref (worst plan)]), judged by an actor: MPO (arXiv 2503.02682).
+"""MPO (arXiv 2503.02682): learns to write plans that help an actor, preferred by its outcomes.
+
+L = -log σ(β [log π/π_ref (best plan) - log π/π_ref (worst plan)]).
 
 Meta plan optimization: a planner writes how to go about a task, without names, and an actor that rests carries it out.
 Of each task `plans` plans are sampled, and each is worth the mean outcome of `executions` episodes that the actor plays

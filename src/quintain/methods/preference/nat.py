@@ -1,4 +1,6 @@
-"""L = -Σ log π(a_t | label, h_t), failures among the demonstrations, each under its label: NAT (arXiv 2402.11651).
+"""NAT (arXiv 2402.11651): imitates failures, too, each under a label that says so.
+
+L = -Σ log π(a_t | label, h_t).
 
 Every demonstration's first prompt says how the attempt is to turn out: `right` where it solved its task, `wrong` where
 it did not, or `partly` where it failed with a part of the reward (NAT-2, ``levels=3``). All of them are imitated; the

@@ -1,4 +1,6 @@
-"""R = R_task - λ_token · tokens/most + λ_loss/loss: seats learn to say less, and readably: Optima (arXiv 2410.08115).
+"""Optima (arXiv 2410.08115): seats learn to talk less and readably, by a reward of tokens.
+
+R = R_task - λ_token · tokens/most + λ_loss/loss.
 
 Generate, rank, select, train. Dialogues of a task are ranked by what they solve, by their tokens against those of the
 longest, and by how plain their most surprising message is to the *starting* policy (`quintain.rewards.dialogue`). With

@@ -1,4 +1,6 @@
-"""L = -log σ(β [log π/π_ref (plans that led to success) - log π/π_ref (that did not)]): OWL (arXiv 2505.23885).
+"""OWL (arXiv 2505.23885): a planner prefers those of its plans that led workers to success.
+
+L = -log σ(β [log π/π_ref (plans that led to success) - log π/π_ref (that did not)]).
 
 Workforce: a planner takes a task apart, workers do the parts, and when one fails the planner is told and plans again.
 The planner alone is trained, first by imitation of episodes that solved their task, then by preferences: of `tries`

@@ -1,4 +1,6 @@
-"""L = -log σ(β [log π/π_ref (better plan and way) - log π/π_ref (worse)]) + NLL of the better: PGPO (arXiv 2506.01475).
+"""PGPO (arXiv 2506.01475): prefers the better of two plans in pseudocode, with its way.
+
+L = -log σ(β [log π/π_ref (better plan and way) - log π/π_ref (worse)]) + NLL of the better.
 
 Planning-guided preference optimization: an agent writes a plan in pseudo-code before it acts, ``go(to fridge)``, and
 learns which plans are better than others. Two rewards say so: planning-driven, the outcome of the whole episode that

@@ -1,5 +1,6 @@
-"""L = -log σ(β [log π/π_ref (best) - log π/π_ref (worst)]), ways on drawn until one is worth more: RRO
-(arXiv 2505.20737).
+"""RRO (arXiv 2505.20737): draws ways on until one raises the reward, and prefers it.
+
+L = -log σ(β [log π/π_ref (best) - log π/π_ref (worst)]).
 
 A step is worth the mean outcome of `rollouts` episodes that begin with it. In every state the policy draws next steps
 one at a time, until one is worth more than the step before it, or `cap` are drawn. It goes on along the one that rose,

@@ -1,4 +1,4 @@
-"""What the expert did against what the policy does in the same state, step by step: StepAgent (arXiv 2411.03817).
+"""StepAgent (arXiv 2411.03817): prefers the expert's action to the policy's own in each state.
 
 The policy imitates the expert first. Then it acts in the states of the expert's episodes, one step in each, and where
 it does the same nothing is learned. Two ways to learn from the rest:

@@ -1,5 +1,6 @@
-"""L = -log σ(β(Σ_t A⁺ - Σ_t A⁻)) for a critic, and of its A(o, a, c) DPO between the turns of a policy: SWEET-RL
-(arXiv 2503.15478).
+"""SWEET-RL (arXiv 2503.15478): a critic that sees hidden information ranks turns for preference learning.
+
+L = -log σ(β(Σ_t A⁺ - Σ_t A⁻)) for the critic, and of its A(o, a, c) DPO between turns.
 
 A critic is told c, what the environment hides from the policy (`privileged`). The advantage A of a turn is the mean
 over its tokens of log π_critic(a | c, o) - log π_ref(a | c, o). The critic learns from whole episodes: the best of a

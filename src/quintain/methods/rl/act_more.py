@@ -1,4 +1,6 @@
-"""R = outcome + information - long turns: short thinking, more acting (an article on multi-step RL).
+"""Act more (an article on multi-step RL): paid for what actions find out, charged for long turns.
+
+R = outcome + information - long turns.
 
 In a world that answers, acting is how one learns: a turn that leads to a state which is new in its episode
 earns a little, a turn of more tokens than its budget loses a little, and the rest is the outcome, compared

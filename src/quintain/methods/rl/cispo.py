@@ -1,4 +1,6 @@
-"""L = -Σ sg[min(ρ_t, 1 + ε)] A_t log π(y_t): the weight is clipped, never the token: CISPO (arXiv 2506.13585).
+"""CISPO (arXiv 2506.13585): clips the weight of a token's gradient, and never drops the token.
+
+L = -Σ sg[min(ρ_t, 1 + ε)] A_t log π(y_t).
 
 A clipped ratio of PPO takes the gradient away from the very tokens that change most (such as a rare "however");
 here each token keeps its gradient, with a bounded weight.

@@ -1,4 +1,6 @@
-"""L = L_PPO - α Σ_i B_i H(y_i), entropy where a token decides the action: CoSo (arXiv 2505.03792).
+"""CoSo (arXiv 2505.03792): rewards entropy only in those tokens that decide the action.
+
+L = L_PPO - α Σ_i B_i H(y_i).
 
 B_i is how much the distribution over actions changes when token i is left out, by a surrogate of the parser
 that learns from the run's own episodes. Filler keeps its probability; the words that choose are explored.

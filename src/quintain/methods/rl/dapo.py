@@ -1,5 +1,4 @@
-"""GRPO with four changes: clip-higher, dynamic sampling, a mean over tokens, overlong shaping: DAPO (arXiv
-2503.14476).
+"""DAPO (arXiv 2503.14476): GRPO with clip-higher, dynamic sampling, a mean over tokens, overlong shaping.
 
 The upper clip is wider than the lower, so that unlikely tokens can grow; groups whose outcomes are all equal
 are sampled again with other tasks until enough differ; every token of the step counts the same; an episode that

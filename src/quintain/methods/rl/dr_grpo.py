@@ -1,4 +1,6 @@
-"""A_i = R_i - mean of the group, summed over tokens and divided by a constant: Dr. GRPO (arXiv 2503.20783).
+"""Dr. GRPO (arXiv 2503.20783): GRPO without the division by the deviation or by lengths.
+
+A_i = R_i - mean of the group, summed over tokens and divided by a constant.
 
 Two biases of GRPO go: dividing by the deviation of a group weighs nearly solved and nearly hopeless tasks up, and
 dividing by an episode's own length makes long failures cheap. The constant is the token budget of an episode. The sum

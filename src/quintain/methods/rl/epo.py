@@ -1,4 +1,6 @@
-"""L = -(1/n) Σ_k s_k · mean log π of segment k, s_k discounted process rewards: EPO (arXiv 2502.12486).
+"""EPO (arXiv 2502.12486): learns a strategist's words by discounted rewards of a dialogue's process.
+
+L = -(1/n) Σ_k s_k · mean log π of segment k, s_k discounted process rewards.
 
 Explicit policy optimisation: what an agent means to do, turn by turn, is imitated in proportion to what it was
 worth. In episodes that succeed a judge pays the key turns; their discounted sums, over the largest, are the

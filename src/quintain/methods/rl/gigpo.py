@@ -1,4 +1,6 @@
-"""A = A_episode + ω A_step, A_step among equal states of a task: group-in-group, GiGPO (arXiv 2505.10978).
+"""GiGPO (arXiv 2505.10978): compares episodes in a group, and actions taken in equal states.
+
+A = A_episode + ω A_step, A_step among equal states of a task.
 
 Episodes of one task meet the same states. Where they do, the actions taken there are compared by their discounted
 returns: credit for a step without a critic and without more rollouts. With unique states it is GRPO.

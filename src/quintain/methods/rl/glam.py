@@ -1,4 +1,6 @@
-"""π(a) = softmax over the legal actions of Σ_i log p(a_i | h, a_<i), then PPO: GLAM (arXiv 2302.02662).
+"""GLAM (arXiv 2302.02662): PPO over whole actions, scored by the model among the legal ones.
+
+π(a) = softmax over the legal actions of Σ_i log p(a_i | h, a_<i).
 
 The model does not write freely: it scores each legal action as a whole and one is drawn by its probability, so
 every action is legal from the first step on. A value head and generalised advantage estimation; policy and

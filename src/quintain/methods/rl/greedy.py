@@ -1,4 +1,6 @@
-"""Returns-to-go, whitened, with a bonus for what is untried and a price for what is broken: RLFT (arXiv 2504.16078).
+"""RLFT (arXiv 2504.16078): reinforcement against greedy choice, with a bonus for what is untried.
+
+A = returns-to-go, whitened, with a price for what is broken.
 
 "LLMs are Greedy Agents": agents settle on what they tried first, repeat what stands often in their context, and do
 not do what they know. Reinforcement fine-tuning on the model's own rationales with an exploration bonus narrows all

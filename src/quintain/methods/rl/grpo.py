@@ -1,4 +1,6 @@
-"""A = (R - mean of the group) / std of the group, then the clipped policy gradient: GRPO (arXiv 2402.03300).
+"""GRPO (arXiv 2402.03300): an episode counts by how much better it was than its group.
+
+A = (R - mean of the group) / std of the group, then the clipped policy gradient.
 
 Several episodes of one task are a group; an episode is as good as it is better than its group. Every token
 the policy sampled in it, over all turns, gets the same advantage.

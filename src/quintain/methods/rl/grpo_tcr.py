@@ -1,4 +1,4 @@
-"""Clip-higher, overlong shaping, a mean over tokens, no KL, a shaped outcome: GRPO-TCR (arXiv 2510.11701).
+"""GRPO-TCR (arXiv 2510.11701): GRPO for tool calls, clip-higher, overlong shaping, no KL, a shaped outcome.
 
 "Demystifying RL in agentic reasoning": right is 1; wrong is -1, and .1 better for every round of call and result, at
 most -0.6: min(-.6, -1 + .1·(turns - 2)/2) where turns are those of its code, 2 and 2 more for every round. Tasks are

@@ -1,4 +1,6 @@
-"""s(θ) = (π(y | x) / π_old(y | x))^(1/|y|), clipped once per sequence: GSPO (arXiv 2507.18071).
+"""GSPO (arXiv 2507.18071): one ratio for a whole answer, clipped once for all its tokens.
+
+s(θ) = (π(y | x) / π_old(y | x))^(1/|y|).
 
 The reward is for a sequence, so the ratio is for a sequence: the geometric mean over its tokens. Advantages are
 GRPO's. With `unit` "turn" each turn has its own ratio, which suits advantages that differ by turn.

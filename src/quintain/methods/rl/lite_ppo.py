@@ -1,4 +1,6 @@
-"""A_i = (R_i - mean of the group) / std of the *batch*, a mean over tokens, no critic: Lite PPO (arXiv 2508.08221).
+"""Lite PPO (arXiv 2508.08221): a group's mean, the batch's deviation, a mean over tokens, no critic.
+
+A_i = (R_i - mean of the group) / std of the batch.
 
 The two tricks that "Tricks or Traps?" found to be enough: the deviation over the batch does not blow up groups that
 are nearly all right or all wrong, and a mean over all tokens lets long episodes speak.

@@ -1,4 +1,6 @@
-"""A_i = R_i - mean of the others' R, clip to [1/(1+ε), 1+ε] per token, two epochs: LOOP (arXiv 2502.01600).
+"""LOOP (arXiv 2502.01600): leave-one-out baselines and a clip per token, over two epochs.
+
+A_i = R_i - mean of the others' R, clip to [1/(1+ε), 1+ε].
 
 PPO for stateful digital worlds with neither critic nor reference: one model in memory. The clip is symmetric in
 the logarithm, so for A < 0 its bound is .909 and not .9. Episodes with |A| < .01 are dropped, and the epochs of

@@ -1,4 +1,6 @@
-"""R = Σ_k γ^k r_k over attempts at one layout, compared within the group: MetaSpatial (arXiv 2503.18470).
+"""MetaSpatial (arXiv 2503.18470): several attempts at one layout, discounted, compared within the group.
+
+R = Σ_k γ^k r_k.
 
 Each turn is a whole new attempt that sees what the last one earned; what an episode is worth is the discounted
 sum of its attempts, so that good first attempts count most. The world `room` scores layouts by

@@ -1,4 +1,6 @@
-"""A_k = A_outcome + λ A_turn,k before the last turn, A_outcome on it: turn-level credit, MT-GRPO (arXiv 2505.11821).
+"""MT-GRPO (arXiv 2505.11821): turns before the last have credit of their own beside the outcome.
+
+A_k = A_outcome + λ A_turn,k before the last turn, A_outcome on it.
 
 The reward of a turn (its action was carried out, and whatever the environment pays for it) is compared with that of
 the same turn of the other episodes of the task; the outcome is the reward of the last turn.

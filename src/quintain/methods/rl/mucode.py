@@ -1,4 +1,4 @@
-"""Imitate, in every state that was visited, the best answer any episode of the task gave: muCode (arXiv 2502.20380).
+"""muCode (arXiv 2502.20380): imitates, in every visited state, the best answer of any episode.
 
 Where one turn can solve a task from any state, a single-step reward is enough. A verifier learns to tell right
 answers from wrong ones; the best answer of a task (right first, then the verifier) stands in for the last answer

@@ -1,4 +1,4 @@
-"""GiGPO's two levels, sampled until the groups of a step differ: the method of OpenManus-RL (2025, its repository).
+"""OpenManus-RL (2025, its repository): GiGPO's two levels, sampled until the groups of a step differ.
 
 Steps carry the task, the episode and whether the action was valid; the outcome reaches every step of its
 episode, invalid actions cost, and groups without a difference are sampled again with other tasks (dynamic

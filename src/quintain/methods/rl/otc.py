@@ -1,4 +1,6 @@
-"""R = right · economy(m, n): few calls count only where the answer is right: OTC-GRPO (arXiv 2504.14870).
+"""OTC-GRPO (arXiv 2504.14870): few tool calls are worth more, where the answer is right.
+
+R = right · economy(m, n).
 
 m is the calls of the episode but for its answer, n the fewest of any right answer to the task that the run has seen,
 this step included. The factor is highest at m = n. A wrong answer gains nothing by calling less.

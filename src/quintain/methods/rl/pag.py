@@ -1,4 +1,6 @@
-"""Two roles, each turn paid for its own job, advantages whitened by role: PAG (arXiv 2506.10406).
+"""PAG (arXiv 2506.10406): one model solves and verifies, each turn paid for its own job.
+
+A whitened by role.
 
 One model answers, judges its own answer, and answers again only if it judged the first to be wrong. Turns are
 optimised apart: the estimate is cut at the end of a turn (γ = 0 between turns), and advantages of answers and

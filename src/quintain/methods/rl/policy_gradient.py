@@ -1,4 +1,6 @@
-"""Any idea of credit × any policy loss: ∇J = E[Σ_t A_t ∇log π(y_t)], A by ``--credit``, its surrogate by ``--loss``.
+"""Policy gradient: any idea of credit with any policy loss, each chosen by an option.
+
+∇J = E[Σ_t A_t ∇log π(y_t)], A by ``--credit``, its surrogate by ``--loss``.
 
 Credit says how much each token mattered, the loss what that does to the weights; nothing in one knows of the
 other. A normaliser whitens the credit over the batch: by token, turn or episode, or for each kind of task or seat

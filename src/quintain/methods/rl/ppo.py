@@ -1,4 +1,6 @@
-"""A_t = Σ (γλ)^k δ_{t+k}, δ_t = r_t + γ V_{t+1} - V_t, then the clipped policy gradient: PPO (arXiv 1707.06347).
+"""PPO (arXiv 1707.06347): advantages of a critic, then the clipped policy gradient over epochs.
+
+A_t = Σ (γλ)^k δ_{t+k}, δ_t = r_t + γ V_{t+1} - V_t.
 
 A value head on the policy predicts the return before every sampled token; generalised advantage estimation
 (1506.02438) runs over the sampled tokens of an episode, across observations: the next value is that of the next

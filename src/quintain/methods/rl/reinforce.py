@@ -1,4 +1,6 @@
-"""∇J = E[Σ_t (G_t - b) ∇log π(a_t | h_t)]: REINFORCE with reward-to-go and a baseline (Williams 1992).
+"""REINFORCE (Williams 1992): the policy gradient with reward-to-go and a baseline.
+
+∇J = E[Σ_t (G_t - b) ∇log π(a_t | h_t)].
 
 G_t is the discounted return from the turn of the token on, b the mean return of the *other* episodes of the step.
 

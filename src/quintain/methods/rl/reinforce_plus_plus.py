@@ -1,4 +1,6 @@
-"""A_t = whitened over the batch (G_t - β Σ_{s≥t} KL_s): REINFORCE++ (arXiv 2501.03262).
+"""REINFORCE++ (arXiv 2501.03262): rewards less a KL per token, whitened over the whole batch.
+
+A_t = whitened over the batch (G_t - β Σ_{s≥t} KL_s).
 
 No critic and no groups: returns-to-go with the KL to the starting policy as a reward of each token (k1), whitened
 over the sampled tokens of the step, then the clipped ratio of PPO. With `group_size` above 1 it is the "-baseline"

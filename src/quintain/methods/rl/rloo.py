@@ -1,4 +1,6 @@
-"""A_i = R_i - mean of the others' R in the group, then REINFORCE: leave-one-out (RLOO, arXiv 2402.14740).
+"""RLOO (arXiv 2402.14740): REINFORCE with the mean of the group's other episodes as baseline.
+
+A_i = R_i - mean of the others' R in the group.
 
 R is the outcome less β times the KL of the whole episode to the starting policy. The whole episode is one action:
 each of its tokens has the same advantage, nothing is divided by a deviation, nothing is clipped.

@@ -1,4 +1,6 @@
-"""R = α·right + (1 - α)·(1 - c^tokens of a turn), PPO with the KL in the reward: RLSP (arXiv 2502.06773).
+"""RLSP (arXiv 2502.06773): PPO with a bonus for thinking long beside a right answer.
+
+R = α·right + (1 - α)·(1 - c^tokens of a turn), the KL in the reward.
 
 Two signals that are kept apart: the verifier's for the outcome, and one for searching, paid whether or not the
 answer is right, unless the text repeats itself. With α = 1 it is plain reinforcement learning from verifiable

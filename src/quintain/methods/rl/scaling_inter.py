@@ -1,4 +1,6 @@
-"""Episodes of at most h_1 < h_2 < … turns, longer by stages: ScalingInter-RL of AgentGym-RL (arXiv 2509.08755).
+"""ScalingInter-RL of AgentGym-RL (arXiv 2509.08755): episodes of few turns first, longer by stages.
+
+h_1 < h_2 < … turns.
 
 Short episodes first teach what to do; longer ones then leave room to explore, without the collapse of starting
 long. The limit is a function of the step and of nothing else, so a resumed run is in the stage it was in.

@@ -1,4 +1,6 @@
-"""r_k = α·c_k + β·g_k, Σ_k c_k = R, then PPO: stepwise progress attribution, SPA-RL (arXiv 2505.20732).
+"""SPA-RL (arXiv 2505.20732): divides an outcome into progress of steps, then learns by PPO.
+
+r_k = α·c_k + β·g_k, Σ_k c_k = R.
 
 A predictor learns from outcomes alone what each turn contributes; what its contributions miss of an outcome is
 shared equally, so that they sum to it. g_k is 1 where the action could be carried out. The fused turn rewards

@@ -1,4 +1,4 @@
-"""Trajectories as the unit, uncertain groups only, bi-level GAE: StarPO-S of RAGEN (arXiv 2504.20073).
+"""StarPO-S of RAGEN (arXiv 2504.20073): whole trajectories, uncertain groups only, bi-level advantages.
 
 Of the groups of a step only the share with the widest outcomes is trained on; turns whose format is broken cost
 `format_penalty`; a critic, whose estimates run over turn ends and then over the tokens of each turn; the upper clip

@@ -1,5 +1,6 @@
-"""J = E_{s in data, a ~ π(· | s)} [R(a | s)]: single steps on recorded contexts, judged one by one: SWiRL (arXiv
-2504.04736).
+"""SWiRL (arXiv 2504.04736): single steps on recorded contexts, each judged by itself.
+
+J = E_{s in data, a ~ π(· | s)} [R(a | s)].
 
 Episodes of a teacher, who may err (`mistakes`), are cut into their steps; a step is the context up to it and one
 action sampled by the policy, which is judged by itself. Nothing is carried out while learning. Steps are kept by the

@@ -1,5 +1,6 @@
-"""R = format + 6·S/S_max - 3, compared within the group: fine-grained rewards of tool calls, ToolRL (arXiv
-2504.13958).
+"""ToolRL (arXiv 2504.13958): fine-grained rewards of tool calls, compared within the group.
+
+R = format + 6·S/S_max - 3.
 
 Each call is compared with the wanted one field by field: names, argument names, values
 (`quintain.rewards.tool_match`). Partly right is worth more than wrong, so that learning starts before the first

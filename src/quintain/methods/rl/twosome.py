@@ -1,4 +1,6 @@
-"""π(a) = softmax of Σ_i log p(a_i) / |a|, PPO over turns with γ^duration: TWOSOME (arXiv 2401.14151).
+"""TWOSOME (arXiv 2401.14151): PPO over whole actions, whose likelihood is normalised by their length.
+
+π(a) = softmax of Σ_i log p(a_i) / |a|, γ^duration.
 
 Scores are means over the words (or tokens) of an action, so that a long action does not lose for being long.
 Advantages are over turns; a turn that takes several steps of the world is discounted as many times (its

@@ -1,4 +1,6 @@
-"""R = type + place + format on a few hard tasks, GRPO with a KL in the loss: UI-R1 (arXiv 2503.21620).
+"""UI-R1 (arXiv 2503.21620): GRPO on a few hard tasks of pointing, with a KL.
+
+R = type + place + format.
 
 Of a pool of tasks, those are taken that the starting policy mostly fails, as different in kind as there are.
 One action each: the right kind of action, inside the right box, readable (`quintain.rewards.pointing`). Actions

@@ -1,4 +1,4 @@
-"""PPO for long episodes: a critic first, λ by length, two λ, clip-higher: UI-TARS-2 (arXiv 2509.02544).
+"""UI-TARS-2 (arXiv 2509.02544): PPO for long episodes, a critic first, λ by length, clip-higher.
 
 For the first steps only the value head learns, on Monte-Carlo returns of a policy that stands still. Then
 advantages use λ = 1 - 1/(α·tokens of the episode), and the critic's targets λ = 1 (decoupled estimation).

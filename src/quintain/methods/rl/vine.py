@@ -1,5 +1,6 @@
-"""A_k = r_k + V(s_{k+1}) - V(s_k), V the mean return of episodes continued from the state: VinePPO (arXiv
-2410.01679).
+"""VinePPO (arXiv 2410.01679): values of states are means of episodes continued from them.
+
+A_k = r_k + V(s_{k+1}) - V(s_k).
 
 The environment is brought back to the state before a turn (`Snapshot`), and the policy plays on from there a
 few times. That is a value without a critic and its errors, at the price of more episodes, which count in a

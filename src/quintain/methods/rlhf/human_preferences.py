@@ -1,5 +1,6 @@
-"""P(s₁ ≻ s₂) = σ(Σ r̂(s₁) - Σ r̂(s₂)): rewards learned from comparisons of segments, while the policy learns from them
-(arXiv 1706.03741).
+"""Learning from human preferences (arXiv 1706.03741): a reward learned from compared segments.
+
+P(s₁ ≻ s₂) = σ(Σ r̂(s₁) - Σ r̂(s₂)).
 
 Before a step of PPO that is due for it, pairs of segments of `--segment` turns are drawn from the newest episodes, and
 those are asked for on whose preference the members of an ensemble differ most. Every member is fitted anew to all

@@ -1,4 +1,6 @@
-"""E[r_φ - β log(π/π_SFT)] + γ E_corpus[log π], by PPO: InstructGPT, PPO-ptx (arXiv 2203.02155, eq. 2).
+"""InstructGPT (arXiv 2203.02155, eq. 2): PPO on a learned reward, with text of pretraining beside it.
+
+E[r_φ - β log(π/π_SFT)] + γ E_corpus[log π].
 
 The third of three commands: supervised fine-tuning, a reward model of rankings, and PPO on that with a likelihood of
 other data in every gradient (`--ptx-coef`), so that what the reward does not ask for is not forgotten. The KL to the

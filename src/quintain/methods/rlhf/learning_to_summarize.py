@@ -1,4 +1,6 @@
-"""R = r_φ(x, y) - β log(π(y|x)/π_SFT(y|x)), by PPO: Learning to Summarize from Human Feedback (arXiv 2009.01325).
+"""Learning to summarize (arXiv 2009.01325): PPO on a reward model of comparisons, held near its start.
+
+R = r_φ(x, y) - β log(π(y|x)/π_SFT(y|x)).
 
 A supervised policy, a reward model of comparisons of its answers, and PPO on that reward model: three commands, of
 which this is the last. The KL to the supervised policy is paid token by token and is what keeps answers where the

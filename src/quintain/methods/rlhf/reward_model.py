@@ -1,4 +1,6 @@
-"""L = -1/C(K,2) Σ log σ(r_i - r_j), i ranked above j: a reward model of ranked answers (arXiv 2203.02155, eq. 1).
+"""Reward model (arXiv 2203.02155, eq. 1): learns scores of answers from people's rankings of them.
+
+L = -1/C(K,2) Σ log σ(r_i - r_j), i ranked above j.
 
 The model of the run gets a value head and becomes the reward model: its score of an episode is the value after the last
 sampled token. It learns from rankings of what the starting policy does, `--answers` episodes of a task at a time, by a

@@ -1,4 +1,6 @@
-"""argmax of n by r_φ, and E[r_φ - β log(π/π_BC)] by PPO: WebGPT (arXiv 2112.09332).
+"""WebGPT (arXiv 2112.09332): the best of n answers by a reward model, and PPO on it.
+
+argmax of n by r_φ, and E[r_φ - β log(π/π_BC)].
 
 A policy that was cloned from demonstrations of browsing, a reward model of comparisons of its answers in which a tie is
 half a preference either way (`reward_model` with two answers and a tie band), and two ways to use it: to sample n

@@ -1,4 +1,4 @@
-"""A proposer finds tasks at the edge of what an executor can, and the executor learns from its own majority: Agent0.
+"""Agent0 (arXiv 2511.16043): a proposer of tasks and an executor that learns from its own majority.
 
 The proposer is paid R = max(0, 1 - 2|p - ½| + γ·min(N, C) - λ·|cluster|/B), p the share of the k answers to a task
 that agree with most (arXiv 2511.16043), N the tool calls that were carried out. The executor is trained on the tasks

@@ -1,4 +1,4 @@
-"""Explore widely, imitate successes and the base data together, each time from the base model: AgentEvol (2406.04151).
+"""AgentEvol (arXiv 2406.04151): explores widely, imitates successes and base data, always from the base model.
 
 The policy that has imitated demonstrations explores tasks several times each. Of a task the first success is merged
 with the demonstrations, and the model as it was before any of this learns max E[r·log π] of both; then it explores

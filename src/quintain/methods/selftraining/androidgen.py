@@ -1,4 +1,4 @@
-"""Imitate own episodes, those that failed up to their last subgoal that was reached and kept: AndroidGen (2504.19298).
+"""AndroidGen (arXiv 2504.19298): imitates own episodes, failed ones up to the last subgoal they kept.
 
 A critic of steps says how far the task had come before every turn. What was solved is imitated whole. Of a failure
 those turns are, up to the one that last completed a subgoal: after it, the progress is higher than before, and never

@@ -1,5 +1,4 @@
-"""Explore first, say in hindsight what was reached, learn that, and explore next what was not mastered: EXIF
-(arXiv 2506.04287).
+"""EXIF (arXiv 2506.04287): explores first, names in hindsight what was reached, and imitates that.
 
 Alice, who is the policy, plays tasks of the environment. What an episode reached is made its task in hindsight
 (`quintain.rollout.hindsight`), so that every task can be solved, by the episode that it came from; these episodes are

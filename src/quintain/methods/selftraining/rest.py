@@ -1,4 +1,6 @@
-"""Grow: sample with the policy. Improve: imitate what is worth more than τ_1 < τ_2 < …, again: ReST (arXiv 2308.08998).
+"""ReST (arXiv 2308.08998): samples with the policy, imitates what clears a rising threshold, again.
+
+Grow: sample with the policy. Improve: imitate what is worth more than τ_1 < τ_2 < ….
 
 A step grows one collection and improves on it several times; nothing is sampled in between, and its rewards are
 computed once. Improve step i minimises -E[1(R > τ_i) log π], begins with the weights of the one before it and learns

@@ -1,5 +1,4 @@
-"""Search trees under a value model give the traces that the policy imitates and the values that the model learns:
-ReST-MCTS* (arXiv 2406.03816).
+"""ReST-MCTS* (arXiv 2406.03816): trees under a value model give traces to imitate and values.
 
 For each task of a round a tree is grown (`quintain.search`): from the state with the best bound the policy goes
 on several times, and a few steps further as a roll-out. What was solved, in fewest steps, is imitated; the

@@ -1,4 +1,4 @@
-"""Imitate of several samples of every step the one that a ranker without labels likes: ReST meets ReAct (2312.10003).
+"""ReST meets ReAct (arXiv 2312.10003): imitates the sample of every step that a ranker likes.
 
 Grow: one episode for each question; every step of it is sampled `samples` times. Improve: of each step the sample that
 ranks first is an example of its own, with all that stood before it as context; training begins again from the starting

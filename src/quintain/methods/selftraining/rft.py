@@ -1,4 +1,4 @@
-"""Sample, keep what succeeded, imitate it, again: rejection sampling fine-tuning (arXiv 2308.01825; ReST, 2308.08998).
+"""RFT (arXiv 2308.01825; ReST, 2308.08998): samples, keeps what succeeded, imitates it, and again.
 
 Each step samples several episodes per task with the current policy, keeps the different ones that solved the
 task (at most `keep` per task, so that easy tasks do not crowd out hard ones), and imitates them.

@@ -1,5 +1,4 @@
-"""Prefer of one's own answers the one that one judges best to the one that one judges worst: Self-Rewarding LM
-(arXiv 2401.10020).
+"""Self-Rewarding LM (arXiv 2401.10020): prefers its own answers by its own judgement of them.
 
 Of each task M_t gives `group_size` answers and judges each `judgements` times; scores are averaged. The best and the
 worst make a pair, ties none, and M_{t+1} is M_t after DPO on the pairs of the round, with M_t as the reference. The

@@ -1,4 +1,4 @@
-"""Imitate what led to right answers; where none did, what led there with the answer as a hint: STaR (arXiv 2203.14465).
+"""STaR (arXiv 2203.14465): imitates what led to right answers, with hints where none did.
 
 Each loop answers its tasks once. Those that failed are tried again with the answer of the teacher told (rationalised);
 what then is right is imitated as if nothing had been told. Training begins from the starting policy in every loop, on

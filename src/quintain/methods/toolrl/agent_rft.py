@@ -1,4 +1,6 @@
-"""r = score - λ·score·max(0, n - b)/b for tokens and for calls: Agent RFT, fine-tuning on tools and a grader elsewhere.
+"""Agent RFT: fine-tuning on tools and a grader elsewhere, which charges for tokens and calls.
+
+r = score - λ·score·max(0, n - b)/b for tokens and for calls.
 
 As hosted services define it (OpenAI's, from its documentation and talks): the policy calls the customer's tools while
 it is sampled, the customer's grader says what an episode is worth, and every call and the grading carry one rollout id

@@ -1,4 +1,6 @@
-"""w·min(r·A, clip(r, 1±.4)·A), w = ρ·[ρ ≤ 5], ρ = π_prox/π_behav, r = π/π_prox, A = R - mean: ASearcher (2508.07976).
+"""ASearcher (arXiv 2508.07976): asynchronous reinforcement of search agents, corrected for stale samples.
+
+w·min(r·A, clip(r, 1±.4)·A), w = ρ·[ρ ≤ 5], ρ = π_prox/π_behav, r = π/π_prox, A = R - mean.
 
 Searching over many turns takes very unequal times, so episodes are played without a barrier while weights move on, at
 most `max_staleness` versions, and the loss is told apart in two: how far the policy has moved since the step began (r,

@@ -1,4 +1,6 @@
-"""L = -log exp(s(q, d+)/τ) / Σ_d exp(s(q, d)/τ), d = what a tool does and for which data: DARE (arXiv 2603.04743).
+"""DARE (arXiv 2603.04743): learns to retrieve a tool by what it does and for which data.
+
+L = -log exp(s(q, d+)/τ) / Σ_d exp(s(q, d)/τ).
 
 One embedder reads both sides. A document is what a tool does and a profile of the data that it is for; a query is what
 is needed and what the data look like. The documents of a batch are each other's negatives, and with each that is drawn

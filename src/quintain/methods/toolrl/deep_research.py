@@ -1,4 +1,6 @@
-"""A = R - mean of the group, R = worth of the report - cost of looking things up: an agent model, end to end.
+"""Deep research: a report's worth less the cost of looking things up, reinforced end to end.
+
+A = R - mean of the group, R = worth of the report - cost of looking things up.
 
 An agent model is one policy that thinks, uses tools and answers, trained as a whole on what its episodes come to
 (articles on agent models and Deep Research; they give no formulas). What it must learn is when its own knowledge is

@@ -1,5 +1,6 @@
-"""R = ½ searched + ½ form for some steps, then R = F1 - 2·(form broken); A = R - mean of the group: R1-Searcher
-(arXiv 2503.05592).
+"""R1-Searcher (arXiv 2503.05592): first rewards for searching and form, then for right answers.
+
+R = ½ searched + ½ form for some steps, then R = F1 - 2·(form broken); A = R - mean.
 
 The first stage pays for searching at all, right or wrong, and for the form; the second for answers alone. A search
 that finds nothing counts in the first: it pays for the habit, not for what comes of it. What was found is masked.

@@ -1,4 +1,6 @@
-"""R = F1(answer) where it is above 0, else .1 for the right form, else 0; then GRPO: ReSearch (arXiv 2503.19470).
+"""ReSearch (arXiv 2503.19470): GRPO of answers found by search, with a little for their form.
+
+R = F1(answer) where it is above 0, else .1 for the right form, else 0.
 
 Searching is a part of the chain of thought: there are no supervised chains, and the model learns from the reward when
 and what to search. What the search returned is masked. Answers to a question are compared with each other; the KL to

@@ -1,4 +1,6 @@
-"""Imitate traces of words rewritten to code, then PPO with R = 1 if right else -1: ReTool (arXiv 2504.11536).
+"""ReTool (arXiv 2504.11536): imitates reasoning rewritten to code, then learns by PPO from outcomes.
+
+R = 1 if right else -1.
 
 A trace of words derives the answer in the head, a line for each thing that is worked out ("add 3 4 = 7"). It is
 rewritten: every such line becomes a call, whose result the interpreter tells, and the answer stays what the words said.

@@ -1,4 +1,6 @@
-"""J = E[EM(answer)] - β KL(π ‖ π_ref), over sampled tokens alone: RL with a search engine, Search-R1 (2503.09516).
+"""Search-R1 (arXiv 2503.09516): reinforcement with a search engine, over sampled tokens alone.
+
+J = E[EM(answer)] - β KL(π ‖ π_ref).
 
 The agent thinks, searches and answers in tags; what is found is appended and read, and is masked in everything that
 learns: the loss, the KL, advantages, their whitening and the critic (I(y_t) = 1 for sampled tokens, equations 2 and 3).

@@ -1,4 +1,6 @@
-"""A = (R - mean of the group) / std, R = 1 if right else -1: ToRL, tools from the base model (arXiv 2503.23383).
+"""ToRL (arXiv 2503.23383): reinforcement of tool use by outcome, right from the base model.
+
+A = (R - mean of the group) / std, R = 1 if right else -1.
 
 No trace of a tool is imitated: RL begins with a policy that knows how a call is written, and finds out by the outcome
 alone when one is worth it. C calls an answer are carried out at most (`--agent capped?calls=1`), an error is told by
