@@ -28,6 +28,7 @@ from quintain.dashboard.curve import learning_curve_png, terminal_curve
 from quintain.dashboard.report import write_report
 from quintain.engines.build import build_engine
 from quintain.engines.chat_client import is_endpoint
+from quintain.engines.probe import probe_endpoints
 from quintain.engines.settings import EngineSettings
 from quintain.environments.boundary import ask, has_expert, tasks_of
 from quintain.environments.catalog import EnvironmentSpec, is_importing
@@ -172,8 +173,9 @@ def train(
             return TrainedRun(folder)
         for note in (*fitted.notes, *describe_run(plan, settings, is_brief=True)):
             tell(note)
+        check_free(folder, replace=replace)
+        probe_endpoints(asdict(settings))
         if settings.teacher:
-            check_free(folder, replace=replace)
             settings = ask_teacher(settings, folder.with_name(f"{folder.name}-teacher"), replace=replace)
             chosen = found.make(settings)
         new = Run.create(folder, recipe=found.spec, config=asdict(settings), replace=replace)

@@ -15,6 +15,7 @@ from quintain import api
 from quintain.agents.protocol import Brief
 from quintain.agents.teacher import Teacher, TeacherFault
 from quintain.cli.main import main
+from quintain.engines.probe import QUESTION
 from quintain.errors import ConfigError, UsageError
 from quintain.learning.job import Job
 from quintain.processes import http_json
@@ -179,7 +180,7 @@ QUICK: dict[str, Any] = {
 def test_training_asks_its_teacher_first(
     model: ChatModel, spec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model.say = bisecting
+    model.say = lambda body: "yes" if body["messages"][-1]["content"] == QUESTION else bisecting(body)
     folder = api.train("grpo", environment="guess", root=tmp_path, run="pupil", teacher=spec, **QUICK)
     assert f"teacher: success 100.0 % [61.0, 100.0], 6 episodes, in {tmp_path}/pupil-teacher" in (
         capsys.readouterr().err

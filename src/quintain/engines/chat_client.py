@@ -118,14 +118,21 @@ class ChatSpec:
             temperature=found.get("temperature", 0.0),
         )
 
-    def client(self) -> ChatClient:
-        """Return what asks it.
+    @property
+    def has_answers(self) -> bool:
+        """Whether a tape holds answers of it, so that it may never be asked."""
+        tape = self.folder / self.options.get("tape", "")
+        return bool(self.options.get("replays")) or (tape.is_file() and tape.stat().st_size > 0)
+
+    def client(self, *, has_tape: bool = True) -> ChatClient:
+        """Return what asks it; without its tape and its budget, where it `has_tape` no more.
 
         Raises:
             UsageError: the key cannot be read, or there is no tape to replay.
             DataError: the tape is broken.
         """
-        given = self.options
+        unlimited = ("calls", "tokens", "tape", "replays")
+        given = {name: value for name, value in self.options.items() if has_tape or name not in unlimited}
         key = key_in(str(self.folder / given["key_file"])) if given.get("key_file") else ""
         headers: dict[str, str] = {}
         if variable := given.get("key_env"):

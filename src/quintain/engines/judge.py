@@ -17,7 +17,7 @@ from typing import Any
 
 from quintain.config.spec import options_from
 from quintain.engines.chat_client import ChatClient, ChatSpec, ask_at_once, find_marked_line
-from quintain.errors import UsageError
+from quintain.errors import EngineFault, UsageError
 from quintain.processes.http_json import HttpTrouble
 from quintain.types import ALONE, Failure, Trajectory, as_text
 from quintain.types.rows import plain
@@ -33,6 +33,12 @@ RULES = (
 ATTEMPTS = 2
 """How often a judge is asked that does not answer in form."""
 MAX_TOKENS = 512
+UNREADABLE = "judge_unreadable"
+"""The kind of the failure of a judge whose answer ends with no score."""
+SUMS: tuple[Mapping[str, Any], ...] = tuple(
+    {"task": f"What is {n} + {n}?", "answer": str(n + n)} for n in (2, 3, 4)
+)
+"""What a judge is tried with; a score of one of them is enough."""
 
 
 class Judge:
@@ -75,29 +81,49 @@ class Judge:
                 self._client = self._spec.client()
             return self._client
 
+    def probe(self) -> None:
+        """Let the judge score a sum, or another where it says no score; where a tape holds answers nobody is asked.
+
+        Raises:
+            EngineFault: it does not answer before its deadline, or never with a score.
+        """
+        if self._spec.has_answers:
+            return
+        client = self._spec.client(has_tape=False)
+        for material in SUMS:
+            found = self._score_by(client, material)
+            if not isinstance(found, Failure):
+                return
+            if found.kind != UNREADABLE or material is SUMS[-1]:
+                raise EngineFault(f"{found.message}; nothing was written")
+
     def score(self, material: Mapping[str, Any]) -> float | Failure:
         """Return what the judge gives for `material`, 0 to 1, or why there is no score."""
+        return self._score_by(self.client, material)
+
+    def _score_by(self, client: ChatClient, material: Mapping[str, Any]) -> float | Failure:
+        """Return what `client` gives for `material`, or why there is no score."""
         said = json.dumps(material, ensure_ascii=False, default=plain)
         messages = [{"role": "system", "content": RULES + self.rubric}, {"role": "user", "content": said}]
         text = ""
         for number in range(ATTEMPTS):
             try:
-                text = self.client.ask(
+                text = client.ask(
                     messages, temperature=self._spec.temperature, max_tokens=MAX_TOKENS, number=number
                 )
             except HttpTrouble as trouble:
                 return Failure(
                     owner="judge",
                     kind=f"judge_{trouble.kind}",
-                    message=f"judge at {self.client.url}: got {trouble.got}; check the endpoint",
+                    message=f"judge at {client.url}: got {trouble.got}; check the endpoint",
                 )
             found = read_score(text)
             if found is not None:
                 return found
         return Failure(
             owner="judge",
-            kind="judge_unreadable",
-            message=f"judge at {self.client.url}: got {text[-80:]!r}, which does not end with {MARK} n; mend the "
+            kind=UNREADABLE,
+            message=f"judge at {client.url}: got {text[-80:]!r}, which does not end with {MARK} n; mend the "
             "rubric, or take a stronger model",
         )
 

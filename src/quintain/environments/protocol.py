@@ -372,6 +372,14 @@ class Killable(Protocol):
 
 
 @runtime_checkable
+class AsksGrader(Protocol):
+    """Its episodes are graded by a server, which only the end of an episode asks."""
+
+    def probe_grader(self) -> None:
+        """Ask it once, in an episode that has begun, and raise what an episode would."""
+
+
+@runtime_checkable
 class Pooled(Protocol):
     """Its instances share programs, such as a browser, that stay open for the next one."""
 

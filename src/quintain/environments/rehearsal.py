@@ -1,7 +1,7 @@
 """A few random steps of an environment before anything is written for it.
 
-An environment that breaks at once is reported at once, as an `EnvironmentFault` that says how to look closer. Every
-call has a deadline.
+An environment that breaks at once is reported at once, as an `EnvironmentFault` that says how to look closer. A grader
+that is a server is asked once, since random steps may never come to an end. Every call has a deadline.
 """
 
 import random
@@ -18,7 +18,7 @@ from quintain.environments.boundary import (
     refuse_training,
 )
 from quintain.environments.catalog import EnvironmentSpec, WithTasks, find
-from quintain.environments.protocol import Environment, advance, begin
+from quintain.environments.protocol import AsksGrader, Environment, advance, begin
 from quintain.environments.task_files import refuse_untaken
 from quintain.errors import UsageError
 from quintain.types import Image, Observation
@@ -71,6 +71,8 @@ def rehearse(recipe: EnvironmentSpec, *, for_training: bool = False, for_model: 
             seen.append(result.observation)
             if result.is_terminated or result.is_truncated:
                 break
+        if isinstance(environment, AsksGrader):
+            environment.probe_grader()
         check_acts(environment)
         if isinstance(recipe, WithTasks):
             refuse_untaken(environment, recipe.path)

@@ -116,6 +116,12 @@ class HttpTools(RemoteTools):
             fault.kind = f"grader_{trouble.kind}"
             raise fault from trouble
 
+    def probe_grader(self) -> None:
+        """Let the grader say what no answer is worth."""
+        super().probe_grader()
+        if self._grader is not None:
+            self.grade(self._row, "")
+
     def close(self) -> None:
         """Give up what waits between two attempts."""
         super().close()

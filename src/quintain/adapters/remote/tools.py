@@ -207,6 +207,11 @@ class RemoteTools(Environment):
             return replace(reply, text=f"Error: {reply.text}"), ToolError(tool=call.name, cause="tool_error")
         return reply, None
 
+    def probe_grader(self) -> None:
+        """See `quintain.environments.protocol.AsksGrader`."""
+        if self._judge is not None:
+            self._judge.probe()
+
     def _end_episode(self, answer: str) -> StepResult:
         """Return the end of the episode with `answer`."""
         try:
