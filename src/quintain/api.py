@@ -60,6 +60,7 @@ from quintain.rollout.progress import Display
 from quintain.runs.context import check_run
 from quintain.runs.memory import Plan as MemoryPlan
 from quintain.runs.memory import describe_where, plan_memory
+from quintain.runs.resources import check_servers
 from quintain.runs.summary import EXTENDED, count_planned, evaluations, summary
 from quintain.search.agent import Searcher, is_search, refuse_unsearchable
 from quintain.serve.agent_source import find_source
@@ -192,11 +193,12 @@ def check_memory(method: Method, job: Job) -> MemoryPlan | None:
     """Return what a run of `job` by `method` needs of memory, where that is known.
 
     Raises:
-        MemoryShortage: it cannot fit.
+        MemoryShortage: it cannot fit. UsageError: servers that sample cannot.
     """
     plan = plan_memory(job, method.needs.policies)
     if plan is not None:
         plan.check()
+    check_servers(job, method.needs.policies, plan)
     return plan
 
 

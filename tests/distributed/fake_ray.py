@@ -63,7 +63,9 @@ class Handle:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return SimpleNamespace(remote=lambda *arguments: self._call(name, arguments))
+        call = SimpleNamespace(remote=lambda *arguments: self._call(name, arguments))
+        call.options = lambda **_: call
+        return call
 
     def _call(self, name: str, arguments: Sequence[Any]) -> Reference:
         if self.is_dead:
@@ -96,6 +98,7 @@ class FakeRay:
         self.loop = asyncio.new_event_loop()
         self.loses: Callable[[Reference], bool] = lambda _: False
         """whether the actor of a call is lost before its answer is fetched"""
+        self.never_answers: Callable[[Reference], bool] = lambda _: False
 
     def is_initialized(self) -> bool:
         return bool(self.address)
@@ -119,7 +122,7 @@ class FakeRay:
     def wait(
         self, references: Sequence[Reference], num_returns: int, timeout: float
     ) -> tuple[list[Reference], list[Reference]]:
-        ready = list(references[:num_returns])
+        ready = [each for each in references if not self.never_answers(each)][:num_returns]
         return ready, [each for each in references if each not in ready]
 
     def get(self, reference: Reference, timeout: float | None = None) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import quintain
+from quintain.errors import UsageError
 from quintain.processes.child import Child, ending
 
 SOURCE = Path(quintain.__file__).parents[1]
@@ -130,6 +131,14 @@ def test_what_cannot_be_started_leaves_nothing(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(OSError, match="no more processes"):
         Child(["true"])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_system_that_does_not_tell_of_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+    with pytest.raises(
+        UsageError, match=r"got the system .*; take the engine local, no --learner-ranks, and"
+    ):
+        Child(["true"])
 
 
 def test_ways_to_end_in_words() -> None:

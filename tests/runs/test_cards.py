@@ -1,15 +1,18 @@
 """Servers that are started get cards of their own, or a share of the learner's."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from quintain.engines.settings import EngineSettings
 from quintain.errors import UsageError
-from quintain.runs.resources import place_servers
+from quintain.learning.job import GroupJob
+from quintain.runs import resources
+from quintain.runs.resources import Card, check_servers, place_servers
 
 GIB = 1 << 30
-H100 = 80 * GIB
+H100 = Card(80 * GIB)
 ONE = EngineSettings(kind="vllm")
 
 
@@ -67,7 +70,7 @@ def test_what_is_not_ours_to_place_stays(settings: EngineSettings) -> None:
             1,
             "",
             1,
-            "got vllm on card 0 of 80 GiB, of which the learner takes about 76 GiB; train LoRA layers, in bf16",
+            "got vllm on card 0 of 80.0 GiB, of which the learner takes about 76.0 GiB; train LoRA layers, in bf16",
         ),
     ],
 )
@@ -77,3 +80,59 @@ def test_too_few_cards(replicas: int, arguments: str, cards: int, message: str) 
             replace(ONE, replicas=replicas, arguments=arguments), {0}, [H100] * cards, keeps=76 * GIB
         )
     assert message in str(found.value)
+
+
+def test_cards_that_others_use_are_taken_last_and_in_part() -> None:
+    half, full = Card(80 * GIB, held=40 * GIB), Card(80 * GIB, held=78 * GIB)
+    assert place_servers(ONE, {0}, [H100, half, H100]).devices == ("2",)
+    found = place_servers(ONE, {0}, [H100, half])
+    assert found.devices == ("1",) and found.memory == pytest.approx(0.4)
+    assert place_servers(replace(ONE, memory=0.45), {0}, [H100, half]).memory == 0.45
+    found = place_servers(ONE, {0}, [half], keeps=8 * GIB)
+    assert found.memory == pytest.approx(0.3), "the learner and another program are there"
+    for settings, card, message in (
+        (
+            ONE,
+            full,
+            "got vllm on card 1 of 80.0 GiB, of which other programs hold 78.0 GiB; name another card",
+        ),
+        (replace(ONE, memory=0.6), half, "got vllm with memory=0.6 on card 1 of 80.0 GiB, of which other"),
+        (replace(ONE, devices=("1",)), full, "on card 1 of 80.0 GiB, of which other programs hold 78.0 GiB"),
+    ):
+        with pytest.raises(UsageError) as found:
+            place_servers(settings, {0}, [H100, card])
+        assert message in str(found.value)
+
+
+def test_servers_without_room_are_refused_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "cards", lambda: [Card(80 * GIB, held=78 * GIB)])
+    job = GroupJob(model="tiny", engine="vllm", device="cpu")
+    with pytest.raises(
+        UsageError, match=r"got vllm on card 0 of 80.0 GiB, of which other programs hold 78.0"
+    ):
+        check_servers(job, {}, None)
+    for fits in (replace(job, engine="local"), replace(job, engine="vllm?url=http://a")):
+        check_servers(fits, {}, None)
+    monkeypatch.setattr(resources, "cards", lambda: [H100])
+    check_servers(job, {}, None)
+
+
+def test_servers_that_run_are_asked_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[EngineSettings, str, str]] = []
+
+    def build(settings: EngineSettings, model: str, *, policy: str) -> SimpleNamespace:
+        asked.append((settings, model, policy))
+        return SimpleNamespace(close=lambda: asked.append(asked[-1]))
+
+    monkeypatch.setattr(resources, "build_engine", build)
+    job = GroupJob(model="some/model", engine="vllm?url=http://a", precision="bf16", device="cpu")
+    check_servers(job, {}, None)
+    first, last = asked
+    assert first is last, "it was closed"
+    assert (first[0].dtype, first[0].urls) == ("bfloat16", ("http://a",)) and first[1:] == (
+        "some/model", "policy"
+    )  # fmt: skip
+    asked.clear()
+    for other in (replace(job, model="tiny"), replace(job, engine="local"), replace(job, cluster="local")):
+        check_servers(other, {}, None)
+    assert not asked

@@ -68,6 +68,23 @@ def test_a_card_that_is_half_full(free: Any) -> None:
         Plan(parts=(part(**dict(LORA, precision="fp32")),)).check()
 
 
+def test_two_jobs_on_one_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second sees what the first holds there, and of its own what torch keeps for it is free."""
+    held = [0]
+    monkeypatch.setattr(
+        torch.cuda, "mem_get_info", lambda _: (80 * GIB - held[0], 80 * GIB)  # pyright: ignore
+    )  # fmt: skip
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: held[0] // 70)  # pyright: ignore
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 0)  # pyright: ignore
+    plan = Plan(parts=(part(**LORA),))
+    plan.check()
+    held[0] = 70 * GIB
+    with pytest.raises(
+        MemoryShortage, match=r"got 11.0 GiB free of 80.0 GiB \(69.0 GiB are held by others\)"
+    ):
+        plan.check()
+
+
 def test_other_policies_are_there_as_well(free: Any) -> None:
     free(30)
     policy, critic = (

@@ -67,6 +67,13 @@ class Part:
         state = OPTIMIZER.get(self.use.optimizer, 0) * count_trainable(self.shape, self.use)
         return weights(self.shape, self.use) + engine_copy_bytes(self.shape, self.use) + state
 
+    @property
+    def least(self) -> int:
+        """Bytes that an update takes of it with a short pass, or the weights where it learns nothing."""
+        if not self.use.is_trained:
+            return self.resident
+        return update(self.shape, replace(self.use, tokens=min(self.use.tokens, SHORT))).total
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:

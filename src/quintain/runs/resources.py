@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -22,14 +22,17 @@ from quintain.engines.settings import SERVERS, EngineSettings, read_engine
 from quintain.errors import ConfigError, UsageError
 from quintain.learning.job import MAIN, Job, PolicySettings, PolicySpec
 from quintain.learning.policies import acts, plan_policies
+from quintain.learning.saved import is_of_run, tokenizer_folder
 from quintain.learning.sharding.actors import RankActors
 from quintain.learning.sharding.ranks import RankGroup, Ranks
 from quintain.learning.sharding.torchrun import join_torchrun
 from quintain.models.device import find_device
+from quintain.models.memory import amount
 from quintain.rollout.request import Limits
 from quintain.rollout.source import Kind, MakeSource
-from quintain.runs.memory import learner_bytes
+from quintain.runs.memory import Plan, learner_bytes
 from quintain.serve.agent_source import find_source
+from quintain.warm_start.start import new_model
 
 if TYPE_CHECKING:
     from quintain.learning.policies import Policy
@@ -39,6 +42,10 @@ TENSORS = re.compile(r"(?:--tensor-parallel-size|-tp|--pipeline-parallel-size|-p
 """Arguments of a server that name how many cards it takes, by which it is multiplied."""
 SHARED, MIN_SHARE = 0.9, 0.1
 """Share of a card that a server and a learner on it may take together; and what a server must be left with."""
+SLACK = 0.05
+"""Share of a card that nobody asks after."""
+CONTEXT = 1 << 30
+"""Bytes that this program itself may hold of a card beside its tensors."""
 
 
 def make_engine(name: str, policy: Policy, taken: Collection[int] = ()) -> Engine:
@@ -68,52 +75,100 @@ def engine_settings(settings: PolicySettings, *, has_adapter: bool = False) -> E
     return EngineSettings(max_length=settings.max_context, precision=settings.precision, **{**usual, **given})
 
 
+class Card(NamedTuple):
+    """A card of this machine."""
+
+    total: int
+    """its bytes"""
+    held: int = 0
+    """those of them that other programs hold"""
+
+
 def place_servers(
-    settings: EngineSettings, taken: Collection[int], memory: Sequence[int], *, keeps: int = 0
+    settings: EngineSettings, taken: Collection[int], cards: Sequence[Card], *, keeps: int = 0
 ) -> EngineSettings:
     """Return `settings` with the cards of each server that is started, and its share of them.
 
     Args:
         settings: of an engine; those of others than such servers, and what they say already, stay.
         taken: numbers of the cards that learners compute on.
-        memory: bytes of each card of this machine; none where there is no card.
+        cards: those of this machine; none where there are none.
         keeps: bytes of its card that the learner takes, which a server on it must leave.
 
     Raises:
-        UsageError: there are not as many cards as the servers need.
+        UsageError: there are not as many cards as the servers need, or too little of them is free.
     """
-    if settings.kind not in SERVERS or settings.urls or not memory or settings.devices:
+    if settings.kind not in SERVERS or settings.urls or not cards:
         return settings
+
+    def left(number: int) -> float:
+        return SHARED - (cards[number].held + (keeps if number in taken else 0)) / cards[number].total
+
+    if not settings.devices:
+        settings = replace(settings, devices=_devices(settings, taken, cards))
+    chosen = [int(number) for server in settings.devices for number in server.split(",")]
+    if not (known := [number for number in chosen if number < len(cards)]):
+        return settings
+    tightest = min(known, key=left)
+    share = left(tightest)
+    if share < MIN_SHARE or (settings.memory or 0) > share + 1 - SHARED:
+        card = cards[tightest]
+        used = [f"the learner takes about {amount(keeps)}"] * (tightest in taken)
+        used += [f"other programs hold {amount(card.held)}"] * (card.held > 0)
+        lower = "train LoRA layers, in bf16, with fewer micro_tokens, or " * (tightest in taken)
+        raise UsageError(
+            f"engine: got {settings.kind}{f' with memory={settings.memory:g}' if settings.memory else ''} on card "
+            f"{tightest} of {amount(card.total)}, of which {' and '.join(used)}; {lower}name another card: "
+            f"{settings.kind}?devices={tightest + 1}"
+        )
+    return settings if settings.memory or share > SHARED - SLACK else replace(settings, memory=share)
+
+
+def _devices(settings: EngineSettings, taken: Collection[int], cards: Sequence[Card]) -> tuple[str, ...]:
+    """Return the cards of each server: those that neither learners nor, as far as it goes, others use."""
     each = math.prod(int(number) for number in TENSORS.findall(settings.arguments)) or 1
-    free = [card for card in range(len(memory)) if card not in taken]
-    needed = settings.replicas * each
-    if len(free) >= needed:
-        chosen = [",".join(map(str, free[n * each : (n + 1) * each])) for n in range(settings.replicas)]
-        return replace(settings, devices=tuple(chosen))
+    free = [number for number in range(len(cards)) if number not in taken]
+    free.sort(key=lambda number: cards[number].held > cards[number].total * SLACK)
+    if len(free) >= settings.replicas * each:
+        return tuple(
+            ",".join(map(str, sorted(free[n * each : (n + 1) * each]))) for n in range(settings.replicas)
+        )
     if free or settings.replicas * each > 1:
         raise UsageError(
             f"engine: got {settings.replicas} × {settings.kind} of {each} {'card' if each == 1 else 'cards'}, and "
-            f"{len(free)} of the {len(memory)} cards here are free beside the learner's; give replicas="
+            f"{len(free)} of the {len(cards)} cards here are free beside the learner's; give replicas="
             f"{max(1, len(free) // each)}, or say which they are to share: {settings.kind}?devices=0,1,…&memory=0.4"
         )
-    card = min(taken)
-    share = settings.memory or SHARED - keeps / memory[card]
-    if share < MIN_SHARE:
-        raise UsageError(
-            f"engine: got {settings.kind} on card {card} of {memory[card] / 2**30:.0f} GiB, of which the learner takes "
-            f"about {keeps / 2**30:.0f} GiB; train LoRA layers, in bf16, with fewer micro_tokens, or name another "
-            f"card: {settings.kind}?devices=1"
-        )
-    return replace(settings, devices=(str(card),), memory=share)
+    return (str(min(taken)),)
 
 
-def cards() -> list[int]:
-    """Return the bytes of each card of this machine that torch sees."""
-    if not torch.cuda.is_available():
-        return []
-    return [
-        int(torch.cuda.get_device_properties(card).total_memory) for card in range(torch.cuda.device_count())
-    ]
+def check_servers(job: Job, specs: Mapping[str, PolicySpec], plan: Plan | None) -> None:
+    """Refuse servers of `job` that do not serve what is trained, or for which there is no room, before it is loaded.
+
+    Raises:
+        UsageError: they compute in another precision, or this machine has no room. EngineFault: one does not answer.
+    """
+    if job.cluster:
+        return
+    kept = {part.name: part.least for part in plan.parts} if plan is not None else {}
+    for name, (spec, settings) in plan_policies(job, specs).items():
+        if not acts(job, name, spec):
+            continue
+        found, model = engine_settings(settings), settings.model or job.model
+        if found.urls and new_model(model) is None:
+            folder = str(tokenizer_folder(model)) if is_of_run(model) else model
+            build_engine(found, folder, policy=name).close()
+        place_servers(found, learner_cards(job, specs), cards(), keeps=kept.get(name, 0))
+
+
+def cards() -> list[Card]:
+    """Return the cards of this machine that torch sees."""
+    found: list[Card] = []
+    for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        free, total = torch.cuda.mem_get_info(number)
+        held = total - free - torch.cuda.memory_reserved(number)
+        found.append(Card(total, max(held - CONTEXT, 0)))
+    return found
 
 
 def learner_cards(job: Job, specs: Mapping[str, PolicySpec]) -> set[int]:

@@ -12,7 +12,9 @@ from tests.distributed.fake_ray import FakeRay
 from quintain.distributed.connection import Connection
 from quintain.distributed.placement import LearnerRanks
 from quintain.errors import EngineFault, ModelError, UsageError
+from quintain.learning.sharding import heartbeats
 from quintain.learning.sharding.actors import RankActor, RankActors
+from quintain.learning.sharding.heartbeats import Heartbeat
 from quintain.learning.sharding.host import Host, Row
 
 
@@ -88,6 +90,27 @@ def test_what_a_rank_raised_keeps_its_class_and_one_that_is_gone_is_named(
     fake.handles[-1].lose()
     with pytest.raises(EngineFault, match=r"asked to clip: rank 1 of 2 is gone \(ActorDiedError\); all were"):
         ranks.ask("clip", "policy")
+
+
+def test_a_rank_that_hangs_is_named(
+    fake: FakeRay, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeats, "STILL_ON_CARD", 0.2)
+    ranks = ranks_in(tmp_path / "one")
+    second = fake.handles[-1]
+    fake.never_answers = lambda reference: (
+        reference.owner is second and not isinstance(reference.value, Heartbeat)
+    )
+    with pytest.raises(EngineFault, match=r"clip: rank 1 of 2 stands still for .* it hangs; all were"):
+        ranks.ask("clip", "policy")
+    monkeypatch.setattr(heartbeats, "SILENCE", 0.2)
+    ranks = ranks_in(tmp_path / "two")
+    third = fake.handles[-2]
+    fake.never_answers = lambda reference: reference.owner is third
+    with pytest.raises(
+        EngineFault, match="asked to load: rank 0 of 2 gave no sign of life for 0 s and hangs"
+    ):
+        ranks.ask("load", "policy", "here")
 
 
 def test_another_folder_under_the_same_name_is_refused(tmp_path: Path) -> None:

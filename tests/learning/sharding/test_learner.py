@@ -1,7 +1,5 @@
 """A learner in two ranks against one in this process; `tests/cluster` has other numbers of ranks, and their deaths."""
 
-import os
-import signal
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +22,6 @@ from quintain.errors import ConfigError, EngineFault, ModelError, StoreError
 from quintain.learning.job import MAIN, Job, PolicySpec
 from quintain.learning.learner import Learner, Optimization
 from quintain.learning.policies import Policies, SharedModel, build_policies
-from quintain.learning.sharding import ranks as ranks_module
 from quintain.learning.sharding.learner import ShardedForward, ShardedLearner
 from quintain.learning.sharding.ranks import Ranks
 from quintain.learning.sharding.shard import Lora
@@ -34,7 +31,6 @@ from quintain.losses.imitation import imitation
 from quintain.losses.value import value
 from quintain.methods.method import Needs
 from quintain.models.adapters import add_lora
-from quintain.processes.tree import below
 from quintain.runs.context import make_engine
 
 ADAM = Optimization(learning_rate=1e-2)
@@ -241,18 +237,3 @@ def test_a_model_that_ranks_cannot_load_ends_them(tmp_path: Path) -> None:
         sharded(ranks, tmp_path / "nothing", "policy")
     with pytest.raises(EngineFault, match="they were ended"):
         ranks.ask("clip", "policy")
-
-
-@pytest.mark.slow
-def test_a_rank_that_hangs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks_module, "SILENCE", 8.0)
-    made = Ranks(2)
-    try:
-        for process in below(made.process_ids[1]):
-            os.kill(process, signal.SIGSTOP)
-        with pytest.raises(
-            EngineFault, match=r"rank 1 of 2 gave no sign of life for \d+ s and hangs; all were ended"
-        ):
-            made.ask("see", str(tmp_path), "no mark")
-    finally:
-        made.close()

@@ -31,10 +31,12 @@ def _meet(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:  # pyrig
         store = HashStore()
 
         def one(number: int) -> BaseException | None:
+            launched = Launched(number, 2, store)
             try:
-                Launched(number, 2, store).meet(configs[number], "cpu", seconds=0.3)
+                launched.meet(configs[number], "cpu", seconds=0.3)
             except (EngineFault, UsageError, SystemExit) as error:
                 return error
+            launched.close()
             return None
 
         with ThreadPoolExecutor(2) as pool:

@@ -20,13 +20,15 @@ from quintain.distributed.connection import Connection
 from quintain.distributed.placement import CPU, GPU, LearnerRanks, bundle
 from quintain.distributed.version import check_version, own_version
 from quintain.errors import EngineFault, find_error_class
+from quintain.learning.sharding.heartbeats import ANSWER, BEAT, Heartbeat, HeartbeatMonitor
 from quintain.learning.sharding.host import MARK, Host, Row
-from quintain.learning.sharding.ranks import ANSWER
 
 PATIENCE = 5.0
 """Seconds after the first fault in which it is looked which rank is gone."""
 TRIES = 3
 """Ports that are tried for the ranks to meet at."""
+SIGNS = "signs"
+"""The threads of an actor that say how far its work has come, beside the one that works."""
 
 
 class RankActor:
@@ -58,6 +60,10 @@ class RankActor:
         """See `Host.answer`."""
         return self._host.answer(do, arguments)
 
+    def read_heartbeat(self) -> Heartbeat:
+        """See `Host.read_heartbeat`; asked in a thread of its own."""
+        return self._host.read_heartbeat()
+
 
 class RankActors:
     """`count` actors that compute together; see `sharding.ranks.RankGroup`.
@@ -87,13 +93,17 @@ class RankActors:
         self.count, self.folder = count, folder.resolve()
         self._connection, self._ray = connection, connection.ray
         self._is_lost = False
+        self._monitor = HeartbeatMonitor(count, is_on_card=wants.gpus > 0)
+        self._asked_signs = dict[int, Any]()
+        """what each rank has yet to say of itself"""
         folder.mkdir(parents=True, exist_ok=True)
         mark = secrets.token_hex(16)
         (folder / MARK).write_text(mark)
         needs = dict(bundle("", wants).needs)
         kind = self._ray.remote(
-            num_cpus=needs.pop(CPU, 0.0), num_gpus=needs.pop(GPU, 0.0), resources=needs, max_restarts=0
-        )(RankActor)
+            num_cpus=needs.pop(CPU, 0.0), num_gpus=needs.pop(GPU, 0.0), resources=needs, max_restarts=0,
+            concurrency_groups={SIGNS: 1},
+        )(RankActor)  # fmt: skip
         self._ranks = [kind.remote() for _ in range(count)]
         try:
             opened = [rank.open.remote(own_version(), str(self.folder), mark) for rank in self._ranks]
@@ -149,13 +159,21 @@ class RankActors:
             for number, (rank, more) in enumerate(zip(self._ranks, own, strict=each is not None))
         }
         waiting, answers, deadline = list(asked), dict[int, Row](), time.monotonic() + ANSWER
+        self._monitor.begin(do, time.monotonic())
         while waiting:
             ready, waiting = self._ray.wait(
-                waiting, num_returns=1, timeout=max(0.0, deadline - time.monotonic())
+                waiting, num_returns=1, timeout=max(0.0, min(BEAT, deadline - time.monotonic()))
             )
-            if not ready:
+            if not ready and time.monotonic() > deadline:
                 break
+            if not ready:
+                self._note_signs({asked[each] for each in waiting})
+                if found := self._monitor.find_hung(time.monotonic()):
+                    who = "a rank" if found[0] is None else f"rank {found[0]}"
+                    self._lose(do, f"{who} of {self.count} {found[1]}")
+                continue
             number = asked[ready[0]]
+            self._monitor.settle(number)
             try:
                 answers[number] = self._ray.get(ready[0])
             except self._ray.exceptions.RayError as error:
@@ -169,6 +187,18 @@ class RankActors:
             number, answer = faults[0]
             self._lose(do, f"rank {number} of {self.count} said: {answer['fault']}", answer.get("class"))
         return [answers[number] for number in range(self.count)]
+
+    def _note_signs(self, ranks: set[int]) -> None:
+        """Take in what `ranks` have said of themselves, and ask those who have."""
+        for number in ranks:
+            reference = self._asked_signs.get(number)
+            if reference is not None and not self._ray.wait([reference], num_returns=1, timeout=0)[0]:
+                continue
+            with suppress(self._ray.exceptions.RayError):  # one that is gone is seen by its answer
+                if reference is not None:
+                    self._monitor.note(number, self._ray.get(reference), time.monotonic())
+            signs = self._ranks[number].read_heartbeat.options(concurrency_group=SIGNS)
+            self._asked_signs[number] = signs.remote()
 
     def _lose(self, do: str, what: str, kind: str | None = None) -> NoReturn:
         """End all ranks and raise the error that says why."""

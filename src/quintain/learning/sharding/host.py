@@ -6,11 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quintain.errors import EngineFault, MemoryShortage, QuintainError, UsageError, name_shortage
+from quintain.learning.sharding.heartbeats import BEAT, Heartbeat
 from quintain.processes.host import receive, send, take_streams
 
 if TYPE_CHECKING:
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 RANK_ADVICE = "lower --micro-tokens, give --gradient-checkpointing true, or more --learner-ranks"
-BEAT = 2.0
-"""Seconds between two signs of life."""
 MARK = "mark"
 """The file by which a rank knows the folder."""
 
@@ -33,6 +33,22 @@ class Host:
         self._shards: dict[str, Shard] = {}
         self._mesh: Any = None
         self._device: Any = None
+        self._thread = 0
+        """the thread that does what is asked"""
+
+    def read_heartbeat(self) -> Heartbeat:
+        """Return how far the work of this rank has come; may be asked from any thread."""
+        if self._mesh is None:
+            return Heartbeat()
+        groups: list[Any] = [
+            self._mesh.get_group(),
+            *(each.context_group for each in [*self._shards.values()]),
+        ]
+        begun = sum(each._get_sequence_number_for_group() for each in groups if each is not None)
+        if self._device.type != "cpu":
+            return Heartbeat(collectives=begun)
+        clock = time.pthread_getcpuclockid(self._thread)
+        return Heartbeat(collectives=begun, seconds=time.clock_gettime(clock))
 
     def serve(self, requests: int, replies: int) -> None:
         """Answer frames from the descriptor `requests` on the descriptor `replies`, until the other side is gone.
@@ -47,7 +63,7 @@ class Host:
                 with talking:
                     if working.is_set():
                         with suppress(OSError):  # whoever asked is gone, which the next read tells
-                            send(replies, {"beat": True})
+                            send(replies, {"beat": asdict(self.read_heartbeat())})
 
         threading.Thread(target=beat, name="signs of life", daemon=True).start()
         while (frame := receive(requests)) is not None:
@@ -60,6 +76,7 @@ class Host:
     def answer(self, do: str, arguments: Sequence[Any]) -> Row:
         """Return what doing something came to: a value or a fault."""
         handle: Callable[..., object] = getattr(self, f"on_{do}")
+        self._thread = threading.get_ident()
         try:
             with name_shortage(f"a rank that was asked to {do}", RANK_ADVICE):
                 return {"value": handle(*arguments)}

@@ -19,15 +19,13 @@ from typing import Any, NoReturn, Protocol
 
 from quintain.engines.process import SOURCES
 from quintain.errors import EngineFault, find_error_class
+from quintain.learning.sharding import heartbeats
+from quintain.learning.sharding.heartbeats import ANSWER, Heartbeat, HeartbeatMonitor
 from quintain.processes.child import PATIENCE, Child, ending
 from quintain.processes.frames import MAX_OUTPUT, Frames, UnreadableFrameError, frame_request
 from quintain.processes.usage import num_cores
 
 PROGRAM = "import sys; sys.path.insert(0, {!r}); from quintain.learning.sharding.host import main; main()"
-ANSWER = 1800.0
-"""Seconds that a rank may take for one answer, and wait for another rank."""
-SILENCE = 60.0
-"""Seconds without a sign of life after which a rank hangs."""
 SLICE = 1.0
 """Seconds of one wait for a rank, after which it is seen whether another hangs."""
 TICK = 0.001
@@ -87,8 +85,7 @@ class Ranks:
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         self._ranks: list[_Rank] = []
         self._last_number = 0
-        self._heard: list[float] = []
-        """when each rank last said something, of the question that is asked"""
+        self._monitor = HeartbeatMonitor(count, is_on_card=device != "cpu")
         self._answers: dict[int, dict[str, Any]] = {}
         self._is_lost = False
         command = [sys.executable, "-P", "-X", "utf8", "-c", PROGRAM.format(str(SOURCES))]
@@ -120,8 +117,8 @@ class Ranks:
         for rank, more in zip(self._ranks, own, strict=each is not None):
             rank.frames.write(frame_request({"id": self._last_number, "do": do, "with": [*arguments, *more]}))
         deadline = time.monotonic() + ANSWER
-        self._flush(deadline)
-        self._heard = [time.monotonic()] * self.count
+        self._flush(do)
+        self._monitor.begin(do, time.monotonic())
         self._answers = dict[int, dict[str, Any]]()
         answers = [self._answer(number, do, deadline) for number in range(self.count)]
         for answer in answers:
@@ -135,15 +132,19 @@ class Ranks:
         for rank in self._ranks:
             rank.child.end()
 
-    def _flush(self, deadline: float) -> None:
+    def _flush(self, do: str) -> None:
         """Send everybody everything: one that waits for another must not keep us from telling the other."""
-        waiting = [rank for rank in self._ranks if not rank.frames.flush()]
-        while waiting and time.monotonic() < deadline and all(rank.child.wait(0) is None for rank in waiting):
+        deadline = time.monotonic() + heartbeats.SILENCE
+        waiting = dict(enumerate(self._ranks))
+        while waiting := {number: rank for number, rank in waiting.items() if not rank.frames.flush()}:
+            if any(rank.child.wait(0) is not None for rank in waiting.values()):
+                return
+            if time.monotonic() > deadline:
+                self._lose(do, f"took in nothing for {heartbeats.SILENCE:.0f} s and hangs", min(waiting))
             time.sleep(TICK)
-            waiting = [rank for rank in waiting if not rank.frames.flush()]
 
     def _answer(self, number: int, do: str, deadline: float) -> dict[str, Any]:
-        """Return the answer of one rank; while it is waited for, the others must give signs of life, too."""
+        """Return the answer of one rank; while it is waited for, it is seen whether any hangs."""
         while number not in self._answers:
             self._read(number, do, min(time.monotonic() + SLICE, deadline))
             if number in self._answers:
@@ -153,9 +154,8 @@ class Ranks:
             for other in range(self.count):
                 if other != number and other not in self._answers:
                     self._read(other, do, time.monotonic() + TICK)
-                silent = time.monotonic() - self._heard[other]
-                if other not in self._answers and silent > SILENCE:
-                    self._lose(do, f"gave no sign of life for {silent:.0f} s and hangs", other)
+            if (found := self._monitor.find_hung(time.monotonic())) is not None:
+                self._lose(do, found[1], found[0])
         return self._answers[number]
 
     def _read(self, number: int, do: str, deadline: float) -> None:
@@ -166,10 +166,12 @@ class Ranks:
         except UnreadableFrameError as error:
             self._lose(do, f"said what is no answer ({error})", number)
         if isinstance(frame, dict):
-            self._heard[number] = time.monotonic()
-            if "beat" not in frame:
+            if "beat" in frame:
+                self._monitor.note(number, Heartbeat(**frame["beat"]), time.monotonic())
+            else:
                 rank.frames.output(MAX_OUTPUT)
                 self._answers[number] = frame
+                self._monitor.settle(number)
         elif frame != "time":
             self._lose(do, "printed too much" if frame == "output" else "", number)
 

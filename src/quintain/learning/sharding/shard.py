@@ -94,6 +94,8 @@ class Shard:
                 module.requires_grad_(False)
         self.optimization = spec.optimization
         compute = Forward.of(model, spec.optimization, value_head=head, use_kernels=False)
+        self.context_group: dist.ProcessGroup | None = None
+        """ranks that share the tokens of a batch with this one"""
         if spec.context_ranks > 1:
             if compute.fallback_reason:
                 raise ConfigError(
@@ -104,7 +106,8 @@ class Shard:
             sharing = init_device_mesh(mesh.device_type, shape, mesh_dim_names=("batches", "context"))[
                 "context"
             ]
-            compute.context = Context(sharing.get_group(), sharing.get_local_rank(), spec.context_ranks)
+            self.context_group = sharing.get_group()
+            compute.context = Context(self.context_group, sharing.get_local_rank(), spec.context_ranks)
         self._whole = _Whole(compute)
         for unit in (*_layers(model), self._whole):
             _fill(unit, device)

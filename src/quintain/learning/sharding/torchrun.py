@@ -8,18 +8,22 @@ the first trains as if it were alone, while the others hold their shards and do 
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import shutil
 import signal
 import socket
+import sys
 import threading
+import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from datetime import timedelta
 from functools import cache
 from itertools import repeat
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import torch
 import torch.distributed as dist
@@ -29,8 +33,8 @@ from torch.distributed.rendezvous import rendezvous
 
 from quintain.distributed.version import own_version
 from quintain.errors import EngineFault, QuintainError, UsageError, find_error_class
+from quintain.learning.sharding.heartbeats import ANSWER, BEAT, WAIT, Heartbeat, HeartbeatMonitor
 from quintain.learning.sharding.host import MARK, Host, Row
-from quintain.learning.sharding.ranks import ANSWER
 from quintain.models.device import find_device
 
 MEETING = 600.0
@@ -39,6 +43,8 @@ FOREVER = timedelta(days=365)
 """For how long one that follows waits for what it is asked."""
 END = "end"
 """What the others are asked to do last."""
+PATIENCE = 5.0
+"""Seconds that the store may take for its last answer."""
 
 
 class Launched:
@@ -53,6 +59,14 @@ class Launched:
         self._line: Any = None
         """what frames go over"""
         self._is_lost = False
+        self._monitor = HeartbeatMonitor(count)
+        self._hosts: list[str] = []
+        self._threads: list[threading.Thread] = []
+        self._is_over = threading.Event()
+        self._beats = dict[int, list[Any]]()
+        """what each rank last told of itself"""
+        self._do = WAIT
+        """what the ranks were last asked to do"""
 
     def meet(self, config: Mapping[str, Any], device: str, *, seconds: float = MEETING) -> None:
         """Meet the others, if all have one version and `config`; each computes on `device`.
@@ -71,8 +85,9 @@ class Launched:
             )
             if not self.rank:
                 rows = [self._read(f"rank/{number}", seconds) for number in range(self.count)]
-                self._store.set("verdict", json.dumps(_difference(rows)))
-            wrong: str = self._read("verdict", 2 * seconds)
+                hosts = [row["host"] for row in rows]
+                self._store.set("verdict", json.dumps([_difference(rows), hosts]))
+            wrong, self._hosts = self._read("verdict", 2 * seconds)
         except dist.DistError as error:
             raise EngineFault(
                 f"torchrun: rank {self.rank} of {self.count} got {_first_line(error)} while it waited {seconds:g} s "
@@ -83,14 +98,22 @@ class Launched:
         if wrong:
             raise UsageError(wrong)
         kind = find_device(device).type
+        self._monitor = HeartbeatMonitor(self.count, is_on_card=kind != "cpu")
+        self._do = "join"
+        self._monitor.begin(self._do, time.monotonic())
+        for target in (self._exchange_beats, self._end_where_one_hangs):  # the store may hang, too
+            self._threads.append(threading.Thread(target=target, name="signs of life", daemon=True))
+            self._threads[-1].start()
         answer = self._host.answer(
             "join", [self.rank, self.count, self._store, kind, torch.get_num_threads(), ANSWER]
         )
         if "fault" in answer:
+            self._end_beats()
             raise EngineFault(
                 f"torchrun: rank {self.rank} of {self.count} got {answer['fault']}; free ports, or network"
             )
         self._line = dist.new_group(backend="gloo", timeout=FOREVER)
+        self._monitor.begin(WAIT, time.monotonic(), ranks=())
 
     def open(self, folder: Path) -> Launched:
         """Return these ranks, if all of them see `folder`, which is made.
@@ -111,12 +134,16 @@ class Launched:
             raise EngineFault(f"ranks of the learner, asked to {do}: they were ended; resume the run")
         own = repeat(()) if each is None else each
         parts = [[*arguments, *more] for _, more in zip(range(self.count), own, strict=each is not None)]
+        self._do = do
+        self._monitor.begin(do, time.monotonic())
         try:
             for number in range(1, self.count):
                 self._say(number, {"do": do, "with": parts[number]})
             answers = [self._host.answer(do, parts[0])]
-            if "fault" not in answers[0]:
-                answers += [self._hear(number) for number in range(1, self.count)]
+            self._monitor.settle(0)
+            for number in range(1, self.count if "fault" not in answers[0] else 0):
+                answers.append(self._hear(number))
+                self._monitor.settle(number)
         except RuntimeError as error:
             self._lose(do, {"fault": f"lost another: {_first_line(error)}"})
         if "fault" in answers[0]:
@@ -125,6 +152,7 @@ class Launched:
 
     def close(self) -> None:
         """Let the others end; may be repeated."""
+        self._end_beats()
         if self._line is not None and not self._is_lost:
             with suppress(RuntimeError):
                 for number in range(1, self.count):
@@ -144,6 +172,8 @@ class Launched:
             # torchrun tells all; the first process saves, and needs the others for it.
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_IGN)
+        self._do = WAIT
+        self._monitor.begin(WAIT, time.monotonic(), ranks=[0])
         try:
             while (frame := self._hear(0))["do"] != END:
                 answer = self._host.answer(frame["do"], frame["with"])
@@ -156,8 +186,45 @@ class Launched:
             raise EngineFault(
                 f"rank {self.rank} of {self.count}: the first process is gone ({_first_line(error)}); it says why"
             ) from error
+        finally:
+            self._end_beats()
         self._is_lost = True
         dist.destroy_process_group()
+
+    def _exchange_beats(self) -> None:
+        """Tell the others how far this rank has come, and note what they tell, until the end."""
+        # A connection of its own: whoever waits at the other holds it.
+        store: Store = cast(Any, self._store).clone()
+        while not self._is_over.wait(BEAT):
+            with suppress(dist.DistError):
+                beat = [time.monotonic(), asdict(self._host.read_heartbeat())]
+                store.set(f"beat/{self.rank}", json.dumps(beat))
+                for number in range(self.count):
+                    if store.check([f"beat/{number}"]):
+                        self._note_beat(number, json.loads(store.get(f"beat/{number}")))
+
+    def _end_beats(self) -> None:
+        """End the threads: one that still talks to the store when Python ends would take the process with it."""
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join(PATIENCE)
+
+    def _note_beat(self, number: int, beat: list[Any]) -> None:
+        if beat != self._beats.get(number):
+            self._monitor.note(number, Heartbeat(**beat[1]), time.monotonic())
+        self._beats[number] = beat
+
+    def _end_where_one_hangs(self) -> None:
+        """End this process where another hangs: nothing else ends the collective in which it waits for it."""
+        while not self._is_over.wait(BEAT):
+            if (found := self._monitor.find_hung(time.monotonic())) is None or self._is_over.is_set():
+                continue
+            number, words = found
+            who = "a rank" if number is None else f"rank {number} ({self._hosts[number]})"
+            end_process(
+                f"ranks of the learner, asked to {self._do}: {who} of {self.count} {words}; torchrun ends all, and the "
+                "run can be resumed from its last checkpoint"
+            )
 
     def _say(self, number: int, row: Row) -> None:
         data = torch.frombuffer(bytearray(json.dumps(row).encode()), dtype=torch.uint8)
@@ -208,6 +275,13 @@ def join_torchrun() -> Launched | None:
             "and a port that is free (--rdzv-endpoint HOST:PORT)"
         ) from error
     return Launched(rank, count, store)
+
+
+def end_process(message: str) -> NoReturn:
+    """End this process at once, as an `EngineFault` would."""
+    sys.stderr.write(f"quintain: error: {message}\n")
+    sys.stderr.flush()
+    os._exit(EngineFault.exit_code)
 
 
 def count_ranks(asked: int) -> int:
