@@ -101,7 +101,7 @@ def place_servers(
     if settings.kind not in SERVERS or settings.urls or not cards:
         return settings
 
-    def left(number: int) -> float:
+    def find_share(number: int) -> float:
         return SHARED - (cards[number].held + (keeps if number in taken else 0)) / cards[number].total
 
     if not settings.devices:
@@ -109,8 +109,8 @@ def place_servers(
     chosen = [int(number) for server in settings.devices for number in server.split(",")]
     if not (known := [number for number in chosen if number < len(cards)]):
         return settings
-    tightest = min(known, key=left)
-    share = left(tightest)
+    tightest = min(known, key=find_share)
+    share = find_share(tightest)
     if share < MIN_SHARE or (settings.memory or 0) > share + 1 - SHARED:
         card = cards[tightest]
         used = [f"the learner takes about {amount(keeps)}"] * (tightest in taken)

@@ -13,7 +13,6 @@ import secrets
 import shutil
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -36,6 +35,7 @@ from quintain.errors import EngineFault, QuintainError, UsageError, find_error_c
 from quintain.learning.sharding.heartbeats import ANSWER, BEAT, WAIT, Heartbeat, HeartbeatMonitor
 from quintain.learning.sharding.host import MARK, Host, Row
 from quintain.models.device import find_device
+from quintain.types.terminal import write_line
 
 MEETING = 600.0
 """Seconds that processes may take to come, from the first to the last."""
@@ -279,8 +279,7 @@ def join_torchrun() -> Launched | None:
 
 def end_process(message: str) -> NoReturn:
     """End this process at once, as an `EngineFault` would."""
-    sys.stderr.write(f"quintain: error: {message}\n")
-    sys.stderr.flush()
+    write_line(f"quintain: error: {message}", is_error=True)
     os._exit(EngineFault.exit_code)
 
 
