@@ -172,6 +172,15 @@ def test_a_full_disk_is_a_store_error(cli: Cli, stopping: Callable[[BaseExceptio
     assert found.line.startswith("writing or reading /x/y: got No space left on device; free space")
 
 
+def test_no_place_for_temporary_files_is_said(cli: Cli, stopping: Callable[[BaseException], None]) -> None:
+    stopping(FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']"))
+    found = cli("stop")
+    assert found.status == StoreError.exit_code
+    assert found.line.startswith("temporary files: got No usable temporary directory found in ['/tmp']; name")
+    stopping(FileNotFoundError(errno.ENOENT, "No such file or directory", "/tmp/temporary directory"))
+    assert cli("stop").status == 1
+
+
 def test_ctrl_c_is_status_130(cli: Cli, stopping: Callable[[BaseException], None]) -> None:
     stopping(KeyboardInterrupt())
     found = cli("stop")

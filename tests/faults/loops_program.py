@@ -113,6 +113,12 @@ def outcome(folder: Path) -> dict[str, Any]:
     }
 
 
+def find_open(*folders: Path) -> list[Path]:
+    """Return what is in `folders`, and which of them, that others than the owner have rights to."""
+    places = [place for folder in folders for place in (folder, *folder.rglob("*"))]
+    return [place for place in places if place.stat().st_mode & 0o077]
+
+
 def differing(found: dict[str, Any], expected: dict[str, Any]) -> list[str]:
     """Return where two outcomes differ."""
     if [row["step"] for row in found["curve"]] != [row["step"] for row in expected["curve"]]:
@@ -154,6 +160,7 @@ def tried(name: str, root: Path, kills: int, seed: int) -> dict[str, Any]:
         return {"wrong": [f"the run that was left alone: status {status}: {last_line(whole)}"], "kills": 0}
     expected = outcome(whole / "run")
     report = killed(name, other, kills, len(expected["curve"]), seed)
+    report["wrong"] += [f"open to others: {place}" for place in find_open(whole / "run", other / "run")]
     if not report["wrong"]:
         steps = [int(row["step"]) for row in expected["curve"]]
         is_free = name in UNORDERED

@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from quintain.errors import StoreError
-from quintain.learning.checkpoint import load_state, save_state
+from quintain.learning.checkpoint import NUMBERS, load_state, save_state
 
 
 class Tied(nn.Module):
@@ -63,4 +63,17 @@ def test_a_state_of_another_model_is_refused_in_a_line(tmp_path: Path, other: nn
     save_state(tmp_path, [module], trained(module), {})
     with pytest.raises(StoreError, match=r"checkpoint .*: got .*; resume from another checkpoint") as caught:
         load_state(tmp_path, [other], torch.optim.AdamW(other.parameters()))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"version": 1e999}', '{"version": [1]}', "[" * 100_000, '{"version": "x"}']
+)
+def test_numbers_that_are_none_are_a_broken_checkpoint(tmp_path: Path, text: str) -> None:
+    module = Tied()
+    optimizer = trained(module)
+    save_state(tmp_path, [module], optimizer, {"version": 3})
+    (tmp_path / NUMBERS).write_text(text)
+    with pytest.raises(StoreError, match=r"checkpoint .*: got learner.json that cannot be read") as caught:
+        load_state(tmp_path, [module], optimizer)
     assert "\n" not in str(caught.value)

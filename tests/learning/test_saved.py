@@ -128,6 +128,8 @@ def test_a_step_that_is_not_kept_is_refused_with_those_that_are(finished: Path) 
         UsageError, match=r"got the step 'newest'; the steps that are kept: 0, 2 \(best\), 4, 5"
     ):
         find_saved("runs/a@newest")
+    with pytest.raises(UsageError, match="got the step '999"):
+        find_saved("runs/a@" + "9" * 5000)
     with pytest.raises(UsageError, match="got 'runs/b', which is no run"):
         find_saved("runs/b@best")
     assert find_saved("owner/name") is find_saved("runs/a") is find_saved("http://me@host/v1?model=m") is None

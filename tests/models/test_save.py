@@ -25,7 +25,22 @@ def test_it_replaces_a_model_and_leaves_nothing_else(
     assert fingerprint(load(str(target)).model) == fingerprint(second)
     assert not (target / "stale.txt").exists()
     assert [path.name for path in target.parent.iterdir()] == ["final"]
-    assert target.stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize(
+    ("mask", "for_folders", "for_files"),
+    [(0o022, 0o755, 0o644), (0o027, 0o750, 0o640), (0o077, 0o700, 0o600)],
+)
+def test_it_has_the_rights_that_the_mask_leaves(
+    tokenizer: PreTrainedTokenizerFast, tmp_path: Path, mask: int, for_folders: int, for_files: int
+) -> None:
+    before = os.umask(mask)
+    try:
+        target = save(build_tiny(tokenizer, size="micro"), tokenizer, tmp_path / "model")
+    finally:
+        os.umask(before)
+    assert target.stat().st_mode & 0o777 == for_folders
+    assert {file.stat().st_mode & 0o777 for file in target.iterdir()} == {for_files}
 
 
 def test_an_empty_folder_may_be_written_to(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:

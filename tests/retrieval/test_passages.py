@@ -63,6 +63,11 @@ def test_json_lines_as_search_r1_has_them(tmp_path: Path) -> None:
         ("number.jsonl", b'{"text": 1}', "title and text must be texts"),
         ("latin.txt", b"caf\xe9", "UnicodeDecodeError"),
         ("cut.xz", b"abc", "LZMAError"),
+        (
+            "bomb.jsonl.gz",
+            gzip.compress(b'{"text": "%s"}' % (b"a" * (1 << 25)), mtime=0),
+            "bytes that become more than",
+        ),
         ("cut.gz", gzip.compress(b"Package: a" * 1000, mtime=0)[:40], "EOFError"),
     ],
 )
@@ -78,3 +83,30 @@ def test_what_is_no_corpus_is_one_line(tmp_path: Path, name: str, data: bytes, s
 def test_the_fingerprint_is_of_what_is_said_and_its_order() -> None:
     a, b = Passage(id="0", title="x", text="y"), Passage(id="1", title="x", text="z")
     assert fingerprint([a, b]) == fingerprint([a, b]) != fingerprint([b, a])
+
+
+def test_halves_of_surrogate_pairs_are_made_whole(tmp_path: Path) -> None:
+    file = tmp_path / "corpus.jsonl"
+    file.write_text('{"id": "\\ud800", "title": "\\udfff", "text": "a \\ud83d\\ude00 \\ud800"}\n')
+    (found,) = read_passages(file)
+    assert found == Passage(id="\ufffd", title="\ufffd", text="a \U0001f600 \ufffd")
+    assert fingerprint([found])
+
+
+def test_a_long_paragraph_is_cut_in_time_that_its_length_bounds(tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_text(" ".join(map(str, range(250))) + "\n\n" + "word " * 1_000_000)
+    found = read_passages(tmp_path / "long.txt")
+    assert [len(each.text.split()) for each in found[:3]] == [100, 150, 100]
+    assert sum(len(each.text.split()) for each in found) == 1_000_250
+
+
+def test_a_link_that_leads_out_of_a_folder_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "own.txt").write_text("of the folder")
+    (folder / "again.txt").symlink_to("own.txt")
+    assert len(read_passages(folder)) == 2
+    (tmp_path / "key.txt").write_text("of the user")
+    (folder / "key.txt").symlink_to(tmp_path / "key.txt")
+    with pytest.raises(DataError, match="a link that leads out of the folder"):
+        read_passages(folder)

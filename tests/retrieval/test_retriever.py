@@ -1,6 +1,7 @@
 """Indexes, a server, a record; and servers that are slow, wrong, empty, or answer with pages."""
 
 import json
+import sqlite3
 from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
@@ -107,6 +108,16 @@ ONE = {"document": {"id": "0", "contents": "Rome\nx"}, "score": 1.0}
             "malformed",
             "score must be a number",
         ),
+        (
+            answer(b'{"result": [[{"document": {"text": "x"}, "score": 1%s}]]}' % (b"0" * 400)),
+            "malformed",
+            "OverflowError",
+        ),
+        (
+            answer(b'{"result": [[{"document": {"text": "x"}, "score": 1e999}]]}'),
+            "malformed",
+            "score must be a number",
+        ),
         (answer(b'{"result": [["' + b"x" * (5 << 20) + b'"]]}'), "malformed", "more than 4194304 bytes"),
         (answer(b"down", b"HTTP/1.1 503 Busy"), "unavailable", "HTTP status 503"),
         (answer(b"{}", b"HTTP/1.1 401 No"), "refused", "HTTP status 401"),
@@ -190,3 +201,37 @@ def test_a_record_that_is_none(tmp_path: Path) -> None:
         Recorded(None, tmp_path / "two")
     with closing(Recorded(None, tmp_path / "two", name="fickle")) as chosen:
         assert chosen.search("a", 1)[0].passage == PASSAGES[1]
+
+
+ENDLESS = """
+CREATE VIEW answers AS WITH RECURSIVE more(retriever, query, count, answer, seconds) AS (
+    SELECT 'a', 'b', 1, '[]', 0.0 UNION ALL SELECT retriever, query, count + 1, answer, seconds FROM more
+) SELECT * FROM more
+"""
+
+
+def test_a_record_of_others_is_read_as_data(tmp_path: Path) -> None:
+    path = tmp_path / "view"
+    with closing(sqlite3.connect(path)) as file:
+        file.execute(ENDLESS)
+    with pytest.raises(StoreError, match="views or triggers"):
+        Recorded(None, path)
+
+
+@pytest.mark.parametrize(
+    ("answer", "seconds"),
+    [("[[", 0.0), ("7", 0.0), ('[["a", "b", "c"]]', 0.0), ('[["a", "b", 3, 1.0]]', 0.0), ("[" * 100_000, 0.0),
+     ('[["a", "b", "c", 1e999]]', 0.0), ("[]", "long"), (b"\xff", 0.0), (None, 0.0)],
+)  # fmt: skip
+def test_what_a_record_of_others_holds_is_a_fault_of_the_record(
+    tmp_path: Path, answer: object, seconds: object
+) -> None:
+    path = tmp_path / "record"
+    with closing(Recorded(Fickle(), path)) as record:
+        record.search("mayor \ud800", 1)
+        assert record.search("mayor \ud800", 1)
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("UPDATE answers SET answer = ?, seconds = ?", (answer, seconds))
+        file.commit()
+    with closing(Recorded(None, path)) as replay, pytest.raises(StoreError, match="cannot be read"):
+        replay.search("mayor \ud800", 1)

@@ -42,14 +42,6 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "missing": (lambda f: (f / "start/inner/more.json").unlink(), "start/inner/more.json (missing)"),
     "new": (lambda f: (f / "start/adapter_config.json").write_text("{}"), "start/adapter_config.json (new)"),
-    "new link": (lambda f: (f / "start/link").symlink_to("/"), "start/link (new)"),
-    "link": (
-        lambda f: (
-            (f / "start/inner/more.json").unlink(),
-            (f / "start/inner/more.json").symlink_to("/dev/null"),
-        ),
-        "start/inner/more.json (changed)",
-    ),
     "configuration": (
         lambda f: (f / "config.json").write_text((f / "config.json").read_text().replace("0.1", "0.5")),
         "config.json (changed)",
@@ -178,4 +170,23 @@ def test_files_of_a_run_are_their_owners_alone(folder: Path) -> None:
         run.commit(1, {"a": 1.0})
         open_ones = [file.name for file in folder.iterdir() if file.is_file() and file.stat().st_mode & 0o077]
     assert open_ones == []
+    assert folder.stat().st_mode & 0o077 == 0
     assert json.loads((folder / "config.json").read_text())["config"] == {"rate": 0.1}
+
+
+def test_what_libraries_write_into_a_run_is_closed_with_it(folder: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("shared")
+    mine.chmod(0o644)
+    with Run.open(folder) as run:
+        inner = run.folder / "model" / "inner"
+        inner.mkdir(parents=True, mode=0o755)
+        (inner / "config.json").write_text("{}")
+        (inner / "config.json").chmod(0o644)
+        (run.folder / "script.sh").touch(0o755)
+        (run.folder / "elsewhere").symlink_to(mine)
+    rights = {str(each.relative_to(folder)): each.lstat().st_mode & 0o777 for each in folder.rglob("*")}
+    assert rights.pop("elsewhere") == 0o777 and mine.stat().st_mode & 0o777 == 0o644, "links are not followed"
+    assert rights["model/inner/config.json"] == 0o600
+    assert rights["model/inner"] == rights["script.sh"] == 0o700
+    assert not [name for name, mode in rights.items() if mode & 0o077]

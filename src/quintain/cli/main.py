@@ -118,6 +118,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         if isinstance(error, OSError) and error.errno in PROBLEM_OF_THE_DISK | NO_DESCRIPTOR:
             return complain(problem_of_the_disk(error), StoreError.exit_code)
+        if isinstance(error, FileNotFoundError) and "temporary directory" in str(error.strerror):
+            line = f"temporary files: got {error.strerror}; name a folder that can be written to as TMPDIR"
+            return complain(line, StoreError.exit_code)
         if is_out_of_memory(error):
             return complain(f"{out_of_memory(error)}", MemoryShortage.exit_code)
         return complain(report_crash(error), QuintainError.exit_code)

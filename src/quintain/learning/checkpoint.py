@@ -58,10 +58,10 @@ def load_state(
         for index, module in enumerate(modules):
             load_model(module, folder / WEIGHTS.format(index=index))
         moments = load_file(folder / MOMENTS)
-        numbers = load_numbers(folder)
-    except (OSError, SafetensorError, RuntimeError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, SafetensorError, RuntimeError, ValueError) as error:
         what = " ".join(str(error).split())[:300]
         raise StoreError(f"checkpoint {folder}: got {what}; resume from another checkpoint") from error
+    numbers = load_numbers(folder)
     for place, parameter in enumerate(_parameters(optimizer)):
         prefix = f"{place}."
         entries = {
@@ -103,9 +103,18 @@ def save_numbers(folder: Path, numbers: Mapping[str, int]) -> None:
 
 
 def load_numbers(folder: Path) -> dict[str, int]:
-    """Return what `save_numbers` wrote."""
-    found = cast("dict[str, Any]", json.loads((folder / NUMBERS).read_text()))
-    return {str(key): int(value) for key, value in found.items()}
+    """Return what `save_numbers` wrote.
+
+    Raises:
+        StoreError: the file is missing or broken.
+    """
+    try:
+        found = cast("dict[str, Any]", json.loads((folder / NUMBERS).read_text()))
+        return {str(key): int(value) for key, value in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise StoreError(
+            f"checkpoint {folder}: got {NUMBERS} that cannot be read ({error}); resume from another checkpoint"
+        ) from error
 
 
 def save_shards(folder: Path, named: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> None:

@@ -120,7 +120,7 @@ def find_step(run: Run, mark: str) -> SavedPolicy:
     """Return the policy of the step `mark` of `run`: a number, or `BEST`; raises as `find_saved`."""
     asked = f"{run.folder}@{mark}"
     best = run.best_step
-    if mark != BEST and not (mark.isascii() and mark.isdigit()):
+    if mark != BEST and not (mark.isascii() and mark.isdigit() and len(mark) < 20):
         raise UsageError(
             f"model {asked!r}: got the step {mark!r}; {describe_steps(run)}, as in {run.name}@{BEST}"
         )

@@ -8,6 +8,7 @@ merged into a copy on the way out.
 import json
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -57,6 +58,7 @@ def save(
         _write_ends(temporary, tokenizer)
         if value_head is not None:
             value_head.keep(temporary)
+        _share(temporary)
         _flush(temporary)
         _put(temporary, target)
     except (OSError, SafetensorError) as error:
@@ -89,6 +91,14 @@ def _may_replace(target: Path) -> bool:
     return target.is_dir() and ((target / "config.json").is_file() or not any(target.iterdir()))
 
 
+def _share(folder: Path) -> None:
+    """Give `folder` and its files the rights of its ``config.json``, which the user's mask left; weights have fewer."""
+    mode = stat.S_IMODE((folder / "config.json").stat().st_mode)
+    for file in folder.iterdir():
+        file.chmod(mode)
+    folder.chmod(mode | (mode & 0o444) >> 2)
+
+
 def _flush(folder: Path) -> None:
     """Ask the system to put every file of `folder`, and the folder itself, on the disk."""
     for path in (*sorted(folder.rglob("*")), folder):
@@ -106,7 +116,6 @@ def _sync(path: Path) -> None:
 
 def _put(source: Path, target: Path) -> None:
     """Rename `source` to `target`; a folder that is there steps aside first and is deleted last."""
-    source.chmod(0o755)
     old = target.with_name(f".{target.name}-old-{os.getpid()}")
     if target.exists():
         os.replace(target, old)

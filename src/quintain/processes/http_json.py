@@ -32,7 +32,7 @@ MAX_BYTES = 4 << 20
 VARIABLE = re.compile(r"\$\{(\w*)\}")
 """How a header names the variable of the environment that holds a secret."""
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-UNREADABLE = (ValueError, LookupError, TypeError, RecursionError)
+UNREADABLE = (ValueError, LookupError, TypeError, RecursionError, OverflowError)
 """What reading an answer may raise when it is not what it should be."""
 
 

@@ -17,8 +17,11 @@ from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
 from quintain.errors import DataError
+from quintain.types.unicode import valid_text
 
 WORDS = 100
+MAX_GROWTH, MIN_UNPACKED = 100, 1 << 24
+"""Bytes that one byte of a packed file may become, and those that any file may: texts become 3 to 20 times as long."""
 TEXT_FILES = frozenset({".txt", ".md", ".rst", ".text"})
 FIELD = re.compile(r"^(\w[\w-]*):[ \t]*(.*(?:\n[ \t].*)*)", re.MULTILINE)
 """A field of a control file, with the lines that continue it."""
@@ -83,14 +86,22 @@ def read_passages(path: str | Path) -> tuple[Passage, ...]:
 def _of_folder(folder: Path) -> Iterator[Passage]:
     for file in sorted(folder.rglob("*")):
         if file.suffix.lower() in TEXT_FILES and file.is_file():
+            if not file.resolve().is_relative_to(folder.resolve()):
+                raise ValueError(f"{file}, a link that leads out of the folder; put the file itself there")
             title = file.relative_to(folder).with_suffix("").as_posix()
             for number, text in enumerate(_pieces(file.read_text(encoding="utf-8"))):
                 yield Passage(id=f"{title}#{number}", title=title, text=text)
 
 
 def _of_file(file: Path) -> Iterator[Passage]:
-    with PACKED.get(file.suffix.lower(), open)(file, "rt", encoding="utf-8") as stream:
-        text = stream.read()
+    most = MIN_UNPACKED + MAX_GROWTH * file.stat().st_size
+    with PACKED.get(file.suffix.lower(), open)(file, "rb") as stream:
+        content = cast(bytes, stream.read(most + 1))
+    if len(content) > most:
+        raise ValueError(
+            f"{file.stat().st_size:,} bytes that become more than {most:,}; unpack the file first"
+        )
+    text = content.decode().replace("\r\n", "\n").replace("\r", "\n")
     kind = file.with_suffix("").suffix if file.suffix.lower() in PACKED else file.suffix
     if kind.lower() in (".jsonl", ".json"):
         return _of_lines(text)
@@ -135,7 +146,9 @@ def passage_of(row: Any, number: str) -> Passage:
         raise ValueError("it has neither contents nor text")
     if not isinstance(text, str) or not isinstance(title or "", str):
         raise TypeError("title and text must be texts")
-    return Passage(id=str(found.get("id", number)), title=str(title or ""), text=text)
+    return Passage(
+        id=valid_text(str(found.get("id", number))), title=valid_text(str(title or "")), text=valid_text(text)
+    )
 
 
 def _of_packages(text: str) -> Iterator[Passage]:
@@ -159,8 +172,10 @@ def _pieces(text: str) -> Iterator[str]:
             yield " ".join(words)
             words = []
         words += own
-        while len(words) > 2 * WORDS:
-            yield " ".join(words[:WORDS])
-            words = words[WORDS:]
+        done = 0
+        while len(words) - done > 2 * WORDS:
+            yield " ".join(words[done : done + WORDS])
+            done += WORDS
+        words = words[done:]
     if words:
         yield " ".join(words)

@@ -8,6 +8,7 @@ come in time or cannot be read is a `RetrievalTrouble`, never an empty answer.
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 import threading
 import time
@@ -17,9 +18,10 @@ from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
 from urllib.parse import urlsplit
 
 from quintain.errors import DataError, QuintainError, StoreError, UsageError, suggestion
-from quintain.processes.http_json import HttpServer, HttpTrouble
+from quintain.processes.http_json import UNREADABLE, HttpServer, HttpTrouble
 from quintain.retrieval.bm25 import BM25
 from quintain.retrieval.passages import Passage, fingerprint, passage_of
+from quintain.types.unicode import valid_text
 
 Kind = Literal["bm25", "dense", "hnsw"]
 """By words; by an embedder, with an exact index; or with one that looks at a part of the texts."""
@@ -159,11 +161,15 @@ def _read(answer: Any, count: int) -> tuple[FoundPassage, ...]:
     found: list[FoundPassage] = []
     for number, row in enumerate(own):
         passage = passage_of(row.get("document", row) if isinstance(row, dict) else row, str(number))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-        score = cast("dict[str, Any]", row).get("score", 0.0)
-        if isinstance(score, bool) or not isinstance(score, int | float):
-            raise TypeError(f"score must be a number, not {score!r:.40}")
-        found.append(FoundPassage(passage, float(score)))
+        found.append(FoundPassage(passage, check_number(cast("dict[str, Any]", row).get("score", 0.0))))
     return tuple(found)
+
+
+def check_number(value: object) -> float:
+    """Return `value` as a finite number; raises what `HttpServer.ask` takes for unreadable."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise TypeError(f"a score must be a number, not {value!r:.40}")
+    return float(value)
 
 
 class Recorded:
@@ -190,10 +196,15 @@ class Recorded:
             self._rows = sqlite3.connect(
                 self.path, timeout=60.0, check_same_thread=False, isolation_level=None
             )
+            self._rows.execute("PRAGMA trusted_schema=OFF")
             self._rows.execute(
                 "CREATE TABLE IF NOT EXISTS answers (retriever TEXT, query TEXT, count INTEGER, answer TEXT, "
                 "seconds REAL, PRIMARY KEY (retriever, query, count))"
             )
+            if self._rows.execute(
+                "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index')"
+            ).fetchone():
+                raise sqlite3.DatabaseError("views or triggers")
             known = [row[0] for row in self._rows.execute("SELECT DISTINCT retriever FROM answers")]
         except sqlite3.Error as error:
             raise StoreError(f"record {self.path}: got {error}; give a record, or a new file") from error
@@ -205,15 +216,14 @@ class Recorded:
 
     def search(self, query: str, count: int) -> tuple[FoundPassage, ...]:
         """See `Retriever.search`; trouble is not recorded."""
+        query = valid_text(query)
         with self._lock:
             row = self._rows.execute(
                 "SELECT answer, seconds FROM answers WHERE retriever = ? AND query = ? AND count = ?",
                 (self.name, query, count),
             ).fetchone()
             if row is not None:
-                self.num_recalled += 1
-                self.seconds_saved += row[1]
-                return _recall(row[0])
+                return self._recall(*row)
         if self.inner is None:
             raise RetrievalTrouble(
                 "not_recorded",
@@ -228,6 +238,25 @@ class Recorded:
                 "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?)",
                 (self.name, query, count, _write_passages(found), seconds),
             )
+        return found
+
+    def _recall(self, answer: object, seconds: object) -> tuple[FoundPassage, ...]:
+        """Return the passages in an `answer` that took so many `seconds`.
+
+        Raises:
+            StoreError: it is not what a record holds.
+        """
+        try:
+            found = tuple(
+                FoundPassage(passage_of({"id": name, "title": title, "text": text}, ""), check_number(score))
+                for name, title, text, score in json.loads(cast(str, answer))
+            )
+            self.seconds_saved += check_number(seconds)
+        except UNREADABLE as error:
+            raise StoreError(
+                f"record {self.path}: got an answer that cannot be read ({error}); record it anew"
+            ) from error
+        self.num_recalled += 1
         return found
 
     def drift(self, *, most: int | None = None) -> list[str]:
@@ -258,11 +287,4 @@ class Recorded:
 def _write_passages(found: Sequence[FoundPassage]) -> str:
     return json.dumps(
         [[each.passage.id, each.passage.title, each.passage.text, each.score] for each in found]
-    )
-
-
-def _recall(answer: str) -> tuple[FoundPassage, ...]:
-    return tuple(
-        FoundPassage(Passage(id=name, title=title, text=text), score)
-        for name, title, text, score in json.loads(answer)
     )

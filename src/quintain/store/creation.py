@@ -18,6 +18,7 @@ from quintain.errors import ConfigError, QuintainError, StoreError, UsageError
 from quintain.store import faults, files
 from quintain.store.journal import create_journal
 from quintain.store.lock import WriterLock, is_locked
+from quintain.store.manifest import check_plain
 from quintain.store.marks import mark_run
 from quintain.store.names import check_name
 from quintain.types.rows import plain
@@ -41,7 +42,7 @@ def create_folder(folder: Path, *, recipe: str, config: Mapping[str, Any], repla
         faults.point("mkdir", temporary)
         folder.parent.mkdir(parents=True, exist_ok=True)
         _clean(folder)
-        temporary.mkdir()
+        temporary.mkdir(mode=files.CLOSED)
         lock = WriterLock(temporary)
         _fill(temporary, settings, recipe, folder.name)
         _put_in_place(temporary, folder)
@@ -60,12 +61,13 @@ def create_folder(folder: Path, *, recipe: str, config: Mapping[str, Any], repla
 def read_settings(folder: Path) -> dict[str, Any]:
     """Return what ``config.json`` of the run `folder` holds: recipe, config, creation time.
 
-    Raises `UsageError` for a folder that is no run, `StoreError` for a broken file.
+    Raises `UsageError` for a folder that is no run, `StoreError` for a broken file, and for a link in it.
     """
     if not folder.is_dir():
         raise UsageError(f"opening a run: got {folder}, which is no folder; {_runs_beside(folder)}")
     if not is_run(folder):
         raise UsageError(f"opening a run: got {folder}, which holds no run; {_runs_beside(folder)}")
+    check_plain(folder)
     file = folder / CONFIG
     try:
         settings = cast(dict[str, Any], json.loads(file.read_bytes()))

@@ -8,6 +8,8 @@ import hashlib
 import os
 import shutil
 import sqlite3
+import stat
+from contextlib import suppress
 from pathlib import Path
 
 from quintain.errors import MORE_DESCRIPTORS, NO_DESCRIPTOR, StoreError
@@ -26,7 +28,11 @@ _FULL_DISK = (
 _NO_PLACE = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG)
 """Errors of a path, which room on the disk does not help."""
 PRIVATE = 0o600
-"""Rights to what a run writes: prompts and answers are its owner's alone, as its weights are."""
+"""Rights to the files of a run: prompts and answers are its owner's alone, as its weights are."""
+CLOSED = 0o700
+"""Rights to the folder of a run, which close it while libraries and programs write files of theirs into it."""
+OTHERS = 0o077
+"""Rights of everybody but the owner."""
 _RESUME = "resume: what was committed before is intact"
 
 
@@ -134,6 +140,17 @@ def append_line(file: Path, line: str) -> None:
 def _never_through_a_link(file: str, flags: int) -> int:
     """Open `file`; a link in a folder that others made could lead anywhere, and is an error."""
     return os.open(file, flags | os.O_NOFOLLOW, PRIVATE)
+
+
+def close_to_others(folder: Path) -> None:
+    """Leave what is in `folder` to its owner alone; links, and what is another user's, stay as they are."""
+    for parent, folders, plain in os.walk(folder):
+        for name in (*folders, *plain):
+            place = os.path.join(parent, name)
+            with suppress(OSError):  # of another user, or on a disk that knows no rights
+                mode = os.lstat(place).st_mode
+                if mode & OTHERS and not stat.S_ISLNK(mode):
+                    os.chmod(place, stat.S_IMODE(mode) & ~OTHERS)
 
 
 def remove_folder(folder: Path) -> None:

@@ -4,10 +4,12 @@
 dead process left is no obstacle, and the file is never deleted.
 """
 
+import errno
 import fcntl
 import json
 import os
 import socket
+import stat
 import time
 import weakref
 from pathlib import Path
@@ -51,8 +53,8 @@ os.register_at_fork(after_in_child=_forget_in_child)
 def is_locked(folder: Path) -> bool:
     """Whether a living process writes in `folder`."""
     try:
-        descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY)
-    except FileNotFoundError:
+        descriptor = _open_file(folder / LOCK_FILE, os.O_RDONLY)
+    except (FileNotFoundError, StoreError):
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -67,7 +69,7 @@ def _acquire(folder: Path) -> int:
     """Return a locked descriptor; a look by `is_locked` blocks for an instant, hence the attempts."""
     file = folder / LOCK_FILE
     for _ in range(_ATTEMPTS):
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = _open_file(file, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -81,6 +83,23 @@ def _acquire(folder: Path) -> int:
         f"writing in {folder}: got a run that {_owner(file)} is writing; "
         "wait until it ends or stop it, or choose another run name"
     )
+
+
+def _open_file(file: Path, flags: int) -> int:
+    """Open the lock `file`; a link in a folder that others made could lead to a file of the user's.
+
+    Raises:
+        StoreError: it is a link, a pipe or a device.
+    """
+    try:
+        descriptor = os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
+        os.close(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):
+            raise
+    raise StoreError(f"locking {file.parent}: got {file.name}, which is no plain file; take it away")
 
 
 def _is_still(file: Path, descriptor: int) -> bool:

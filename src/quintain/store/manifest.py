@@ -6,10 +6,13 @@ template, what an environment is made of) by its absolute one. Checkpoints have 
 
 import json
 import os
+import stat
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
+from quintain.errors import StoreError
 from quintain.store.files import digest_of
 
 LINK = "a link"
@@ -34,6 +37,25 @@ def files_below(place: Path) -> list[Path]:
         for parent, folders, plain in os.walk(place)
         for name in [*plain, *(inner for inner in folders if (Path(parent) / inner).is_symlink())]
     )
+
+
+def check_plain(folder: Path) -> None:
+    """Refuse a run `folder` in which something is no file and no folder: a link leads out of it, a pipe never ends.
+
+    Raises:
+        StoreError: there is such a thing.
+    """
+    for parent, folders, plain in os.walk(folder):
+        for name in (*folders, *plain):
+            place = Path(parent, name)
+            with suppress(FileNotFoundError):  # whoever writes the run took it away
+                mode = place.lstat().st_mode
+                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                    kind = "a link" if stat.S_ISLNK(mode) else "neither a file nor a folder"
+                    raise StoreError(
+                        f"opening {folder}: got {place.relative_to(folder)}, which is {kind}; a run holds files of "
+                        "its own and nothing else: put the file or folder itself in that place, or take it away"
+                    )
 
 
 def name_in(folder: Path, file: Path) -> str:

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from quintain.store.files import OTHERS
+
 KEY_BYTES = 32
-OTHERS = 0o077
-"""Rights to a key that nobody but its owner may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,7 +78,8 @@ class Run:
         A writer continues after the newest intact checkpoint: records of later steps are marked as superseded
         and ``metrics.jsonl`` is written anew. Raises `UsageError` for a folder that is no run and
         `StoreError` for one that another process writes, that a newer release wrote, whose checkpoints are
-        all damaged, or of whose other files one is not what was written, unless it `accepts_changes`.
+        all damaged, that holds a link, or of whose other files one is not what was written, unless it
+        `accepts_changes`.
         """
         read_settings(folder)
         if not writable:
@@ -324,9 +325,10 @@ class Run:
         self._journal.add_event("finish", status, {})
 
     def close(self) -> None:
-        """Give the folder back; a second call does nothing."""
+        """Give the folder back, its files closed to others; a second call does nothing."""
         self._journal.close()
         if self._lock is not None:
+            files.close_to_others(self.folder)
             self._lock.release()
 
     def __enter__(self) -> Self:
