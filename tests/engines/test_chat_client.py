@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from tests.engines.chat_model import KEY, ChatModel
 
-from quintain.engines.chat_client import ChatClient, Spending, question_name, read_tape
+from quintain.engines.chat_client import ChatClient, Spending, question_name, read_reply, read_tape
 from quintain.errors import DataError, UsageError
 from quintain.processes import http_json
 from quintain.processes.http_json import HttpTrouble
@@ -82,6 +82,19 @@ def test_a_budget(model: Model) -> None:
     with pytest.raises(HttpTrouble, match="a budget of 15 tokens"):
         asker.ask(ASK)
     assert len(model.seen) == 4
+
+
+@pytest.mark.parametrize("tokens", [-1_000_000, None, False])
+def test_no_answer_gives_a_budget_back(tokens: object) -> None:
+    answer = {"choices": [{"message": {"content": "yes"}}], "usage": {"total_tokens": tokens}}
+    assert read_reply(answer).tokens == 0
+
+
+@pytest.mark.parametrize("tokens", [float("inf"), float("nan"), "many", [1], "9" * 5000])
+def test_what_cannot_be_counted_is_an_answer_that_cannot_be_read(tokens: object) -> None:
+    answer = {"choices": [{"message": {"content": "yes"}}], "usage": {"total_tokens": tokens}}
+    with pytest.raises(http_json.UNREADABLE):
+        read_reply(answer)
 
 
 def test_a_tape_is_recorded_and_replayed(model: Model, tmp_path: Path) -> None:

@@ -174,6 +174,7 @@ def test_csv_and_parquet_hold_the_same(tmp_path: Path) -> None:
         ),
         ([{"prompt": "a", "data": "{"}], "line 1: got data '{'; give an object"),
         ([{"prompt": "a", "data": [1]}], "line 1: got data"),
+        ([{"prompt": "a", "data": "[" * 100_000}], "line 1: got data"),
         ([{"prompt": "a", "data": {"x": 1}, "x": 2}], "line 1: got 'x' in data and beside it"),
         ([{"prompt": "a"}], "got 1 tasks, none to hold out"),
         (
@@ -194,6 +195,13 @@ def test_csv_and_parquet_hold_the_same(tmp_path: Path) -> None:
 def test_what_is_no_task_is_refused_with_its_line(rows: list[Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=said):
         read_tasks(written(tmp_path, rows))
+
+
+def test_halves_of_surrogate_pairs_in_data_are_made_whole(tmp_path: Path) -> None:
+    halves = r'{"\ud800": "a\udfff"}'
+    found = read_tasks(written(tmp_path, [{"prompt": "a", "data": halves}, {"prompt": "b"}]))
+    (data,) = [dict(task.data) for task in (*found.train, *found.eval) if task.prompt == "a"]
+    assert data == {"\ufffd": "a\ufffd"}
 
 
 def test_broken_files_are_refused_with_their_line(tmp_path: Path) -> None:

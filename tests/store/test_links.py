@@ -24,6 +24,11 @@ KINDS: dict[str, Callable[[Path, Path], object]] = {
 }
 
 
+def fill(place: Path) -> None:
+    """Write a checkpoint."""
+    (place / "x").write_text("state")
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A run of one step, with a file in each of its folders."""
@@ -33,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
             (run.folder / place).write_text("of the run")
         run.append([trajectory(0)], step=0)
         run.commit(0, {"a": 0.0})
-        run.checkpoint(0, lambda place: (place / "x").write_text("state") and None)
+        run.checkpoint(0, fill)
     return tmp_path / "run"
 
 

@@ -335,7 +335,7 @@ def read_reply(answer: Any) -> Reply:
         raise ValueError("no text")
     return Reply(
         text=text,
-        tokens=int(usage.get("total_tokens") or 0),
+        tokens=max(0, int(usage.get("total_tokens") or 0)),
         calls=tuple(_call(call["function"]["name"], call["function"]["arguments"]) for call in calls),
     )
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeGuard, cast
 
 from quintain.config.trust import TASKS
-from quintain.data.files import TABLES, TEXTS, FileValue, decode, read_objects
+from quintain.data.files import TABLES, TEXTS, FileValue, decode, mend_texts, read_objects
 from quintain.environments.protocol import SEED_BITS, Environment, Factory, begin
 from quintain.errors import DataError, EnvironmentFault, UsageError
 from quintain.types import Action, Observation, Split, StepResult, Task, derive_seed
@@ -316,8 +316,8 @@ def _task(file: str, row: dict[str, Any], place: str, number: int) -> tuple[Task
     data: object = rest.pop("data", {})
     if isinstance(data, str):
         try:
-            data = json.loads(data)
-        except ValueError:
+            data, _ = mend_texts(json.loads(data), data)
+        except (ValueError, RecursionError):
             data = None
     if not isinstance(data, dict):
         raise DataError(f"{place}: got data {row['data']!r:.60}; give an object, or its JSON text")

@@ -96,7 +96,7 @@ def _of_folder(folder: Path) -> Iterator[Passage]:
 def _of_file(file: Path) -> Iterator[Passage]:
     most = MIN_UNPACKED + MAX_GROWTH * file.stat().st_size
     with PACKED.get(file.suffix.lower(), open)(file, "rb") as stream:
-        content = cast(bytes, stream.read(most + 1))
+        content = stream.read(most + 1)
     if len(content) > most:
         raise ValueError(
             f"{file.stat().st_size:,} bytes that become more than {most:,}; unpack the file first"
