@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from quintain.cli import doctor
 
@@ -39,6 +40,20 @@ def test_a_full_disk_is_a_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     lines = list(doctor.disk_lines(tmp_path / "new"))
     assert {line.state for line in lines} == {"fail"}
     assert "1 MiB free" in lines[0].detail and "free space" in lines[0].detail
+
+
+def test_a_card_that_others_use_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    gib = 1 << 30
+    for name, value in {
+        "is_available": True, "device_count": 1, "get_device_name": "NVIDIA H100", "mem_get_info": (40 * gib, 80 * gib),
+        "memory_reserved": 0, "memory_allocated": 0,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)  # pyright: ignore
+    (line,) = [each for each in doctor.device_lines() if each.name == "cuda:0"]
+    assert line.detail == (
+        "NVIDIA H100, 40.0 GiB of 80.0 GiB free, 40.0 GiB held by others; trains all weights of Qwen3-1.7B, LoRA "
+        "layers of Qwen3-14B"
+    )
 
 
 def test_what_memory_can_train() -> None:

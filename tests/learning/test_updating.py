@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from quintain.data.leaves import LeafRule
-from quintain.data.pack import micro_batches, pack
+from quintain.data.pack import micro_batches
 from quintain.data.samples import unrelated_samples
 from quintain.learning.job import MAIN, Job, OnPolicyJob, PolicySettings
 from quintain.learning.learner import Learner, Optimization, StepReport
@@ -181,19 +181,6 @@ def test_only_the_very_first_step_is_held_to_the_sampler(taken: list[dict[str, A
         learn_in_epochs(Policies({MAIN: policy()}), own_streams(0, 1), update, job, step=1, seed=0)
         assert [each["is_on_policy"] for each in taken] == [is_on_policy, False, False, False]
         assert taken[0]["rate_scale"] == pytest.approx(0.1)
-
-
-def test_the_gap_of_the_first_update_is_told_whatever_comes_after() -> None:
-    own, samples = policy(), list[Sample]()
-    for each in streams(4, num=8):
-        assert own.learner is not None
-        told = own.learner.infer(pack([each])).logprobs
-        samples.append(replace(each, logprobs=told.numpy().astype(np.float32)))
-    job = OnPolicyJob(num_epochs=3, num_minibatches=2)
-    update = Update(loss=clip_ratio(), is_on_policy=True)
-    report = learn_in_epochs(Policies({MAIN: own}), samples, update, job, step=1, seed=0)
-    assert report is not None and report.metrics["gap/mean"] < 1e-5
-    assert report.metrics["gap/mean"] <= report.metrics["gap/max"] < 1e-4
 
 
 def test_nothing_to_learn_from_is_no_step(taken: list[dict[str, Any]]) -> None:

@@ -21,6 +21,8 @@ NUMBERS: dict[int, Tensor] = {}
 WHOLE = ("arange", "arange.start", "arange.start_step", "scaled_dot_product_attention")
 """What torch otherwise takes apart into writing to tensors of another size; there are no gradients."""
 OPEN: list[torch.library.Library] = []
+CROSSINGS: list[str] = []
+"""what went from the one to the other, or was read as a number: a card is waited for there"""
 
 
 def is_other(tensor: Tensor) -> bool:
@@ -44,8 +46,12 @@ def wrapped(held: Tensor) -> Tensor:
 def compute(op: Any, *args: Any, **kwargs: Any) -> Any:
     """Compute `op` on what its tensors stand for."""
     name = op._schema.name
+    if name == "aten::_local_scalar_dense" or (name == "aten::_to_copy" and kwargs.get("device") is not None):
+        CROSSINGS.append(name)
     if name in COPIES:
         source, target = (args[1], args[0]) if name == "aten::copy_" else args[:2]
+        if is_other(source) != is_other(target):
+            CROSSINGS.append(name)
         if is_other(target) and is_wide(target):
             raise TypeError(f"{name}: got float64, which {NAME} has not")
         numbers(target).copy_(numbers(source))

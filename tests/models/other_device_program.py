@@ -4,7 +4,7 @@ import os
 from typing import Any, cast
 
 import torch
-from tests.models.other_device import NAME, install
+from tests.models.other_device import CROSSINGS, NAME, install
 
 DEVICE = install()
 torch.inference_mode = torch.no_grad  # the device cannot make views of what is made in the former
@@ -27,6 +27,25 @@ SHAPE: dict[str, Any] = {
     "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 200,
 }  # fmt: skip
 PROMPTS = {"a": (3, 1, 4, 1), "b": (3, 1, 4, 1), "c": (5, 9)}
+
+
+def count_crossings(engine: Local, num: int) -> float:
+    """Return how often a token of each of `num` streams goes between the device and the processor."""
+    found: list[int] = []
+    for most in (4, 8):
+        before = len(CROSSINGS)
+        for seed in range(num):
+            sampling = Sampling(max_tokens=most)
+            engine.submit(
+                Request(session=f"{seed}/{most}", prompt_ids=(3, seed), seed=seed, sampling=sampling)
+            )
+        replies = []
+        while len(replies) < num:
+            replies += engine.advance()
+        found.append(len(CROSSINGS) - before)
+        for reply in replies:
+            engine.release(reply.session)
+    return (found[1] - found[0]) / 4
 
 
 def main() -> None:
@@ -72,6 +91,9 @@ def main() -> None:
     report = learner.step([batch], clip_ratio())
     assert report.grad_norm > 0 and learner.version == 1
     engine.release("a")
+    counts = {num: count_crossings(engine, num) for num in (1, 8)}
+    print(f"a token of so many streams crosses {counts} times")
+    assert max(counts.values()) <= 12, "it does not grow with the streams"
     scaled = ValueHead(32, has_scales=True).to(DEVICE)
     scaled.standardize(torch.randn(4, 32).to(DEVICE), torch.tensor([True, False, True, False]).to(DEVICE))
     print("done", flush=True)

@@ -87,9 +87,10 @@ def test_the_gap_is_in_the_metrics_of_every_update(
     train(tmp_path / "run", replace(config, demonstrations=16, imitation_epochs=2, tasks=4, **more))
     with Run.open(tmp_path / "run", writable=False) as run:
         rows = run.metrics()
-    print(rows[1])
     learned = [row for row in rows if row.get("train/grad_norm")]
     assert learned and all(0 <= row["gap/mean"] <= row["gap/max"] < 1e-4 for row in learned)
+    usage = {"machine/memory_gib", "machine/engine_idle", "machine/learner_idle", "time/hand_over"}
+    assert all(usage <= row.keys() for row in learned)
 
 
 def test_a_run_measures_proves_and_raises(
