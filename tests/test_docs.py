@@ -52,6 +52,21 @@ def example(monkeypatch: pytest.MonkeyPatch) -> tuple[type[Environment], dict[st
     return cast("type[Environment]", scope["Guess"]), asked
 
 
+def test_every_promise_of_security_names_a_suite_that_there_is() -> None:
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    promises = [row for row in text.splitlines() if row.startswith("| **")]
+    table = text.partition("| who sends it |")[2]
+    threats = [row for row in table.splitlines()[2:] if row.startswith("| ")]
+    assert len(promises) > 15 and len(threats) > 10
+    for row in (*promises, *threats):
+        suites = re.findall(r"`(tests/[\w./]+|make [a-z-]+)`", row.rsplit("|", 2)[1])
+        assert suites, f"no suite holds: {row}"
+        for suite in suites:
+            is_there = suite[5:] in targets if suite.startswith("make ") else (ROOT / suite).exists()
+            assert is_there, f"{suite}: {row}"
+
+
 def test_the_table_of_exit_codes() -> None:
     text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d+) \| (.+) \|$", text, re.MULTILINE)

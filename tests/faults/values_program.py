@@ -101,7 +101,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "instructions": TEXTS, "prompt": TEXTS, "shown": TEXTS, "observation": TEXTS,
     "key": (*TEXTS[:6], "(1, 2)", "[]", "float('nan')"),
     "legal": (*tuple(f"({text}, 'down')" for text in TEXTS), "()", "None", "'up'", "('up', 'up')"),
-    "expert": (*tuple(f"Action(text={text})" for text in TEXTS[:6]), "None", "'up'", "3"),
+    "expert": (*tuple(f"Action(text={text})" for text in TEXTS), "None", "'up'", "3"),
     "reward": NUMBERS, "success": (*NUMBERS[:8], "'yes'", "np.bool_(True)", "2"),
     "terminated": ("None", "'no'", "np.bool_(True)", "2"),
     "terms": (*tuple(f"{{'a': {number}}}" for number in NUMBERS), r"{'\ud800': 1.0}", "{1: 1.0}", "None", "[1]"),

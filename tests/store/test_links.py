@@ -64,7 +64,7 @@ def test_what_leads_elsewhere_is_refused_and_left_alone(
         with pytest.raises(QuintainError) as refused:
             Run.open(folder, writable=is_writable, accepts_changes=True)
         said = str(refused.value)
-        assert "holds no run" in said or f"got {name}, which is " in said
+        assert "holds no run" in said or f"got {name}, which is " in said, said
     with pytest.raises(QuintainError):
         read_settings(folder)
     assert contents(other.parent) == before
@@ -81,3 +81,22 @@ def test_a_lock_that_leads_elsewhere_is_never_opened(tmp_path: Path, kind: str) 
         WriterLock(tmp_path / "run")
     assert not is_locked(tmp_path / "run")
     assert precious.read_text() == "mine" and not (tmp_path / "nothing").exists()
+
+
+def test_links_within_a_run_are_let_through(folder: Path) -> None:
+    (folder / "wandb" / "run-1").mkdir(parents=True)
+    (folder / "wandb" / "latest-run").symlink_to("run-1")
+    (folder / "wandb" / "debug.log").symlink_to(folder / "wandb" / "run-1" / "debug.log")
+    for is_writable in (False, True):
+        with Run.open(folder, writable=is_writable) as run:
+            assert run.last_step == 0
+
+
+@pytest.mark.parametrize("target", ["../../elsewhere", "out", "/"])
+def test_a_link_behind_a_link_leads_where_it_ends(folder: Path, target: str) -> None:
+    (folder / "notes").unlink()
+    (folder / "notes").symlink_to(target)
+    if target == "out":
+        (folder / "out").symlink_to("..")
+    with pytest.raises(StoreError, match="a link that leads out of it"):
+        Run.open(folder)

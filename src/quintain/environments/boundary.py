@@ -238,7 +238,12 @@ class GuardedTasks:
             raise EnvironmentFault(
                 f"environment {self.spec}: got {type(task).__name__} from task(); return a quintain.Task"
             )
-        check_size(f"environment {self.spec}: the prompt of task {index}", len(task.prompt))
+        prompt = cast(object, task.prompt)
+        if not isinstance(prompt, str):
+            raise EnvironmentFault(
+                f"environment {self.spec}: got {type(prompt).__name__} as the prompt of task {index}; give a text"
+            )
+        check_size(f"environment {self.spec}: the prompt of task {index}", len(prompt))
         return task
 
 

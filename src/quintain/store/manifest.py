@@ -40,22 +40,28 @@ def files_below(place: Path) -> list[Path]:
 
 
 def check_plain(folder: Path) -> None:
-    """Refuse a run `folder` in which something is no file and no folder: a link leads out of it, a pipe never ends.
+    """Refuse a run `folder` that holds a link which leads out of it, or what is no file and no folder, as a pipe.
+
+    Links within it are let through: some trackers make them.
 
     Raises:
         StoreError: there is such a thing.
     """
+    inside = os.path.realpath(folder)
     for parent, folders, plain in os.walk(folder):
         for name in (*folders, *plain):
             place = Path(parent, name)
             with suppress(FileNotFoundError):  # whoever writes the run took it away
                 mode = place.lstat().st_mode
-                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                    kind = "a link" if stat.S_ISLNK(mode) else "neither a file nor a folder"
-                    raise StoreError(
-                        f"opening {folder}: got {place.relative_to(folder)}, which is {kind}; a run holds files of "
-                        "its own and nothing else: put the file or folder itself in that place, or take it away"
-                    )
+                if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+                    continue
+                if stat.S_ISLNK(mode) and Path(os.path.realpath(place)).is_relative_to(inside):
+                    continue
+                kind = "a link that leads out of it" if stat.S_ISLNK(mode) else "neither a file nor a folder"
+                raise StoreError(
+                    f"opening {folder}: got {place.relative_to(folder)}, which is {kind}; put the file or folder "
+                    "itself in that place, or take it away"
+                )
 
 
 def name_in(folder: Path, file: Path) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import product
 from random import Random
+from typing import cast
 
 from quintain.environments.baselines import find_range_text, random_action
 from quintain.environments.boundary import ask, call_within, check_instructions, check_tools, spec_of
@@ -34,7 +35,13 @@ def corpus(make_environment: Factory, seed: int) -> Iterator[str]:
         rng = Random(derive_seed(seed, "corpus", index))
         (texts,) = stepper.run([partial(_episode, environment, index, rng, by_expert)])
         if not isinstance(texts, Failure):
-            yield from texts
+            for text in cast("list[object]", texts):
+                if not isinstance(text, str):
+                    raise EnvironmentFault(
+                        f"reading what the environment {spec} writes: got {type(text).__name__} as the prompt of a "
+                        "task, a legal action or the text of an expert's; give texts"
+                    )
+                yield text
             continue
         num_failed += 1
         if num_failed > MAX_FAILURES:
