@@ -126,7 +126,10 @@ def test_a_processor_with_room_to_spare_is_a_line(
     assert not list(api.describe_run(None, GroupJob(), is_brief=True))
     if num == 1:
         largest = max(phase.total for phase in plan.phases(device))
-        assert lines == [f"memory: up to {largest / GIB:.1f} GiB of 500.0 GiB free"]
+        assert lines == [
+            "on cpu: policy (8.2B, LoRA of rank 16, bf16, engine local); memory: up to "
+            f"{largest / GIB:.1f} GiB of 500.0 GiB free"
+        ]
 
 
 @pytest.fixture(scope="module")

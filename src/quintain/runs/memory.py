@@ -62,6 +62,20 @@ class Part:
     device: torch.device
 
     @property
+    def size(self) -> str:
+        """Its number of parameters: ``135M``, ``8.2B``."""
+        num = self.shape.parameters
+        return f"{num / 1e9:.1f}B" if num >= 1e9 else f"{num / 1e6:.0f}M"
+
+    @property
+    def summary(self) -> str:
+        """Its size, what is trained of it, its precision, and what samples from it."""
+        rank = self.use.lora_rank
+        trained = f"LoRA of rank {rank}" if rank else "all weights"
+        what = [self.size, trained if self.use.is_trained else "frozen", self.use.precision]
+        return ", ".join([*what, *([f"engine {self.use.engine}"] if self.use.engine else [])])
+
+    @property
     def resident(self) -> int:
         """Bytes that it has on its device whoever is at work."""
         state = OPTIMIZER.get(self.use.optimizer, 0) * count_trainable(self.shape, self.use)
@@ -105,10 +119,14 @@ class Plan:
         )
 
     def summary(self) -> str:
-        """Return in a line what the largest phase takes: ``memory: up to 4.7 GiB of 20.9 GiB free``."""
+        """Return in a line what computes on the processor, and what the largest phase takes of its memory.
+
+        ``on cpu: policy (135M, all weights, fp32, engine local); memory: up to 4.7 GiB of 20.9 GiB free``
+        """
         (device,) = {part.device for part in self.parts}
         most = max(phase.total for phase in self.phases(device))
-        return f"memory: up to {amount(most)} of {amount(free_memory(device)[0])} free"
+        there = ", ".join(f"{part.name} ({part.summary})" for part in self.parts)
+        return f"on {device}: {there}; memory: up to {amount(most)} of {amount(free_memory(device)[0])} free"
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each phase on each device."""
@@ -270,9 +288,6 @@ def describe_where(plan: Plan, job: Job) -> Iterator[str]:
     """Yield where each policy computes, in what precision, what is trained of it, and who waits for whom."""
     for part in plan.parts:
         use, shape = part.use, part.shape
-        size = (
-            f"{shape.parameters / 1e9:.1f}B" if shape.parameters >= 1e9 else f"{shape.parameters / 1e6:.0f}M"
-        )
         what = "frozen"
         if use.is_trained and use.lora_rank:
             what = f"LoRA of rank {use.lora_rank} ({count_trainable(shape, use) / 1e6:.1f}M) on weights that stay"
@@ -282,7 +297,7 @@ def describe_where(plan: Plan, job: Job) -> Iterator[str]:
         shared = " (those of another policy)" if use.shares else ""
         sampled = f", sampled by the engine {use.engine}" if use.engine else ""
         yield (
-            f"{part.name}: {size} parameters on {part.device}, {what}; kept in {kept}{shared}, computed in "
+            f"{part.name}: {part.size} parameters on {part.device}, {what}; kept in {kept}{shared}, computed in "
             f"{use.precision}{sampled}"
         )
     apart = job.engine.partition("?")[0] not in ("local", "process")
