@@ -17,7 +17,9 @@ from tests.engines import fake_server
 from tests.engines.fake_server import LENGTH, TOKENIZER, VOCABULARY, FakeServer, write_table
 
 from quintain.engines.protocol import Candidates, Grammar, Reply, Request, Sampling
-from quintain.engines.served import HttpEngine
+from quintain.engines.served import QUESTION, HttpEngine
+from quintain.engines.server_api import Card
+from quintain.engines.server_wire import ServerWire
 from quintain.engines.settings import EngineSettings, card_variables, check_settings, read_engine
 from quintain.engines.sglang import Sglang
 from quintain.engines.vllm import Vllm
@@ -488,6 +490,24 @@ def test_servers_that_are_started_end_and_are_started_again(
     assert len(numbers) >= 4 and killed not in numbers
     engine.close()
     assert not any(Path(f"/proc/{number}").exists() for number in numbers)
+
+
+@pytest.mark.slow
+def test_a_server_that_was_just_started_may_answer_late(
+    program: str, connect: Connect, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float] = []
+    usual = Vllm.describe
+
+    async def describe(self: Vllm, wire: ServerWire, seconds: float) -> Card:
+        given.append(seconds)
+        return await usual(self, wire, seconds)
+
+    monkeypatch.setattr(Vllm, "describe", describe)
+    settings = EngineSettings(kind="vllm", program=program, start_timeout=1000.0)
+    HttpEngine(Vllm(), settings, folder, vocabulary=VOCABULARY, decode=decode).close()
+    connect(FakeServer(folder))
+    assert 10 * QUESTION < given[0] <= 1000 and given[1] == QUESTION
 
 
 @pytest.mark.slow

@@ -133,6 +133,8 @@ class HttpEngine:
         self._api, self._vocabulary, self._decode = api, vocabulary, decode
         self._name = f"engine {api.name}"
         self._key = key_in(settings.key_file)
+        self._patience = max(QUESTION, settings.reply_timeout)
+        """seconds that a server which may be busy has for a question"""
         self._loop = asyncio.new_event_loop()
         self._weights: tuple[int, Path] | None = None
         self._is_paused = self._is_closed = False
@@ -519,7 +521,7 @@ class HttpEngine:
         while True:
             self._run(self._until_scored())
             for replica in there:
-                self._ask(replica, "pause", self._api.pause(self._wire(replica), QUESTION))
+                self._ask(replica, "pause", self._api.pause(self._wire(replica), self._patience))
             self._run(self._drain())
             self._settle()
             if not self._is_scoring():
@@ -546,7 +548,7 @@ class HttpEngine:
         """Let all servers sample again."""
         for replica in self._replicas:
             if replica.wire is not None:
-                self._ask(replica, "resume", self._api.resume(replica.wire, QUESTION))
+                self._ask(replica, "resume", self._api.resume(replica.wire, self._patience))
                 self._note_alive(replica)
 
     async def _load(self, replica: _Replica, version: int, source: Path) -> str:
@@ -628,11 +630,13 @@ class HttpEngine:
                     words = f"no server after {self.settings.start_timeout:g} s{process.last_words()}"
                     raise ServerTrouble("timeout", words) from error
             await asyncio.sleep(TICK)
-        card = await self._api.describe(wire, QUESTION)
-        await self._check_tokenizer(wire)
+        # A server that was just started answers late on a busy machine, though it is there.
+        seconds = QUESTION if process is None else max(QUESTION, deadline - time.monotonic())
+        card = await self._api.describe(wire, seconds)
+        await self._check_tokenizer(wire, seconds)
         return card
 
-    async def _check_tokenizer(self, wire: ServerWire) -> None:
+    async def _check_tokenizer(self, wire: ServerWire, seconds: float) -> None:
         """Refuse a server whose tokenizer reads tokens in another way than the model's.
 
         Raises:
@@ -641,7 +645,7 @@ class HttpEngine:
         if self._decode is None:
             return
         probe = range(0, self._vocabulary, max(1, self._vocabulary // 64))
-        theirs, ours = await self._api.decode(wire, probe, QUESTION), self._decode(probe)
+        theirs, ours = await self._api.decode(wire, probe, seconds), self._decode(probe)
         if theirs is not None and theirs != ours:
             place = next((n for n, (a, b) in enumerate(zip(theirs, ours, strict=False)) if a != b), 0)
             raise UsageError(
@@ -674,16 +678,16 @@ class HttpEngine:
         self._meet(replica)
         assert replica.wire is not None, "it was met"
         if self._weights is not None:
-            self._ask(replica, "pause", self._api.pause(replica.wire, QUESTION))
+            self._ask(replica, "pause", self._api.pause(replica.wire, self._patience))
             wrong = self._ask(replica, "load weights", self._load(replica, *self._weights))
             if wrong:
                 raise EngineFault(
                     f"{self._name} at {replica.url}: got {wrong} for the weights that it had before"
                 )
         if self._is_paused:
-            self._ask(replica, "pause", self._api.pause(replica.wire, QUESTION))
+            self._ask(replica, "pause", self._api.pause(replica.wire, self._patience))
         elif self._weights is not None:
-            self._ask(replica, "resume", self._api.resume(replica.wire, QUESTION))
+            self._ask(replica, "resume", self._api.resume(replica.wire, self._patience))
 
     def _ask(self, replica: _Replica, what: str, question: Coroutine[Any, Any, T]) -> T:
         """Return the answer to `question`; a server that does not give one is given up.
