@@ -27,7 +27,7 @@ from types import ModuleType
 from typing import Any, Literal, TypedDict, Unpack, overload
 
 from quintain.environments.protocol import Environment
-from quintain.learning.job import PolicySettings
+from quintain.learning.sections import PolicySettings
 from quintain.methods.method import Method
 from quintain.trained import TrainedRun
 
@@ -67,9 +67,14 @@ def type_text(annotation: Any) -> str:
 
 
 def class_text(config_class: type[Any], name: str, base: str) -> Iterator[str]:
-    """Yield the lines of the options that `config_class` has and its base, the class `base`, lacks."""
+    """Yield the lines of the options that `config_class` has and its bases, the classes `base`, lack."""
     yield ""
-    yield f"class {name}({base}, total=False):"
+    head = f"class {name}({base}, total=False):"
+    yield (
+        head
+        if len(head) <= 120
+        else head.replace("(", "(\n    ", 1).replace(", ", ",\n    ").replace("):", ",\n):")
+    )
     inherited = {option.name for each in dataclasses_of(config_class)[1:] for option in own_options(each)}
     own = [
         option
@@ -94,8 +99,8 @@ def stub_text() -> str:
                 continue
             own = each.__name__ if each.__name__ != "Config" else camel(each.__module__.rpartition(".")[2])
             names[each] = own.removesuffix("Config") + "Options"
-            above = dataclasses_of(each)[1:]
-            lines += class_text(each, names[each], names[above[0]] if above else "TrainOptions")
+            bases = [names[base] for base in each.__bases__ if base in names] or ["TypedDict"]
+            lines += class_text(each, names[each], ", ".join(["TrainOptions"] * (each is Job) + bases))
     assert len(set(names.values())) == len(names), "two configurations of one name"
     assert names[Job] == "JobOptions", "the last overload names it"
     lines.append("")

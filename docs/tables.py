@@ -17,8 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from quintain.cli.stages import stage_rows
-from quintain.config.fields import own_options
-from quintain.learning.job import Job
+from quintain.config import options as config_options
+from quintain.config import sections as config_sections
+from quintain.config import show
+from quintain.config.fields import NAME, own_options
+from quintain.learning.job import GroupJob
 from quintain.methods.find import find_method
 from quintain.methods.table import MODULES, PURPOSES, TABLE, Entry
 from quintain.models.memory import fitting_lines
@@ -123,9 +126,9 @@ def flag_lines(e: Entry) -> Iterator[str]:
     """Yield the table of what a method's own flags are: those that not all have, or that it begins otherwise."""
     yield "| flag | default | meaning |"
     yield "|---|---|---|"
-    usual = {option.name: option.default for option in own_options(Job)}
+    usual = {option.name: option.default for option in own_options(GroupJob)}
     for option in own_options(find_method(e.name).config_class):
-        if option.is_shared and option.default == usual.get(option.name):
+        if option.section and option.default == usual.get(option.name):
             continue
         is_table = isinstance(option.default, Mapping)
         flag = option.name if is_table else f"--{option.name.replace('_', '-')}"
@@ -154,6 +157,26 @@ def page_plan() -> Iterator[tuple[str, Iterator[str], tuple[str, str]]]:
                 yield page, lines(e), (f"<!-- {mark} -->", f"<!-- /{mark} -->")
 
 
+def option_lines() -> Iterator[str]:
+    """Yield the tables of docs/configuration.md: the options of every method, by section."""
+    found = config_options(GroupJob)
+    for name, section in config_sections(GroupJob).items():
+        yield ""
+        yield f"### {name}"
+        yield ""
+        yield f"{section.about[0].upper()}{section.about[1:]}."
+        yield ""
+        yield "| option | default | meaning |"
+        yield "|---|---|---|"
+        for option in found:
+            if option.section == name and "." not in option.name:
+                meaning = option.help.replace("``", "`").replace("|", "\\|")
+                yield f"| `{option.name}` | {show(option.default) or 'empty'} | {meaning} |"
+            elif option.section == name and NAME in option.name and option.name.count(".") == 2:
+                yield f"| `{option.name}` | {show(option.default) or 'empty'} | {option.help} |"
+    yield ""
+
+
 def sections() -> list[str]:
     """Return the sections in order of their first entries."""
     return list(dict.fromkeys(e.section for e in told()))
@@ -177,6 +200,7 @@ def main(is_check: bool) -> int:
         ("docs/pretrained.md", rate_lines(), ("<!-- rates -->", "<!-- /rates -->")),
         ("docs/machines.md", fitting_lines(), ("<!-- fits -->", "<!-- /fits -->")),
         ("docs/pretrained.md", setting_lines(), ("<!-- settings -->", "<!-- /settings -->")),
+        ("docs/configuration.md", option_lines(), ("<!-- options -->", "<!-- /options -->")),
         ("mkdocs.yml", navigation_lines(), ("      # methods", "      # /methods")),
         *page_plan(),
     )

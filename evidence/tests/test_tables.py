@@ -40,7 +40,7 @@ def test_the_tables_of_methods_are_current(tmp_path: Path, monkeypatch: pytest.M
     columns = "src/quintain/methods/columns.json"
     gigpo = "docs/methods/gigpo.md"
     pages = ("docs/methods/index.md", "docs/data.md", "docs/pretrained.md", "docs/machines.md", gigpo)
-    names = ("README.md", *pages, "mkdocs.yml", columns, "docs/tables.py")
+    names = ("README.md", *pages, "docs/configuration.md", "mkdocs.yml", columns, "docs/tables.py")
     for name in names:
         shutil.copy(ROOT / name, tmp_path / name)
     readme, index = tmp_path / "README.md", tmp_path / "docs" / "methods" / "index.md"

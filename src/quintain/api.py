@@ -212,7 +212,7 @@ def describe_run(plan: MemoryPlan | None, job: Job, *, is_brief: bool) -> Iterat
     if is_brief and plan.has_room:
         yield plan.summary()
     else:
-        yield from describe_where(plan, job)
+        yield from describe_where(plan, job.engine, job.max_staleness)
         yield from plan.lines()
         yield from plan.notes()
 

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any, Literal, TypedDict, Unpack, overload
 
 from quintain.environments.protocol import Environment
-from quintain.learning.job import PolicySettings
+from quintain.learning.sections import PolicySettings
 from quintain.methods.method import Method
 from quintain.trained import TrainedRun
 
@@ -21,70 +21,105 @@ class TrainOptions(TypedDict, total=False):
     config: Mapping[str, Any] | None
     trust_run: bool
 
-class JobOptions(TrainOptions, total=False):
-    model: str
-    chat_template: str
-    template_options: str
-    template_differs: Literal["refuse", "allow"]
-    agent: str
-    seed: int
-    first_task: int
-    steps: int
-    demonstrations: int | str | None
-    teacher: str
-    train_on: Literal["all", "last", "tagged"]
-    overlong: Literal["error", "drop"]
-    unusable: Literal["error", "drop"]
-    mistakes: float
-    imitation_rate: float | None
-    imitation_epochs: int
-    learning_rate: float
-    temperature: float
-    eval_every: int
-    eval_episodes: int
-    eval_start: bool
-    eval_untrained: bool
-    eval_environment: str
-    max_env_steps: int | None
-    max_sampled_tokens: int | None
-    max_broken: float
-    monitors: str
-    track: str
-    device: str
-    precision: Literal["fp32", "bf16"]
-    optimizer: Literal["adamw", "sgd", "adafactor"]
-    weight_decay: float
-    max_grad_norm: float
-    lr_schedule: Literal["method", "constant", "linear", "cosine"]
-    lr_warmup: int
-    gradient_checkpointing: bool
+class MachineSectionOptions(TypedDict, total=False):
     learner_ranks: int
     context_ranks: int
     cluster: str
     placement: str
-    lora: str
-    lora_rank: int
-    lora_alpha: float
-    engine: str
-    max_turn_tokens: int
-    max_context: int | None
-    micro_tokens: int | None
+
+class EvaluationSectionOptions(TypedDict, total=False):
+    eval_every: int
+    eval_episodes: int
+    eval_start: bool
+    eval_untrained: bool
+    monitors: str
+    track: str
+
+class RolloutSectionOptions(TypedDict, total=False):
     rollout: Literal["lockstep", "async"]
     max_staleness: int
     max_stragglers: float
     concurrency: int
-    records_signals: bool
+    max_broken: float
+    max_env_steps: int | None
+    max_sampled_tokens: int | None
+
+class GroupFieldsOptions(RolloutSectionOptions, total=False):
+    group_size: int
+
+class UpdateSectionOptions(TypedDict, total=False):
+    steps: int
+    learning_rate: float
+    lr_schedule: Literal["method", "constant", "linear", "cosine"]
+    lr_warmup: int
+    optimizer: Literal["adamw", "sgd", "adafactor"]
+    weight_decay: float
+    max_grad_norm: float
+    gradient_checkpointing: bool
+
+class PassesSectionOptions(UpdateSectionOptions, total=False):
+    num_epochs: int
+    num_minibatches: int
+
+class WarmStartSectionOptions(TypedDict, total=False):
+    imitation_rate: float | None
+    imitation_epochs: int
+
+class DataSectionOptions(TypedDict, total=False):
+    eval_environment: str
+    agent: str
+    temperature: float
+    max_turn_tokens: int
+    seed: int
+    first_task: int
+    demonstrations: int | str | None
+    teacher: str
+    mistakes: float
+    train_on: Literal["all", "last", "tagged"]
+    overlong: Literal["error", "drop"]
+    unusable: Literal["error", "drop"]
+
+class PolicyFieldsOptions(TypedDict, total=False):
+    lora_rank: int
+    lora_alpha: float
+    lora_targets: Sequence[str]
+    device: str
+    precision: Literal["fp32", "bf16"]
+    engine: str
+    max_context: int | None
+    micro_tokens: int | None
+
+class ModelSectionOptions(PolicyFieldsOptions, total=False):
+    model: str
+    chat_template: str
+    template_options: str
+    template_differs: Literal["refuse", "allow"]
+    keeps_adapter: bool
     policies: Mapping[str, PolicySettings]
     seats: Mapping[str, str]
 
-class OnPolicyJobOptions(JobOptions, total=False):
-    num_epochs: int
-    num_minibatches: int
+class JobOptions(
+    TrainOptions,
+    ModelSectionOptions,
+    DataSectionOptions,
+    WarmStartSectionOptions,
+    UpdateSectionOptions,
+    RolloutSectionOptions,
+    EvaluationSectionOptions,
+    MachineSectionOptions,
+    total=False,
+):
+    pass
+
+class SignalsJobOptions(JobOptions, total=False):
+    records_signals: bool
+
+class OnPolicyJobOptions(SignalsJobOptions, PassesSectionOptions, total=False):
     leaves: Literal["used", "all", "last", "longest", "root"]
     whole_groups: bool
 
-class GroupJobOptions(OnPolicyJobOptions, total=False):
-    group_size: int
+class GroupJobOptions(OnPolicyJobOptions, GroupFieldsOptions, total=False):
+    pass
 
 class ClipHigherJobOptions(GroupJobOptions, total=False):
     clip_high: float
@@ -116,7 +151,7 @@ class Agent0Options(GroupJobOptions, total=False):
     clip: float
     proposer: str
 
-class ImitationJobOptions(JobOptions, total=False):
+class ImitationJobOptions(SignalsJobOptions, total=False):
     batch_size: int
 
 class AgentBankOptions(ImitationJobOptions, total=False):
@@ -124,7 +159,7 @@ class AgentBankOptions(ImitationJobOptions, total=False):
     tries: int
     forced: bool
 
-class AgentEvolOptions(OnPolicyJobOptions, total=False):
+class AgentEvolOptions(SignalsJobOptions, PassesSectionOptions, total=False):
     group_size: int
     thresholds: str
     weights: Literal["filtered", "reward"]
@@ -140,10 +175,16 @@ class AgentGenOptions(ImitationJobOptions, total=False):
     least_steps: int
     most_steps: int | None
 
-class RoundsJobOptions(OnPolicyJobOptions, total=False):
+class StepRoundsJobOptions(SignalsJobOptions, total=False):
     pass
 
-class AgentQOptions(RoundsJobOptions, total=False):
+class RoundsJobOptions(StepRoundsJobOptions, PassesSectionOptions, total=False):
+    pass
+
+class PreferenceRoundsJobOptions(RoundsJobOptions, total=False):
+    pass
+
+class AgentQOptions(PreferenceRoundsJobOptions, total=False):
     branches: int
     episodes: int
     exploration: float
@@ -153,7 +194,7 @@ class AgentQOptions(RoundsJobOptions, total=False):
     imitation_weight: float
     judge: str
 
-class AgentROptions(OnPolicyJobOptions, total=False):
+class AgentROptions(RoundsJobOptions, total=False):
     branches: int
     expansions: int
     exploration: float
@@ -181,14 +222,17 @@ class AgentTuningOptions(ImitationJobOptions, total=False):
     tests: str
     overlap: int
 
-class AndroidgenOptions(OnPolicyJobOptions, total=False):
+class AndroidgenOptions(RoundsJobOptions, total=False):
     group_size: int
     failures: bool
     memory: bool
     reach: int
     starts_over: bool
 
-class ArcherOptions(OnPolicyJobOptions, total=False):
+class ReplayJobOptions(JobOptions, PassesSectionOptions, total=False):
+    pass
+
+class ArcherOptions(ReplayJobOptions, total=False):
     group_size: int
     capacity: int
     batch_size: int
@@ -257,7 +301,7 @@ class DareOptions(JobOptions, total=False):
 class DeepResearchOptions(ClipHigherJobOptions, total=False):
     look_cost: float
 
-class DigiQOptions(OnPolicyJobOptions, total=False):
+class DigiQOptions(ReplayJobOptions, total=False):
     log: str
     capacity: int
     batch_size: int
@@ -274,7 +318,7 @@ class DigiQOptions(OnPolicyJobOptions, total=False):
     combine: Literal["min", "max"]
     bootstrap: Literal["policy", "log"]
 
-class DigiRlOptions(OnPolicyJobOptions, total=False):
+class DigiRlOptions(ReplayJobOptions, total=False):
     group_size: int
     offline_tasks: int
     offline_steps: int
@@ -290,7 +334,7 @@ class DigiRlOptions(OnPolicyJobOptions, total=False):
     critic_rate: float
     critic_size: str
 
-class DitsOptions(RoundsJobOptions, total=False):
+class DitsOptions(PreferenceRoundsJobOptions, total=False):
     branches: int
     episodes: int
     exploration: float
@@ -302,14 +346,14 @@ class DitsOptions(RoundsJobOptions, total=False):
     beta: float
     imitation_weight: float
 
-class DmpoOptions(JobOptions, total=False):
+class DmpoOptions(SignalsJobOptions, total=False):
     beta: float
     discount: float
     imitation_weight: float
     tries: int
     batch_size: int
 
-class DpoOptions(JobOptions, total=False):
+class DpoOptions(SignalsJobOptions, total=False):
     preferences: str
     held_out: float
     beta: float
@@ -328,7 +372,7 @@ class DrGrpoOptions(GroupJobOptions, total=False):
     entropy_coef: float
     denominator: Literal["kept", "sampled"]
 
-class ExploringJobOptions(OnPolicyJobOptions, total=False):
+class ExploringJobOptions(StepRoundsJobOptions, total=False):
     updates: int
 
 class E2clOptions(ExploringJobOptions, total=False):
@@ -342,7 +386,7 @@ class EpoOptions(EpisodesJobOptions, total=False):
     discount: float
     is_weighted: bool
 
-class EtoOptions(RoundsJobOptions, total=False):
+class EtoOptions(PreferenceRoundsJobOptions, total=False):
     tries: int
     beta: float
     later_beta: float
@@ -351,7 +395,7 @@ class EtoOptions(RoundsJobOptions, total=False):
     counts_turn_limit: bool
     imitation_weight: float
 
-class ExifOptions(OnPolicyJobOptions, total=False):
+class ExifOptions(RoundsJobOptions, total=False):
     has_feedback: bool
     asks: float
     tries: int | None
@@ -432,9 +476,8 @@ class HumanPreferencesOptions(ActorCriticJobOptions, total=False):
     labeller_errors: float
     labeller_temperature: float
 
-class ScoredJobOptions(OnPolicyJobOptions, total=False):
+class ScoredJobOptions(EpisodesJobOptions, total=False):
     reward_model: str
-    episodes: int
     kl_coef: float
     kl_target: float | None
     gae_lambda: float
@@ -446,7 +489,7 @@ class InstructGptOptions(ScoredJobOptions, total=False):
     ptx_batch: int
     corpus: str
 
-class IprOptions(RoundsJobOptions, total=False):
+class IprOptions(PreferenceRoundsJobOptions, total=False):
     rollouts: int
     margin: float
     is_action_only: bool
@@ -464,7 +507,10 @@ class IreVlaOptions(EpisodesJobOptions, total=False):
     vf_coef: float
     known: int
 
-class LamSimulatorOptions(GroupJobOptions, total=False):
+class GroupRoundsJobOptions(RoundsJobOptions, GroupFieldsOptions, total=False):
+    pass
+
+class LamSimulatorOptions(GroupRoundsJobOptions, total=False):
     filters: bool
     beta: float
     preference_rate: float
@@ -483,7 +529,7 @@ class LoopOptions(GroupJobOptions, total=False):
     min_advantage: float
     target_kl: float
 
-class MDpoOptions(GroupJobOptions, total=False):
+class MDpoOptions(GroupRoundsJobOptions, total=False):
     pairs: int
     loss: Literal["dpo", "kto"]
     beta: float
@@ -513,7 +559,7 @@ class MoeDialogueOptions(JobOptions, total=False):
     follow_rate: float
     tether: float
 
-class MpoOptions(RoundsJobOptions, total=False):
+class MpoOptions(PreferenceRoundsJobOptions, total=False):
     plans: int
     executions: int
     margin: float
@@ -537,7 +583,7 @@ class OpenmanusOptions(GroupJobOptions, total=False):
     invalid_penalty: float
     kl_coef: float
 
-class OptimaOptions(RoundsJobOptions, total=False):
+class OptimaOptions(PreferenceRoundsJobOptions, total=False):
     group_size: int
     learn: Literal["sft", "dpo", "hybrid"]
     token_weight: float
@@ -553,12 +599,12 @@ class OtcOptions(ClipHigherJobOptions, total=False):
     count: Literal["calls", "turns"]
     smoothing: float
 
-class OwlOptions(RoundsJobOptions, total=False):
+class OwlOptions(PreferenceRoundsJobOptions, total=False):
     tries: int
     margin: float
     beta: float
 
-class PaeOptions(OnPolicyJobOptions, total=False):
+class PaeOptions(RoundsJobOptions, total=False):
     group_size: int
     shortest: float
     memory: int
@@ -570,7 +616,7 @@ class PagOptions(EpisodesJobOptions, total=False):
     by_role: bool
     gae_lambda: float
 
-class PaprikaOptions(GroupJobOptions, total=False):
+class PaprikaOptions(GroupRoundsJobOptions, total=False):
     reach: int
     pairs: int
     beta: float
@@ -578,7 +624,7 @@ class PaprikaOptions(GroupJobOptions, total=False):
     prefers_short: bool
     compares_ends: bool
 
-class PgpoOptions(RoundsJobOptions, total=False):
+class PgpoOptions(PreferenceRoundsJobOptions, total=False):
     tries: int
     rollouts: int
     margin: float
@@ -637,13 +683,13 @@ class ResearchOptions(SearchJobOptions, total=False):
     kl_coef: float
     clip: float
 
-class RestOptions(OnPolicyJobOptions, total=False):
+class RestOptions(RoundsJobOptions, total=False):
     group_size: int
     thresholds: Sequence[float]
     rate_decay: float
     with_demonstrations: bool
 
-class RestMctsOptions(OnPolicyJobOptions, total=False):
+class RestMctsOptions(RoundsJobOptions, total=False):
     branches: int
     rollout_turns: int | None
     expansions: int
@@ -653,7 +699,7 @@ class RestMctsOptions(OnPolicyJobOptions, total=False):
     keep: int
     has_values: bool
 
-class RestReactOptions(OnPolicyJobOptions, total=False):
+class RestReactOptions(RoundsJobOptions, total=False):
     samples: int
     ranker: Literal["grounding", "perplexity"]
     starts_over: bool
@@ -662,7 +708,7 @@ class RetoolOptions(ActorCriticJobOptions, total=False):
     slips: float
     rewrites: bool
 
-class RewardModelOptions(JobOptions, total=False):
+class RewardModelOptions(SignalsJobOptions, total=False):
     preferences: str
     kind: Literal["ranking", "classifier"]
     bar: float
@@ -674,12 +720,12 @@ class RewardModelOptions(JobOptions, total=False):
     labeller_errors: float
     tie_band: float
 
-class RftOptions(OnPolicyJobOptions, total=False):
+class RftOptions(RoundsJobOptions, total=False):
     group_size: int
     keep: int
     starts_over: bool
 
-class RladapterOptions(OnPolicyJobOptions, total=False):
+class RladapterOptions(RoundsJobOptions, total=False):
     group_size: int
 
 class RlooOptions(GroupJobOptions, total=False):
@@ -691,7 +737,7 @@ class RlspOptions(EpisodesJobOptions, total=False):
     has_gate: bool
     kl_coef: float
 
-class RroOptions(RoundsJobOptions, total=False):
+class RroOptions(PreferenceRoundsJobOptions, total=False):
     rollouts: int
     cap: int
     is_strict: bool
@@ -711,7 +757,7 @@ class SearchR1Options(SearchJobOptions, total=False):
     gae_lambda: float
     vf_coef: float
 
-class SelfRewardingOptions(OnPolicyJobOptions, total=False):
+class SelfRewardingOptions(RoundsJobOptions, total=False):
     group_size: int
     judgements: int
     beta: float
@@ -729,7 +775,7 @@ class SpaRlOptions(EpisodesJobOptions, total=False):
     grounding: float
     gae_lambda: float
 
-class StarOptions(OnPolicyJobOptions, total=False):
+class StarOptions(StepRoundsJobOptions, total=False):
     rationalises: bool
     first_updates: int
     growth: float
@@ -747,13 +793,13 @@ class StecaOptions(ExploringJobOptions, total=False):
     alike: float
     batch_size: int
 
-class StepAgentOptions(RoundsJobOptions, total=False):
+class StepAgentOptions(PreferenceRoundsJobOptions, total=False):
     reward: Literal["implicit", "inverse"]
     group_size: int
     beta: float
     imitation_weight: float
 
-class SweetRlOptions(RoundsJobOptions, total=False):
+class SweetRlOptions(PreferenceRoundsJobOptions, total=False):
     group_size: int
     states: int
     candidates: int
@@ -809,7 +855,7 @@ class WebDancerOptions(ClipHigherJobOptions, total=False):
 class WebGptOptions(ScoredJobOptions, total=False):
     answers: int
 
-class WebRlOptions(OnPolicyJobOptions, total=False):
+class WebRlOptions(ReplayJobOptions, total=False):
     group_size: int
     phase: int
     reach: int

@@ -168,20 +168,16 @@ def test_flags_go_over_the_tables_of_a_file_key_by_key(cli: Cli, method: str, la
     assert settings(launcher)["config"] == {"policies": {"critic": {"rate": 0.5, "device": "y"}}}
 
 
-def test_old_names_come_with_a_note_but_for_the_file_of_a_run(
-    cli: Cli, method: str, launcher: Launcher, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_old_names_are_refused_but_for_the_file_of_a_run(cli: Cli, method: str, launcher: Launcher) -> None:
     Path("run.json").write_text(json.dumps({**OF_A_RUN, "config": {"speed": 0.5}}))
     assert cli("train", method, "--config", "run.json").status == 0
-    assert caplog.messages == []
+    assert [given["config"] for _, _, given in launcher.calls] == [{"rate": 0.5}]
     Path("c.toml").write_text("speed = 0.25")
-    assert cli("train", method, "--config", "c.toml").status == 0
-    assert cli("train", method, "--config", "c.toml", "--rate", "2").status == 0
-    assert cli("train", method, "--speed", "4").status == 0
-    assert [given["config"] for _, _, given in launcher.calls] == [{"rate": x} for x in (0.5, 0.25, 2, 4)]
-    (note,) = set(caplog.messages[:2])
-    assert note == "configuration in c.toml: speed is called rate now; write that"
-    assert caplog.messages[2:] == ["configuration in the command line: speed is called rate now; write that"]
+    found = cli("train", method, "--config", "c.toml")
+    assert (found.status, found.line) == (2, "speed in c.toml: got an earlier name; it is called rate now")
+    found = cli("train", method, "--speed", "4")
+    assert (found.status, found.line) == (2, "--speed: got an earlier name; it is called --rate now")
+    assert len(launcher.calls) == 1
 
 
 @pytest.mark.parametrize(
@@ -256,17 +252,39 @@ def test_help_has_80_columns_and_the_options_of_the_method_before_those_of_all(
     lines = cli("train", "grpo", "--help").out.splitlines()
     assert max(map(len, lines)) <= 80
     titles = [line for line in lines if line and line.endswith(":") and not line.startswith(" ")]
-    assert titles[:3] == ["options:", "options of grpo:", "options of every method:"]
-    assert titles[3:] == ["options of policies.NAME:", "options of seats:"]
+    assert titles[:2] == ["options:", "options of grpo:"] and len(titles) == 3
     text = "\n".join(lines)
-    assert text.index("--group-size N") < text.index("options of every method") < text.index("--steps N")
+    assert "GRPO, REINFORCE++: the outcome" in text and text.index("--group-size N") < text.index(
+        "sections, each with --help-section NAME"
+    )
+    assert "--steps N" not in text and "update: how long and how the weights learn\n    --steps" in text
+    assert "--policies.…" in text and len(lines) < 90
+
+
+def test_a_section_has_a_screen_of_its_own(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = cli("train", "grpo", "--help-section", "update").out
+    assert "--steps N" in text and "--group-size" not in text and "--cluster" not in text
+    assert cli("train", "grpo", "--help-section=warm_start").out.count("--imitation-") == 2
+    whole = cli("train", "grpo", "--help-section", "all").out
+    places = [
+        whole.index(f"--{name} ") for name in ("chat-template", "environment", "steps", "rollout", "cluster")
+    ]
+    assert places == sorted(places) and "--group-size" not in whole
+    found = cli("train", "grpo", "--help-section", "updates")
+    assert (found.status, found.line) == (2, "--help-section: got 'updates'; did you mean 'update'?")
+    assert "choose from all, data, evaluation" in cli("train", "grpo", "--help-section").line
 
 
 def test_the_help_of_train_lists_the_methods(cli: Cli) -> None:
     found = cli("train", "--help")
     assert found.status == 0
     assert "\n  grpo " in found.out
-    assert "2305.18290" in found.out
+    assert "\nGroups of episodes, no critic:\n" in found.out
+    assert "\n  dpo                     the better of two episodes against the worse\n" in found.out
+    assert max(map(len, found.out.splitlines())) <= 101 and all(
+        f"\n  {name} " in found.out for name in MODULES
+    )
     assert cli("train").status == 2
 
 

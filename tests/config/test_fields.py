@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import pytest
 from annotated_types import Ge, Interval, Le, Lt
 
-from quintain.config import Option, options, show, words
+from quintain.config import Option, options, sections, show, words
 from quintain.config.ranges import NonNegativeFloat, PositiveInt, PositiveShare, Share
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -32,6 +32,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Shared:
+    section: ClassVar[str] = "update"
     steps: PositiveInt = 10
     """Steps of training."""
     rate: float = 1e-3
@@ -97,9 +98,9 @@ def test_a_class_without_source_has_options_without_help() -> None:
     assert option == Option(name="steps", annotation=int, default=3, help="")
 
 
-def test_what_the_root_of_the_bases_declares_is_shared() -> None:
-    assert [name for name, option in FOUND.items() if option.is_shared] == ["steps", "rate", "limit"]
-    assert not any(option.is_shared for option in options(Shared))
+def test_options_stand_in_the_section_that_declares_them_and_others_are_the_methods_own() -> None:
+    assert [name for name, option in FOUND.items() if option.section] == ["steps", "rate", "limit"]
+    assert sections(Method) == {"update": Shared}
 
 
 def test_old_names_match_too() -> None:

@@ -305,28 +305,53 @@ OLD = {"count": 3, "decay": 0.5, "device": "x", "policy": {"lr": 0.1}}
 NEW = Method(steps=3, gae_lambda=0.5, policy=Policy(device="x", learning_rate=0.1))
 
 
-def test_old_names_are_read_with_a_note(caplog: pytest.LogCaptureFixture) -> None:
-    assert build(Method, OLD, "c.toml") == NEW
-    assert [record.message for record in caplog.records] == [
-        "configuration in c.toml: count is called steps now; write that",
-        "configuration in c.toml: decay is called gae_lambda now; write that",
-        "configuration in c.toml: device is called policy.device now; write that",
-        "configuration in c.toml: lr is called learning_rate now; write that",
-    ]
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"count": 3}, "count in c.toml: got an earlier name; it is called steps now"),
+        ({"device": "x"}, "device in c.toml: got an earlier name; it is called policy.device now"),
+        ({"policy": {"lr": 0.1}}, "lr in c.toml: got an earlier name; it is called learning_rate now"),
+    ],
+)
+def test_old_names_are_refused_with_the_new_one(values: dict[str, Any], line: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        build(Method, values, "c.toml")
+    assert str(caught.value) == line
 
 
-def test_old_names_in_what_a_run_has_kept_are_no_news(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_run_has_kept_of_an_option_that_is_gone_is_left_out_and_what_is_written_otherwise_is_read() -> (
+    None
+):
+    @dataclass(frozen=True)
+    class Later(Base):
+        rewritten: ClassVar[Mapping[str, Any]] = {"both": lambda text: {"steps": int(text), "warm_up": 1}}
+        forgotten: ClassVar[Mapping[str, str]] = {"extra": "", "limit": ""}
+
+    kept = {"both": "4", "extra": True, "limit": 3}
+    assert build(Later, kept, "config.json", is_stored=True) == Later(steps=4, warm_up=1, limit=3)
+    for key in kept:
+        if key != "limit":
+            with pytest.raises(ConfigError, match=f"configuration key in f: got '{key}'"):
+                build(Later, {key: kept[key]}, "f")
+
+
+def test_old_names_in_what_a_run_has_kept_are_read() -> None:
     assert build(Method, OLD, "config.json", is_stored=True) == NEW
     assert rename(Method, {"decay": 1}, "config.json", is_stored=True) == {"gae_lambda": 1}
-    assert caplog.records == []
 
 
-def test_old_names_of_flags(caplog: pytest.LogCaptureFixture) -> None:
-    texts = {"decay": "0.5", "device": "x", "policies.critic.lr": "0.1"}
-    values = read_flags(Method, texts)
-    assert values == {"gae_lambda": 0.5, "policy": {"device": "x"}, "policies": {"critic": {"lr": 0.1}}}
-    assert build(Method, values, "f").policies["critic"].learning_rate == 0.1
-    assert len(caplog.records) == 3
+def test_old_names_of_flags_are_refused_with_the_new_one() -> None:
+    for text, line in (
+        ({"decay": "0.5"}, "--decay: got an earlier name; it is called --gae-lambda now"),
+        ({"device": "x"}, "--device: got an earlier name; it is called --policy.device now"),
+        (
+            {"policies.critic.lr": "0.1"},
+            "--policies.critic.lr: got an earlier name; it is called --policies.NAME.",
+        ),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            read_flags(Method, text)
+        assert str(caught.value).startswith(line)
 
 
 @pytest.mark.parametrize(
@@ -343,8 +368,8 @@ def test_an_old_and_a_new_name_for_one_option_contradict_each_other(
 ) -> None:
     new = names.rpartition(" ")[2]
     with pytest.raises(ConfigError) as caught:
-        build(Method, values, "f")
-    assert str(caught.value) == f"configuration in f: got {names}, its new name; give {new} only"
+        build(Method, values, "config.json", is_stored=True)
+    assert str(caught.value) == f"configuration in config.json: got {names}, its new name; give {new} only"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from quintain.engines import vllm
 from quintain.engines.server_api import URGENT
 from quintain.engines.settings import EngineSettings, read_engine
 from quintain.errors import UsageError
-from quintain.learning.job import PolicySettings
+from quintain.learning.sections import PolicySettings
 from quintain.models.precision import Precision
 from quintain.runs.resources import engine_settings
 

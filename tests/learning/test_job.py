@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from quintain.errors import ConfigError, UsageError
-from quintain.learning.job import Job
+from quintain.learning.job import Job, OnPolicyJob
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ from quintain.learning.job import Job
 )
 def test_a_value_that_makes_no_sense(field: str, value: Any, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Job(**{field: value}).check()
+        OnPolicyJob(**{field: value}).check()
     assert str(caught.value) == message
 
 

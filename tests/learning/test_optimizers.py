@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from quintain.errors import ConfigError
-from quintain.learning.job import OptimizerName, Schedule
 from quintain.learning.optimizers import make_optimizer, scale_at
+from quintain.learning.sections import OptimizerName, Schedule
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import torch
 from tests.learning.test_learner import qwen
 
 from quintain.learning import pass_size
-from quintain.learning.job import MICRO_TOKENS
 from quintain.learning.learner import Learner, Optimization
 from quintain.learning.pass_size import fit_pass
+from quintain.learning.sections import MICRO_TOKENS
 from quintain.models.memory import GIB
 from quintain.types import Batch
 

@@ -13,15 +13,17 @@ from tests.learning.test_learner import streams
 from torch import Tensor
 
 import quintain
+from quintain.config import build
 from quintain.data.pack import pack
 from quintain.engines.build import hand_over
 from quintain.engines.protocol import Engine, Request, Sampling
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError, UsageError
 from quintain.learning.canary import Canary
-from quintain.learning.job import MAIN, GroupJob, Job, PolicySettings, PolicySpec
+from quintain.learning.job import MAIN, Job, PolicySpec
 from quintain.learning.learner import Forward
 from quintain.learning.policies import Policies, Policy, build_policies, load_main, plan_policies
+from quintain.learning.sections import PolicySettings
 from quintain.learning.update import Update
 from quintain.learning.updating import learn_in_epochs
 from quintain.losses.policy import clip_ratio
@@ -448,10 +450,11 @@ def test_a_seat_of_a_policy_of_its_own_has_its_own_model(make: Make, other: Path
 
 
 @pytest.mark.slow
-def test_a_run_with_lora_in_one_line_keeps_its_adapter(tmp_path: Path) -> None:
+def test_a_run_with_lora_keeps_its_adapter(tmp_path: Path) -> None:
     folder = quintain.train(
         "grpo", run="a", root=tmp_path, model="micro", environment="guess?high=4", steps=1, demonstrations=4,
-        imitation_epochs=1, tasks=2, group_size=2, eval_episodes=2, lora="r=2,targets=q_proj,out=adapter",
+        imitation_epochs=1, tasks=2, group_size=2, eval_episodes=2, lora_rank=2, lora_alpha=4.0,
+        lora_targets=("q_proj",), keeps_adapter=True,
         optimizer="sgd", lr_schedule="cosine", lr_warmup=1, gradient_checkpointing=True, weight_decay=0.1,
     )  # fmt: skip
     kept = json.loads((folder / "adapter" / "adapter_config.json").read_text(encoding="utf-8"))
@@ -460,5 +463,18 @@ def test_a_run_with_lora_in_one_line_keeps_its_adapter(tmp_path: Path) -> None:
     assert names and all("q_proj.lora_" in name for name in names)
     merged = load(str(folder / "model")).model
     assert not has_adapters(merged)
-    with pytest.raises(ConfigError, match=r"lora: got 'r=2' with lora_rank 3; give one of the two"):
-        GroupJob(lora="r=2", lora_rank=3).check()
+
+
+def test_lora_in_one_line_of_an_earlier_run_is_read() -> None:
+    old = {
+        "lora": "r=4, targets=q_proj+v_proj,out=adapter",
+        "lora_rank": 0,
+        "lora_alpha": 16.0,
+        "leaves": "used",
+    }
+    found = build(Job, old, "config.json", is_stored=True)
+    assert (found.lora_rank, found.lora_alpha, found.keeps_adapter) == (4, 8.0, True)
+    assert found.lora_targets == ("q_proj", "v_proj")
+    assert build(Job, {"lora": ""}, "config.json", is_stored=True) == Job()
+    with pytest.raises(ConfigError, match="lora in f: got an earlier name; it is called lora_rank now"):
+        build(Job, {"lora": "r=4"}, "f")

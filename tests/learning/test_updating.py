@@ -16,9 +16,10 @@ from transformers import PreTrainedTokenizerBase
 from quintain.data.leaves import LeafRule
 from quintain.data.pack import micro_batches
 from quintain.data.samples import unrelated_samples
-from quintain.learning.job import MAIN, Job, OnPolicyJob, PolicySettings
+from quintain.learning.job import MAIN, Job, OnPolicyJob
 from quintain.learning.learner import Learner, Optimization, StepReport
 from quintain.learning.policies import Policies, Policy, SharedModel
+from quintain.learning.sections import PolicySettings
 from quintain.learning.update import Aggregation, Denominator, Update
 from quintain.learning.updating import (
     epoch_batch,
@@ -460,6 +461,6 @@ def test_a_rule_says_which_streams_of_a_rewritten_history_are_trained(
     )  # fmt: skip
     credit = Credit(trajectories=(episode,), advantages=((np.ones(1, np.float32),) * 3,))
     job = OnPolicyJob(leaves=rule)
-    report = learn(Policies({MAIN: policy()}), credit, OFF_POLICY, job, step=1, seed=0)
+    report = learn(Policies({MAIN: policy()}), credit, OFF_POLICY, job, step=1, seed=0, leaves=job.leaves)
     assert [each["streams"] for each in taken] == [trained]
     assert report is not None and report.metrics.get("data/streams_left_out", 0) == left_out

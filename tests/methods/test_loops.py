@@ -431,7 +431,7 @@ def test_the_models_of_all_policies_that_act_and_learn_are_left_behind(
     """Each with its own adapter, whichever was on last."""
     from transformers import AutoModelForCausalLM
 
-    from quintain.learning.job import PolicySettings
+    from quintain.learning.sections import PolicySettings
 
     activated: list[str] = []
     ends: dict[str, dict[str, torch.Tensor]] = {}

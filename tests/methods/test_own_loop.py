@@ -2,6 +2,7 @@
 
 import ast
 import re
+from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import torch
 from tests.methods.test_training import interrupting, rows, weights
 
 import quintain
+from quintain import methods
 from quintain.errors import UsageError
+from quintain.learning.job import Job
 from quintain.methods.find import find_method
 from quintain.methods.method import Traits, traits_of
 from quintain.methods.reading import find_unread
@@ -28,7 +31,8 @@ def test_a_class_with_needs_and_train_is_a_method() -> None:
     method = found.make(config)
     assert (found.label, method.needs.policies) == ("one_by_one", {})
     assert traits_of(method) == Traits(), "it says nothing of itself, and so all is asked of it"
-    assert find_unread(method, config) == {"lr_warmup", "lora_alpha"}, "by what the configuration says alone"
+    unread = {"lr_warmup", "lora_alpha", "lora_targets", "keeps_adapter"}
+    assert find_unread(method, config) == unread, "by what the configuration says alone"
 
 
 def test_its_function_may_have_any_name_where_it_says_what_it_returns(tmp_path: Path) -> None:
@@ -74,3 +78,13 @@ def test_it_trains_and_goes_on_as_if_nothing_had_happened(
     quintain.resume(tmp_path / "parts")
     assert rows(tmp_path / "parts") == rows(whole)
     assert weights(tmp_path / "parts" / "model") == weights(whole / "model") != weights(whole / "start")
+
+
+@pytest.mark.parametrize(
+    ("kind", "base"), [("OnPolicy", "OnPolicyConfig"), ("Offline", "Config"), ("Rounds", "Config")]
+)
+def test_a_configuration_without_what_the_loop_reads_is_refused_with_who_has_it(kind: str, base: str) -> None:
+    method = getattr(methods, kind)
+    fields = {name: None for name, each in method.__dataclass_fields__.items() if each.default is MISSING}
+    with pytest.raises(UsageError, match=rf"got Job, .*; derive it from quintain\.methods\.{base}$"):
+        method(**fields).train(None, Job())

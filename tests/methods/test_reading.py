@@ -1,19 +1,171 @@
-"""Options that a method would ignore are refused, for every method and every way of giving them."""
+"""Every option of every method is read by the code that the method reaches; what needs another option says so."""
 
+import ast
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from quintain.config import rename
+from quintain.config import build, options, rename
+from quintain.config.fields import NAME
 from quintain.errors import ConfigError
-from quintain.learning.job import Job
-from quintain.methods.find import FoundMethod, find_method
+from quintain.learning.job import Job, OnPolicyJob
+from quintain.methods.find import find_method
+from quintain.methods.loops import on_policy, replay, rounds
+from quintain.methods.method import Method, traits_of
 from quintain.methods.reading import READERS, is_own, refuse_unread
+from quintain.methods.table import MODULES
 
-GIVEN: dict[str, Any] = {
-    "whole_groups": True, "leaves": "last", "num_epochs": 7, "num_minibatches": 7, "records_signals": False,
-    "imitation_rate": 1e-5, "imitation_epochs": 5, "lr_warmup": 3, "lora_alpha": 8.0,
-}  # fmt: skip
+SOURCE = Path(__file__).parents[2] / "src"
+NEEDED: dict[str, dict[str, Any]] = {
+    name: {"reward_model": "model"} for name in ("instruct_gpt", "learning_to_summarize", "web_gpt")
+}
+EMBEDDERS = frozenset({"dare"})
+"""Train no policy, and have the options of those who do: a league gives all of them one budget."""
+Place = tuple[str, str]
+"""Module and name of a function, a class or a value in it."""
+
+
+@cache
+def file_of(module: str) -> Path | None:
+    """The file of `module`, None where there is none of that name."""
+    place = SOURCE / module.replace(".", "/")
+    return next((each for each in (place.with_suffix(".py"), place / "__init__.py") if each.is_file()), None)
+
+
+@cache
+def source(module: str) -> ast.Module:
+    file = file_of(module)
+    assert file is not None, module
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+@cache
+def list_definitions(module: str) -> dict[str, ast.AST]:
+    """What stands in `module`, by name."""
+    found: dict[str, ast.AST] = {}
+    for node in source(module).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found[node.name] = node
+        for name in [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]:
+            found.setdefault(name.id, node)
+    return found
+
+
+@cache
+def list_imports(module: str) -> dict[str, Place]:
+    """What `module` imports of quintain by name, whole modules included."""
+    found: dict[str, Place] = {}
+    for node in ast.walk(source(module)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("quintain"):
+            for alias in node.names:
+                found[alias.asname or alias.name] = (str(node.module), alias.name)
+    return found
+
+
+@cache
+def uses(place: Place) -> tuple[frozenset[Place], frozenset[str]]:
+    """What is named at `place`, and which attributes of something are read there."""
+    module, name = place
+    node = list_definitions(module).get(name)
+    if node is None:
+        return frozenset(), frozenset()
+    places: set[Place] = set()
+    read: set[str] = set()
+    for each in ast.walk(node):
+        if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Load):
+            read.add(each.attr)
+            if isinstance(each.value, ast.Name):  # a module that is imported whole
+                home = list_imports(module).get(each.value.id)
+                if home is not None and file_of(".".join(home)) is not None:
+                    places.add((".".join(home), each.attr))
+        elif isinstance(each, ast.Name):
+            if each.id in list_definitions(module):
+                places.add((module, each.id))
+            elif each.id in list_imports(module):
+                places.add(list_imports(module)[each.id])
+        elif isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and each.func.id == "getattr":
+            read |= {str(arg.value) for arg in each.args if isinstance(arg, ast.Constant)}
+    return frozenset(places), frozenset(read)
+
+
+def is_configuration(place: Place) -> bool:
+    """Whether `place` declares options, which is not to read them: its checks and properties do not count."""
+    return place[0] in ("quintain.learning.job", "quintain.learning.sections") or place[1] == "Config"
+
+
+def follow(first: Iterable[Place], known: frozenset[Place] = frozenset()) -> frozenset[Place]:
+    """What is reached from `first`, and what was `known` to be."""
+    todo, seen = list(first), set(known)
+    while todo:
+        place = todo.pop()
+        if place not in seen and not is_configuration(place):
+            seen.add(place)
+            todo += uses(place)[0]
+    return frozenset(seen)
+
+
+def read_at(places: Iterable[Place]) -> set[str]:
+    """The attributes that are read at `places`."""
+    return {attribute for place in places for attribute in uses(place)[1]}
+
+
+@cache
+def loop_of(module: str) -> tuple[frozenset[Place], frozenset[str]]:
+    """What the loop in `module` reaches, and reads there."""
+    places = follow((module, each) for each in list_definitions(module))
+    return places, frozenset(read_at(places))
+
+
+def read_by(name: str, method: Method) -> set[str]:
+    """What a run of the method `name` reads: in its own file, in its loop, and wherever these lead."""
+    known, read = loop_of(type(method).__module__)
+    module = MODULES[name]
+    return set(read) | read_at(follow(((module, each) for each in list_definitions(module)), known) - known)
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name not in EMBEDDERS])
+def test_every_option_of_a_method_is_read(name: str) -> None:
+    """Reads of a property that options are behind are reads of these options."""
+    found = find_method(name)
+    method = found.make(build(found.config_class, NEEDED.get(name, {}), "test"))
+    read = read_by(name, method)
+    for behind, given in BEHIND.items():
+        read |= set(given) if behind in read else set[str]()
+    names = {option.name.partition(f".{NAME}")[0] for option in options(found.config_class)}
+    assert names - read - CHECKED == set(), "no code that the method reaches reads these"
+    unread = names & set(traits_of(method).unread)
+    assert {each for each in unread if not is_own(found.config_class, each)} == set(), (
+        "it says that it does not"
+    )
+
+
+BEHIND = {
+    "main_policy": (
+        "lora_rank",
+        "lora_alpha",
+        "lora_targets",
+        "device",
+        "precision",
+        "engine",
+        "max_context",
+    ),
+    "tokens_per_pass": ("micro_tokens",),
+    "passes": ("num_epochs",),
+    "parts": ("num_minibatches",),
+}
+"""Property of a configuration → the options that it tells."""
+CHECKED = frozenset({"teacher"})
+"""Read before a run begins, by quintain.api: the teacher plays first."""
+
+
+def test_an_option_that_nothing_reads_would_be_found() -> None:
+    assert "whole_groups" in loop_of(on_policy.__name__)[1]
+    assert "whole_groups" not in loop_of(rounds.__name__)[1]
+    assert "records_signals" not in loop_of(replay.__name__)[1]
 
 
 def refuse(method: str, **given: Any) -> None:
@@ -22,52 +174,26 @@ def refuse(method: str, **given: Any) -> None:
     refuse_unread(found, found.make(job), job, given)
 
 
-def is_refused(found: FoundMethod, option: str) -> bool:
-    given = {option: GIVEN[option]}
-    job = found.config_class(**given)
-    try:
-        refuse_unread(found, found.make(job), job, given)
-    except ConfigError as error:
-        assert str(error).startswith(
-            f"{option}: got {GIVEN[option]!r} with {found.label}, which does not read it; "
-        )
-        assert "it is read by " in str(error) or "it is read with " in str(error)
-        return True
-    return False
-
-
-ROUNDS = ("eto", "rft", "m_dpo", "star", "e2cl", "steca", "agent_evol", "pae")
-REPLAYS = ("archer", "digi_rl", "digi_q", "web_rl")
-OTHERS = ("grpo", "ppo", "loop", "sft", "dpo", "dare")
-
-
-def refused_by(option: str) -> set[str]:
-    """Return who of `ROUNDS`, `REPLAYS` and `OTHERS` has the option and does not read it."""
-    found = map(find_method, (*ROUNDS, *REPLAYS, *OTHERS))
-    return {
-        each.label
-        for each in found
-        if option in each.config_class.__dataclass_fields__ and is_refused(each, option)
-    }
-
-
-def test_what_the_loops_do_not_read_is_refused() -> None:
-    assert refused_by("whole_groups") == {*ROUNDS, *REPLAYS}
-    assert refused_by("leaves") == {*ROUNDS}
-    assert refused_by("num_epochs") == refused_by("num_minibatches") == {"e2cl", "star", "steca"}
-    assert refused_by("records_signals") == {*REPLAYS, "dare"}
-    assert refused_by("imitation_rate") == refused_by("imitation_epochs") == {"agent_evol", "sft", "dare"}
-
-
-def test_a_line_says_who_reads_it() -> None:
-    with pytest.raises(ConfigError) as told:
-        refuse("eto", whole_groups=True)
-    assert str(told.value) == (
-        "whole_groups: got True with eto, which does not read it; leave it out: it is read by methods that learn from "
-        "groups as they come, such as grpo and rloo"
-    )
-    with pytest.raises(ConfigError, match="num_epochs: got 9 with star, which does not read it"):
-        refuse("star", updates=9)
+@pytest.mark.parametrize(
+    ("methods", "gone"),
+    [
+        (("eto", "rft", "m_dpo", "pae"), {"whole_groups", "leaves"}),
+        (("star", "e2cl", "steca"), {"whole_groups", "leaves", "num_epochs", "num_minibatches"}),
+        (("archer", "digi_rl", "digi_q", "web_rl"), {"whole_groups", "leaves", "records_signals"}),
+        (("sft", "xlam"), {"whole_groups", "num_epochs"}),
+        (("agent_evol",), {"whole_groups", "leaves"}),
+    ],
+)
+def test_what_a_loop_does_not_read_is_no_option_and_left_out_of_what_runs_have_kept(
+    methods: tuple[str, ...], gone: set[str]
+) -> None:
+    for method in methods:
+        kind = find_method(method).config_class
+        assert not gone & set(kind.__dataclass_fields__)
+        assert build(kind, dict.fromkeys(gone), "config.json", is_stored=True) == kind()
+        for name in gone:
+            with pytest.raises(ConfigError, match=f"configuration key in f: got '{name}'"):
+                build(kind, {name: None}, "f")
 
 
 def test_settings_that_need_another_are_refused_without_it() -> None:
@@ -81,6 +207,11 @@ def test_settings_that_need_another_are_refused_without_it() -> None:
     ):
         refuse("grpo", lora_alpha=8.0)
     refuse("grpo", lora_alpha=8.0, lora_rank=4)
+    for method in ("sft", "agent_evol", "dare"):
+        with pytest.raises(
+            ConfigError, match=rf"imitation_epochs: got 5 with {method}, .* by methods with a warm"
+        ):
+            refuse(method, imitation_epochs=5)
 
 
 def test_the_whole_configuration_of_a_run_can_be_given_again() -> None:
@@ -89,9 +220,16 @@ def test_the_whole_configuration_of_a_run_can_be_given_again() -> None:
     refuse_unread(found, found.make(found.config_class()), found.config_class(), whole)
 
 
+def test_an_option_of_another_loop_than_the_methods_own_is_refused() -> None:
+    eto, grpo = find_method("eto"), find_method("grpo").config_class(whole_groups=True)
+    with pytest.raises(
+        ConfigError, match=r"whole_groups: got True with eto, .* by methods that learn from groups"
+    ):
+        refuse_unread(
+            replace(eto, config_class=type(grpo)), eto.make(eto.config_class()), grpo, {"whole_groups": True}
+        )
+
+
 def test_every_rule_is_of_an_option_that_several_methods_share() -> None:
-    shared = {
-        name for method in ("grpo", "eto") for name in find_method(method).config_class.__dataclass_fields__
-    }
-    assert set(READERS) == set(GIVEN) and set(READERS) <= shared
+    assert set(READERS) <= set(OnPolicyJob.__dataclass_fields__)
     assert not is_own(Job, "lora_alpha") and is_own(find_method("digi_rl").config_class, "num_epochs")

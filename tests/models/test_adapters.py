@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from quintain.errors import MissingExtra, UsageError
-from quintain.models.adapters import Lora, add_lora, has_adapters, merge_adapters, read_lora
+from quintain.models.adapters import add_lora, has_adapters, merge_adapters
 from quintain.models.fingerprint import fingerprint
 from quintain.models.load import load
 from quintain.models.save import save
@@ -87,27 +87,3 @@ def test_peft_is_an_extra(tokenizer: PreTrainedTokenizerFast, monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(MissingExtra, match=r'pip install -e "\.\[peft\]"'):
         add_lora(build_tiny(tokenizer, size="micro"))
-
-
-def test_lora_in_one_line() -> None:
-    assert read_lora("") is None
-    assert read_lora("r=16") == Lora(rank=16, alpha=32.0)
-    assert read_lora("r=4, alpha=8,targets=q_proj+v_proj,out=adapter") == Lora(
-        rank=4, alpha=8.0, targets=("q_proj", "v_proj"), is_kept=True
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("rank=4", r"got 'rank=4' in 'rank=4'; write r=16"),
-        ("r", r"got 'r' in 'r'"),
-        ("r=four", r"r is an integer and alpha a number"),
-        ("alpha=4", r"give r=1 or more"),
-        ("r=4,alpha=nan", r"an alpha above 0"),
-        ("r=4,out=both", r"got out='both'; choose merged or adapter"),
-    ],
-)
-def test_lora_that_cannot_be(text: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        read_lora(text)

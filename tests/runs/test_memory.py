@@ -13,7 +13,8 @@ from transformers import PreTrainedTokenizerFast
 
 from quintain import api
 from quintain.errors import MemoryShortage, is_out_of_memory, name_shortage
-from quintain.learning.job import GroupJob, Job, PolicySettings, PolicySpec
+from quintain.learning.job import GroupJob, Job, PolicySpec
+from quintain.learning.sections import PolicySettings
 from quintain.models.memory import GIB, MODELS, Use, phases
 from quintain.models.save import save
 from quintain.models.tiny import COPIES, build_tiny
@@ -155,13 +156,15 @@ def test_policies_of_a_job(pretrained: Path) -> None:
     assert (main.use.lora_rank, main.use.engine, main.use.streams, main.use.length) == (4, "local", 64, 128)
     assert reference.use.shares and not reference.use.is_trained and reference.use.engine == ""
     assert critic.use.is_trained and critic.use.lora_rank == 0 and not critic.use.shares
-    lines = list(describe_where(plan, job))
+    lines = list(describe_where(plan, job.engine, job.max_staleness))
     assert (
         "policy: " in lines[0] and "LoRA of rank 4" in lines[0] and "sampled by the engine local" in lines[0]
     )
     assert lines[-1] == "sampling and learning take turns"
     ahead = replace(job, rollout="async", max_staleness=2)
-    assert "up to 2 steps are begun ahead" in list(describe_where(plan, ahead))[-1]
+    assert (
+        "up to 2 steps are begun ahead" in list(describe_where(plan, ahead.engine, ahead.max_staleness))[-1]
+    )
     other = replace(job, policies={"critic": PolicySettings(model=str(pretrained), micro_tokens=99)})
     found = plan_memory(other, specs)
     assert found is not None and found.parts[2].use.tokens == 99

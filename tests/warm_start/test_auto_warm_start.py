@@ -11,7 +11,7 @@ from tests.build import shorten_corpus
 import quintain
 from quintain.environments.boundary import spec_of
 from quintain.environments.catalog import find
-from quintain.learning.job import GroupJob, Job
+from quintain.learning.job import GroupJob, OnPolicyJob
 from quintain.models.fingerprint import fingerprint
 from quintain.rollout.progress import Display
 from quintain.store.run import Run
@@ -77,7 +77,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def taught(kind: type[Word], folder: Path, **more: Any) -> tuple[dict[str, Any], str, list[dict[str, Any]]]:
     """How the warm start went, the weights after it, and what the run notes."""
-    job = Job(environment=spec_of(kind), model="micro", imitation_rate=1e-2, **more)
+    job = OnPolicyJob(environment=spec_of(kind), model="micro", imitation_rate=1e-2, **more)
     make: Any = kind
     monkey = pytest.MonkeyPatch()
     monkey.setattr(auto_warm_start, "find", lambda _: make)
@@ -88,7 +88,7 @@ def taught(kind: type[Word], folder: Path, **more: Any) -> tuple[dict[str, Any],
         Run.create(folder, recipe="grpo", config=config) as run,
         Display("t", 1) as display,
     ):
-        teach(model, tokenizer, job, run, display)
+        teach(model, tokenizer, job, run, display, rate=job.imitation_rate)
         events = run.events()
     monkey.undo()
     (found,) = (each["data"] for each in events if each["kind"] == EVENT)
@@ -109,7 +109,9 @@ def test_what_layers_of_lora_learn_is_what_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        auto_warm_start, "imitator", lambda model, job: imitator(model, replace(job, model="elsewhere"))
+        auto_warm_start,
+        "imitator",
+        lambda model, job, rate: imitator(model, replace(job, model="elsewhere"), rate),
     )
     found, _, _ = taught(Taught, tmp_path / "a", lora_rank=16, lora_alpha=32.0)
     assert found["success"][-1][1] >= 0.5 > found["success"][0][1]
@@ -159,11 +161,14 @@ def test_how_long_it_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
     assert most_updates(200_000, 25_000, trained=40) == 100, "never less than half a minute"
     assert most_updates(2_000_000, 5_000, trained=400) == 100, "as much as the training after it"
     assert most_updates(2_000_000, 5_000, trained=40_000) == 333, "never more than three minutes"
-    assert count_episodes(Job()) is None
+    assert count_episodes(OnPolicyJob(), None) is None
     job = GroupJob(steps=3, tasks=4, group_size=2, num_epochs=2)
-    assert count_episodes(job) == pytest.approx(3 * 8 * (2 + 1 / 3))
-    assert is_taught(Job()) and not is_taught(Job(demonstrations=8)) and not is_taught(Job(demonstrations=0))
-    assert not is_taught(Job(agent="mine.py:run")), "an agent outside is not let play for a warm start"
+    assert count_episodes(job, job.episodes_of_step) == pytest.approx(3 * 8 * (2 + 1 / 3))
+    assert is_taught(OnPolicyJob())
+    assert not is_taught(OnPolicyJob(demonstrations=8)) and not is_taught(OnPolicyJob(demonstrations=0))
+    assert not is_taught(OnPolicyJob(agent="mine.py:run")), (
+        "an agent outside is not let play for a warm start"
+    )
 
 
 def test_how_it_went_in_words() -> None:

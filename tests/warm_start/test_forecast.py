@@ -10,7 +10,7 @@ from quintain.learning.job import Job
 from quintain.methods.imitation import sft
 from quintain.methods.rl import grpo, ppo
 from quintain.types import Group, Score, Task, Trajectory
-from quintain.warm_start.forecast import Forecast, episodes_of_step, forecast
+from quintain.warm_start.forecast import Forecast, forecast
 
 JOB = grpo.Config(environment="guess", steps=10, tasks=4, group_size=8, num_epochs=2)
 
@@ -56,9 +56,9 @@ def test_time_is_that_of_all_episodes_played_and_learned_from() -> None:
 
 
 def test_what_a_step_plays() -> None:
-    assert episodes_of_step(JOB) == 32
-    assert episodes_of_step(ppo.Config(environment="guess", episodes=12)) == 12
-    assert episodes_of_step(sft.Config(environment="guess")) is None
+    assert JOB.episodes_of_step == 32
+    assert ppo.Config(environment="guess", episodes=12).episodes_of_step == 12
+    assert sft.Config(environment="guess").episodes_of_step is None
     found = told(sft.Config(environment="guess"), (0.0, 1.0))
     assert found.step_seconds is None and "a step takes" not in str(found)
     assert "forecast/step_seconds" not in found.metrics()

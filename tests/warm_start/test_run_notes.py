@@ -74,10 +74,12 @@ def test_a_model_that_was_taught_elsewhere_is_named(tmp_path: Path) -> None:
 
 def test_a_warm_start_that_is_more_than_the_run_is_named() -> None:
     job = grpo.Config(environment="guess", steps=2, tasks=2, group_size=2, imitation_epochs=6)
-    (note,) = before_imitation(job, [10] * 4)
+    (note,) = before_imitation(job, job, 4, [10] * 4)
     assert "goes 6 times through 40 tokens, 3.0 times what 2 steps will train on" in note
-    assert not list(before_imitation(replace(job, steps=6), [10] * 4)), "240 tokens, and 240 are trained on"
-    assert not list(before_imitation(job, []))
+    assert not list(before_imitation(job, replace(job, steps=6), 4, [10] * 4)), (
+        "240 tokens, and 240 are trained on"
+    )
+    assert not list(before_imitation(job, job, 4, []))
 
 
 @pytest.fixture

@@ -157,7 +157,7 @@ def test_the_rate_of_the_warm_start_falls_and_every_pass_has_an_order_of_its_own
     warm_start(model, shown, job, display=cast(Display, Silent()))
     assert [rate for rate, _ in seen] == pytest.approx([1 - n / 9 for n in range(9)])
     assert len({tokens for _, tokens in seen}) == 9, "each pass draws its batches anew"
-    again: list[int] = list(Imitation(Learner(model), shown, job).run())
+    again: list[int] = list(Imitation(Learner(model), shown, job.imitation_epochs, job.seed).run())
     assert again == list(range(9)) and [rate for rate, _ in seen[9:]] == [1.0] * 9
     assert [tokens for _, tokens in seen[9:]] == [tokens for _, tokens in seen[:9]], (
         "and in the same way again"
@@ -185,8 +185,8 @@ def test_the_new_model_of_a_run_is_narrower_where_texts_are_copied(
     shorten_corpus(monkeypatch, 2)
     model, _ = make_start(Job().model, find(spec), seed=0)
     assert model.config.hidden_size == width
-    assert imitation_rate(Job(), model) == pytest.approx({128: 0.002, 64: 0.001}[width])
-    assert imitation_rate(Job(imitation_rate=1e-3), model) == 1e-3
+    assert imitation_rate(model) == pytest.approx({128: 0.002, 64: 0.001}[width])
+    assert imitation_rate(model, 1e-3) == 1e-3
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,10 @@ def imitated(job: Job, run: Run, display: Display, *, enough: float) -> float:
     model, tokenizer = make_start(job.model, make_environment, seed=job.seed)
     kept = load_demonstrations(job, make_environment, tokenizer, run, display)
     learner = Learner(
-        model, Optimization(learning_rate=imitation_rate(job, model), temperature=job.temperature)
+        model,
+        Optimization(learning_rate=imitation_rate(model, job.imitation_rate), temperature=job.temperature),
     )
-    updates = Imitation(learner, kept, job)
+    updates = Imitation(learner, kept, job.imitation_epochs, job.seed)
     probes, found = probe_steps(updates.total), 0.0
     with Probe(job, make_environment, model, tokenizer) as probe:
         display.phase("warm start", updates.total)

@@ -48,6 +48,8 @@ class Parser(argparse.ArgumentParser):
         """Start with ``--help`` only."""
         super().__init__(prog=f"quintain {command}", description=description, allow_abbrev=False)
         self.flags = ["--help"]
+        self.more = ""
+        """what the help ends with"""
         self.stray: Callable[[str], str] = lambda text: ""
         """what may have been meant by an argument that no flag stands before; empty where nothing comes to mind"""
         self.families: list[tuple[re.Pattern[str], Callable[[str], dict[str, Any]]]] = []
@@ -65,6 +67,10 @@ class Parser(argparse.ArgumentParser):
     def admit(self, pattern: str, takes: Callable[[str], dict[str, Any]]) -> None:
         """Take every flag that matches `pattern`; ``takes(flag)`` are its arguments of `add_argument`."""
         self.families.append((re.compile(pattern), takes))
+
+    def format_help(self) -> str:
+        """Return the help of the flags, and what it ends with."""
+        return super().format_help() + (f"\n{self.more}\n" if self.more else "")
 
     def read(self, argv: Sequence[str]) -> argparse.Namespace:
         """Return the values in `argv`.

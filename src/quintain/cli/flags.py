@@ -1,47 +1,60 @@
 """The flags of a method, one for each option of its `Config`, and what a configuration file and the flags come to."""
 
 from argparse import SUPPRESS, Namespace
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Literal, cast, get_args, get_origin
 
-from quintain.cli.arguments import Parser
+from quintain.cli.arguments import Parser, one_of
 from quintain.config import Option, build, merge, read_file, read_flags, rename, show, words
 from quintain.config.fields import NAME, parts_of
 from quintain.environments.task_files import is_tasks_file, tasks_spec, with_tasks
 from quintain.errors import ConfigError
+from quintain.types import NOTHING
 
 PREFIX = "setting:"
 """Keeps an option called ``name`` apart from the command's own flags."""
 METAVARS: dict[object, str] = {int: "N", float: "X", str: "TEXT", bool: "true|false", Path: "PATH"}
+HELP_SECTION, ALL = "--help-section", "all"
 TASKS = "tasks"
 TASKS_HELP = "tasks to train on and to hold out, .jsonl, .json, .csv or .parquet (docs/your-agent.md)"
 KEYS_OF_A_RUN = ["config", "created", "name", "recipe", "schema"]
 """What stands in the ``config.json`` of a run."""
 
 
-def add_flags(parser: Parser, found: Sequence[Option]) -> None:
-    """Add flags for the options `found`: the method's own first, then those of its tables, then what all methods share.
+def add_flags(
+    parser: Parser, found: Sequence[Option], sections: Mapping[str, str] = NOTHING, shown: str = ""
+) -> None:
+    """Add flags for the options `found`; a switch takes ``--x``, ``--x false`` and ``--no-x``.
 
-    A switch takes ``--x``, ``--x false`` and ``--no-x``.
+    The help tells the method's own options, and of the `sections` (name → what it is about) the names; with `shown`,
+    the name of one or ``all``, it tells those instead. Without `sections` it tells everything.
     """
+    method = parser.prog.rpartition(" ")[2]
+    parser.usage = f"{parser.prog} [--OPTION VALUE ...]" + " [--help-section NAME|all]" * bool(sections)
+    if all(option.name != TASKS for option in found):
+        parser.add_argument(f"--{TASKS}", help=TASKS_HELP, dest=PREFIX + TASKS, metavar="FILE")
+        parser.flags.append(f"--{TASKS}")
 
     def title(option: Option) -> str:
-        method = parser.prog.rpartition(" ")[2]
         table = option.name.rpartition(".")[0]
-        return f"options of {table or ('every method' if option.is_shared else method)}"
+        if table:
+            return f"options of {table}"
+        about = sections.get(option.section)
+        return f"{option.section}: {about}" if about else option.section or f"options of {method}"
 
-    parser.usage = f"{parser.prog} [--OPTION VALUE ...]"
-    if all(option.name != TASKS for option in found):
-        group = parser.add_argument_group("options of every method")
-        group.add_argument(f"--{TASKS}", help=TASKS_HELP, dest=PREFIX + TASKS, metavar="FILE")
-        parser.flags.append(f"--{TASKS}")
-    for name, members in groupby(sorted(found, key=lambda o: (o.is_shared, "." in o.name)), key=title):
+    order = list(dict.fromkeys(["", *sections, *(option.section for option in found)]))
+    by_section = sorted(found, key=lambda option: (order.index(option.section), "." in option.name))
+    for name, members in groupby(by_section, key=title):
         group = parser.add_argument_group(name)
         for option in members:
-            group.add_argument(option.flag, help=document(option), **takes(option, option.flag))
+            is_told = not sections or option.section == shown or (shown == ALL and bool(option.section))
+            group.add_argument(
+                option.flag, help=document(option) if is_told else SUPPRESS, **takes(option, option.flag)
+            )
             parser.flags.append(option.flag)
             for flag in ("--" + old.replace("_", "-") for old in option.old_names):
                 parser.add_argument(flag, help=SUPPRESS, **takes(option, flag))
@@ -53,6 +66,41 @@ def add_flags(parser: Parser, found: Sequence[Option]) -> None:
                 group.add_argument(
                     negative, dest=PREFIX + option.name, action="store_const", const="false", help=SUPPRESS
                 )
+    if not shown:
+        parser.more = describe_sections(found, sections)
+
+
+def describe_sections(found: Sequence[Option], sections: Mapping[str, str]) -> str:
+    """Return what each of `sections` is about, with its options among those `found`."""
+    lines = [f"sections, each with --help-section NAME, or all of them with --help-section {ALL}:"] * bool(
+        sections
+    )
+    for name, about in sections.items():
+        flags = dict.fromkeys(
+            option.flag.partition(NAME)[0] + "…" * (NAME in option.flag)
+            for option in found
+            if option.section == name
+        )
+        lines += [
+            f"  {name}: {about}",
+            fill(
+                " ".join(flags), 78, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False
+            ),
+        ]
+    return "\n".join(lines)
+
+
+def section_asked(argv: Sequence[str], sections: Collection[str]) -> str:
+    """Return the section that ``--help-section`` asks for in `argv`; empty where it is not there.
+
+    Raises:
+        UsageError: there is no such section.
+    """
+    tokens = [part for token in argv for part in token.split("=", 1)]
+    if HELP_SECTION not in tokens:
+        return ""
+    name = " ".join([*tokens, ""][tokens.index(HELP_SECTION) + 1 :][:1])
+    return one_of(name.replace("_", "-"), HELP_SECTION, [*sections, ALL])
 
 
 def document(option: Option) -> str:

@@ -3,22 +3,25 @@
 Everything that can be wrong with what was asked is found before a run folder is made.
 """
 
-import ast
-import importlib.util
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from quintain.cli.arguments import TRUST, Parser, resolve_folder, whole_number
 from quintain.errors import INTERRUPTED_EXIT_CODE, UsageError, suggestion
-from quintain.methods.table import MODULES, method_entry_points
+from quintain.methods.table import MODULES, TABLE, method_entry_points
+from quintain.types import NOTHING
 from quintain.types.terminal import write_command, write_line
 
 if TYPE_CHECKING:
     from quintain.config import Option
+    from quintain.methods.find import FoundMethod
 
 RUNS = "runs"
+FIRST_RUNS = "First runs"
+"""What the methods of no section are for."""
 ROOT_HELP = "folder that holds the runs (default runs)"
 
 
@@ -40,12 +43,18 @@ def train(argv: Sequence[str]) -> int:
     ):
         raise UsageError(f"method: got {spec!r}; {suggestion(spec, MODULES)}, or give a file.py")
 
-    from quintain.cli.flags import read_configuration
-    from quintain.config import options
+    from quintain.cli.flags import read_configuration, section_asked
+    from quintain.config import options, sections
     from quintain.methods.find import find_method
 
     found = find_method(spec)
-    arguments = train_parser(found.label, found.summary, options(found.config_class)).read(rest)
+    about = {name: each.about for name, each in sections(found.config_class).items()}
+    shown = section_asked(rest, about)
+    parser = train_parser(found.label, describe_method(found), options(found.config_class), about, shown)
+    if shown:
+        parser.print_help()
+        return 0
+    arguments = parser.read(rest)
     values = read_configuration(found.spec, found.config_class, arguments.config, arguments)
     name = free_name(Path(arguments.runs), found.label) if arguments.run is None else arguments.run
 
@@ -68,17 +77,26 @@ def entry_point_names() -> list[str]:
     return [point.name for point in method_entry_points()]
 
 
-def train_parser(method: str, description: str, found: "Sequence[Option]") -> Parser:
-    """Return the arguments of ``quintain train METHOD``, with a flag for each of the options `found`."""
+def train_parser(
+    method: str,
+    description: str,
+    found: "Sequence[Option]",
+    sections: Mapping[str, str] = NOTHING,
+    shown: str = "",
+) -> Parser:
+    """Return the arguments of ``quintain train METHOD``, with a flag for each of the options `found`.
+
+    They stand in `sections`, one or all of which are `shown` by the help; see `add_flags`.
+    """
     from quintain.cli.flags import add_flags
 
-    parser = Parser(f"train {method}", description)
+    parser = Parser(f"train {method}", "" if shown else description)
     parser.flag("--config", "configuration file, .json or .toml; flags go over it", "FILE")
     parser.flag("--run", "name of the run (default: the method and a number)", "NAME")
     parser.flag("--runs", ROOT_HELP, "ROOT", RUNS)
     parser.switch("--replace", "start anew a run of that name")
     parser.switch("--trust-run", TRUST)
-    add_flags(parser, found)
+    add_flags(parser, found, sections, shown)
     parser.stray = guess_environment
     return parser
 
@@ -160,23 +178,31 @@ def overview() -> str:
         "",
         "Train an agent by a published method, or by one of your own. Its flags: quintain train METHOD --help",
         "",
-        "methods:",
-        *(f"  {name:<20}{summary(home)}" for name, home in MODULES.items()),
+        *method_lines(),
         *(["", "methods of installed packages:", *(f"  {name}" for name in brought)] if brought else []),
     ]
     return "\n".join(lines)
 
 
-def summary(home: str) -> str:
-    """Return the first line of the docstring of module `home`, without running it."""
-    found = importlib.util.find_spec(home)
-    assert found is not None and found.origin is not None, f"a test checks that {home} is there"
-    return first_line(ast.get_docstring(ast.parse(Path(found.origin).read_text(encoding="utf-8"))))
+def method_lines() -> list[str]:
+    """Return each method with what it is in plain words, under the section that it stands in."""
+    entries = [entry for entry in sorted(TABLE, key=lambda entry: entry.name) if entry.name in MODULES]
+    lines: list[str] = []
+    for section in dict.fromkeys(entry.section for entry in TABLE if entry.name in MODULES):
+        lines += [f"{section or FIRST_RUNS}:"]
+        lines += [
+            fill(f"{entry.name:<23} {entry.about}", 100, initial_indent="  ", subsequent_indent=" " * 26)
+            for entry in entries
+            if entry.section == section
+        ]
+        lines.append("")
+    return lines[:-1]
 
 
-def first_line(document: str | None) -> str:
-    """Return the first line of a module's docstring."""
-    return (document or "").strip().partition("\n")[0]
+def describe_method(found: "FoundMethod") -> str:
+    """Return what a method is: what the table says of it in plain words, else the first line of its file."""
+    entry = next((entry for entry in TABLE if entry.name == found.spec), None)
+    return f"{entry.title}: {entry.about}." if entry is not None else found.summary
 
 
 def free_name(root: Path, method: str) -> str:

@@ -25,8 +25,8 @@ class Option:
     default: Any
     """`dataclasses.MISSING` when it must be given"""
     help: str
-    is_shared: bool = False
-    """whether it comes from the class at the root of the configuration's bases, which all methods share"""
+    section: str = ""
+    """which section of the configuration it stands in; empty: it is the method's own"""
     old_names: tuple[str, ...] = ()
     """what it was called earlier"""
 
@@ -42,10 +42,16 @@ class Option:
 
     def matches(self, name: str) -> bool:
         """Whether `name` is what the option is or was called, with a name of a table in the place of `NAME`."""
-        return any(
-            re.fullmatch(re.escape(own).replace(NAME, r"[\w/]+"), name)
-            for own in (self.name, *self.old_names)
-        )
+        return any(_fits(own, name) for own in (self.name, *self.old_names))
+
+    def is_named(self, name: str) -> bool:
+        """Whether `name` is what the option is called now."""
+        return _fits(self.name, name)
+
+
+def _fits(pattern: str, name: str) -> bool:
+    """Whether `name` is `pattern`, with a name of a table in the place of `NAME`."""
+    return re.fullmatch(re.escape(pattern).replace(NAME, r"[\w/]+"), name) is not None
 
 
 def options(config_class: type[Any]) -> tuple[Option, ...]:
@@ -71,7 +77,7 @@ def leaves(option: Option) -> tuple[Option, ...]:
             field,
             name=f"{option.name}.{field.name}",
             default=getattr(default, field.name) if isinstance(default, nested) else field.default,
-            is_shared=option.is_shared,
+            section=option.section,
             old_names=tuple(f"{option.name}.{old}" for old in field.old_names),
         )
         for field in own_options(nested)
@@ -82,20 +88,26 @@ def leaves(option: Option) -> tuple[Option, ...]:
 def own_options(config_class: type[Any]) -> tuple[Option, ...]:
     """Return an option for each field of `config_class`, also for those that hold a configuration or a table."""
     annotations, helps = limit_annotations(config_class), field_helps(config_class)
-    renamed, root = renames(config_class), dataclasses_of(config_class)[-1]
-    shared = {field.name for field in fields(root)} if root is not config_class else set[str]()
+    renamed, found = renames(config_class), sections(config_class)
     return tuple(
         Option(
             name=field.name,
             annotation=annotations[field.name],
             default=field.default if field.default_factory is MISSING else field.default_factory(),
             help=helps.get(field.name, ""),
-            is_shared=field.name in shared,
+            section=next(
+                (name for name, each in found.items() if field.name in each.__dataclass_fields__), ""
+            ),
             old_names=tuple(old for old, new in renamed.items() if new == field.name),
         )
         for field in fields(config_class)
         if field.init
     )
+
+
+def sections(config_class: type[Any]) -> dict[str, type[Any]]:
+    """Return the sections that `config_class` inherits by name, the first base first."""
+    return {vars(base)["section"]: base for base in dataclasses_of(config_class) if "section" in vars(base)}
 
 
 def dataclasses_of(config_class: type[Any]) -> list[type[Any]]:
@@ -138,11 +150,16 @@ def renames(config_class: type[Any]) -> dict[str, str]:
 
     A name that a field of the class has is no old one.
     """
-    found: dict[str, str] = {}
-    for base in reversed(config_class.__mro__):
-        found |= vars(base).get("renamed", {})
     fields = config_class.__dataclass_fields__
-    return {old: new for old, new in found.items() if old not in fields}
+    return {old: new for old, new in attribute_of(config_class, "renamed").items() if old not in fields}
+
+
+def attribute_of(config_class: type[Any], name: str) -> dict[str, Any]:
+    """Return the tables that `config_class` and its bases have as the class attribute `name`, as one."""
+    found: dict[str, Any] = {}
+    for base in reversed(config_class.__mro__):
+        found |= vars(base).get(name, {})
+    return found
 
 
 def parts_of(annotation: Any) -> tuple[Any, ...]:

@@ -6,7 +6,6 @@ missing one stops everything with one line.
 """
 
 import json
-import logging
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, runtime_checkabl
 
 from quintain.config.fields import (
     Option,
+    attribute_of,
     config_of,
     entry_of,
     is_list,
@@ -28,8 +28,6 @@ from quintain.errors import ConfigError, QuintainError, suggestion
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
-
-LOG = logging.getLogger(__name__)
 
 Config = TypeVar("Config")
 
@@ -67,8 +65,8 @@ def build(
         values: by name of field; those of a nested configuration are a table, or an instance of it. A table of names
             adds to that of the default.
         source: where the values come from, for errors.
-        is_stored: the values are the whole configuration that a run has kept. Old names are read without a note, and
-            a table of names replaces that of the default.
+        is_stored: the values are the whole configuration that a run has kept. Old names are read, and a table of names
+            replaces that of the default.
 
     Raises:
         ConfigError: an unknown or missing key, a wrong type, or values that contradict each other.
@@ -104,8 +102,11 @@ def read_flags(config_class: type[Any], texts: Mapping[str, str]) -> dict[str, A
             raise ConfigError(
                 f"configuration key in the command line: got {name!r}; {suggestion(name, names)}"
             )
-        put(values, name, read_text(option, text, "--" + name.replace("_", "-")))
-    return rename(config_class, values, "the command line")
+        flag = "--" + name.replace("_", "-")
+        if not option.is_named(name):
+            raise ConfigError(f"{flag}: got an earlier name; it is called {option.flag} now")
+        put(values, name, read_text(option, text, flag))
+    return values
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,23 +121,28 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 def rename(
     config_class: type[Any], values: Mapping[str, Any], source: str, *, is_stored: bool = False
 ) -> dict[str, Any]:
-    """Return `values` under the names that the options of `config_class` have now.
+    """Return `values`, which may be `is_stored` in a run, under the names that the options of `config_class` have now.
 
-    Unless they are stored in a run, a note is logged for each name that has changed.
+    Of what is stored, options that the class has no longer are left out, and those that are written otherwise now are.
 
     Raises:
-        ConfigError: an option is there under its old and its new name.
+        ConfigError: an option is called by an old name, though not stored; or is there under its old and its new name.
     """
     table = dict(values)
+    if is_stored:
+        for old, rewrite in attribute_of(config_class, "rewritten").items():
+            table |= rewrite(table.pop(old)) if old in table else {}
+    known = config_class.__dataclass_fields__
     for old, new in renames(config_class).items():
-        if old in table:
+        if old in table and (is_stored or new.partition(".")[0] in known):
+            if not is_stored:
+                raise ConfigError(f"{old} in {source}: got an earlier name; it is called {new} now")
             if not put(table, new, table.pop(old)):
                 raise ConfigError(
                     f"configuration in {source}: got {old} and {new}, its new name; give {new} only"
                 )
-            if not is_stored:
-                LOG.warning("configuration in %s: %s is called %s now; write that", source, old, new)
-    return table
+    gone = attribute_of(config_class, "forgotten") if is_stored else {}
+    return {name: value for name, value in table.items() if name in known or name not in gone}
 
 
 def construct(

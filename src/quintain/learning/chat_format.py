@@ -10,7 +10,7 @@ from datetime import date
 from typing import TYPE_CHECKING, cast
 
 from quintain.errors import ModelError
-from quintain.learning.job import Job
+from quintain.learning.sections import ModelSection
 from quintain.text.chat import Chat
 from quintain.text.reading import PLAIN, attach_table
 from quintain.text.settings import set_template, settings_of, store_settings, writes_date
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 def settle_chat_format(
-    job: Job, tokenizer: PreTrainedTokenizerBase, today: date, *, is_new: bool
+    config: ModelSection, tokenizer: PreTrainedTokenizerBase, today: date, *, is_new: bool
 ) -> TemplateReport | None:
-    """Give `tokenizer` the template, options and date of `job`, ends and table of answers; return the check of it.
+    """Give `tokenizer` the template, options and date of `config`, ends and table of answers; return the check of it.
 
-    The template of a model that `is_new` is our own, which needs none unless the job gives another.
+    The template of a model that `is_new` is our own, which needs none unless the config gives another.
 
     Raises:
         UsageError: template or options cannot be read.
-        ModelError: the stream would differ from what the template writes, and the job does not allow it.
+        ModelError: the stream would differ from what the template writes, and the config does not allow it.
     """
-    set_template(tokenizer, template=job.chat_template, options=job.template_options)
+    set_template(tokenizer, template=config.chat_template, options=config.template_options)
     if writes_date(tokenizer) and settings_of(tokenizer).today is None:
         store_settings(tokenizer, today=today)
     chat = Chat(tokenizer)
@@ -42,12 +42,12 @@ def settle_chat_format(
         chat = Chat(tokenizer)
     if chat.format is not None and chat.format.name != PLAIN and chat.template.takes_tools:
         attach_table(tokenizer, chat.format)
-    if is_new and not job.chat_template:
+    if is_new and not config.chat_template:
         return None
     report = check_template(chat)
-    if not report.is_followed and job.template_differs == "refuse":
+    if not report.is_followed and config.template_differs == "refuse":
         raise ModelError(
-            f"chat template of {job.model}: got {report.line}; give another with --chat-template FILE or other "
+            f"chat template of {config.model}: got {report.line}; give another with --chat-template FILE or other "
             "--template-options, or train all the same with --template-differs allow"
         )
     return report

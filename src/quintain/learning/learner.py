@@ -22,9 +22,9 @@ from quintain.errors import InvariantError, UsageError, name_shortage
 from quintain.learning import gap
 from quintain.learning.checkpoint import SHARDS, load_numbers, load_shards, load_state, save_state
 from quintain.learning.distributions import distributions
-from quintain.learning.job import MICRO_TOKENS, OptimizerName
 from quintain.learning.layout import layout
 from quintain.learning.optimizers import make_optimizer
+from quintain.learning.sections import MICRO_TOKENS, OptimizerName
 from quintain.models.checkpointing import checkpoint_layers, contexts, training_mode
 from quintain.models.context import Context
 from quintain.models.families import find_unsupported, head

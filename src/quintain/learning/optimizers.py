@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from quintain.errors import ConfigError, suggestion
-from quintain.learning.job import OptimizerName, Schedule
+from quintain.learning.sections import OptimizerName, Schedule
 
 
 def make_optimizer(

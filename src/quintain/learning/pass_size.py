@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from quintain.data.pack import pack
-from quintain.learning.job import MICRO_TOKENS
 from quintain.learning.learner import Learner
+from quintain.learning.sections import MICRO_TOKENS
 from quintain.models.device import free_memory
 from quintain.models.memory import OPTIMIZER, amount
 from quintain.types import Sample

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
+from quintain.config import build, rename
 from quintain.credit.layout import Critic
 from quintain.credit.turn_td import TurnValues
 from quintain.data.comparisons import score_samples
@@ -31,12 +32,13 @@ from quintain.data.turn_values import turn_value_samples
 from quintain.engines.protocol import Engine, Reply
 from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.learning.checkpoint import head_in
-from quintain.learning.job import MAIN, MICRO_TOKENS, Job, PolicySettings, PolicySpec
+from quintain.learning.job import MAIN, Job, PolicySpec
 from quintain.learning.learner import Forward, Learner, Optimization
+from quintain.learning.sections import MICRO_TOKENS, ModelSection, PolicyFields, PolicySettings
 from quintain.learning.sharding.learner import ShardedForward, ShardedLearner
 from quintain.learning.sharding.ranks import RankGroup
 from quintain.learning.sharding.shard import Lora, ShardSpec
-from quintain.models.adapters import add_lora, read_lora
+from quintain.models.adapters import add_lora
 from quintain.models.device import find_device
 from quintain.models.families import longest_stream
 from quintain.models.heads import ValueHead
@@ -582,31 +584,31 @@ def flatten_scored(groups: Sequence[Group]) -> list[Trajectory]:
 
 
 def plan_policies(
-    job: Job, specs: Mapping[str, PolicySpec]
+    config: ModelSection, specs: Mapping[str, PolicySpec]
 ) -> dict[str, tuple[PolicySpec | None, PolicySettings]]:
-    """Return every policy of a run of `job` with what the method and the configuration say of it.
+    """Return every policy of a run of `config` with what the method and the configuration say of it.
 
     Raises:
         ConfigError: the configuration names a policy that nothing needs, or a seat has a policy that is not there.
     """
-    seated = set(job.seats.values()) - {MAIN}
-    unknown = [name for name in job.policies if name not in {*specs, *seated}]
+    seated = set(config.seats.values()) - {MAIN}
+    unknown = [name for name in config.policies if name not in {*specs, *seated}]
     if unknown:
         needed = sorted({*specs, *seated}) or ["none but policy itself"]
         raise ConfigError(
             f"policies: got {unknown[0]!r}, which neither the method nor a seat asks for; the policies here are "
             f"{', '.join(needed)}"
         )
-    known = (MAIN, *specs, *job.policies)
-    for seat, name in job.seats.items():
+    known = (MAIN, *specs, *config.policies)
+    for seat, name in config.seats.items():
         if name not in known:
             raise ConfigError(
                 f"seats.{seat}: got {name!r}, which is no policy of this run; give one of {', '.join(known)}, or say "
                 f"what it is with policies.{name}, such as policies.{name}.is_trained"
             )
-    plan: dict[str, tuple[PolicySpec | None, PolicySettings]] = {MAIN: (None, job.main_policy())}
+    plan: dict[str, tuple[PolicySpec | None, PolicySettings]] = {MAIN: (None, config.main_policy())}
     for name in dict.fromkeys((*specs, *sorted(seated))):
-        settings = job.policies.get(name) or job.main_policy(is_copy=True)
+        settings = config.policies.get(name) or config.main_policy(is_copy=True)
         if settings.shares and settings.shares not in plan:
             raise ConfigError(
                 f"policies.{name}.shares: got {settings.shares!r}; name a policy that comes before it: "
@@ -640,9 +642,9 @@ def learns(spec: PolicySpec | None, settings: PolicySettings) -> bool:
     return spec is None or spec.is_trained
 
 
-def acts(job: Job, name: str, spec: PolicySpec | None) -> bool:
+def acts(config: ModelSection, name: str, spec: PolicySpec | None) -> bool:
     """Return whether the policy `name` samples: it plays a seat, or continues episodes."""
-    return name in {MAIN, *job.seats.values()} or (spec is not None and spec.acts)
+    return name in {MAIN, *config.seats.values()} or (spec is not None and spec.acts)
 
 
 def build_policies(
@@ -688,12 +690,13 @@ def load_main(model: PreTrainedModel, config: Mapping[str, Any], checkpoint: Pat
     Returns:
         The value head that the checkpoint has beside them; None where it has none.
     """
-    shared, rank = SharedModel(model), int(config.get("lora_rank", 0))
-    alpha, targets = float(config.get("lora_alpha", 16.0)), ()
-    if (lora := read_lora(str(config.get("lora", "")))) is not None:
-        rank, alpha, targets = lora.rank, lora.alpha, lora.targets
+    shared = SharedModel(model)
+    stored = rename(Job, config, "the run", is_stored=True)
+    given = {each.name: stored[each.name] for each in fields(PolicyFields) if each.name in stored}
+    settings = build(PolicySettings, given, "the run", is_stored=True)
+    rank = settings.lora_rank
     if rank:
-        shared.add(MAIN, PolicySettings(lora_rank=rank, lora_alpha=alpha, lora_targets=targets))
+        shared.add(MAIN, settings)
     optimization = Optimization(optimizer=config.get("optimizer", "adamw"))
     head = head_in(checkpoint)
     trained = shared.trained(MAIN if rank else None)

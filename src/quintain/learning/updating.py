@@ -19,13 +19,14 @@ import torch
 from torch import Tensor, nn
 
 from quintain.curriculum.schedules import linear
-from quintain.data.leaves import keep_leaves
+from quintain.data.leaves import LeafRule, keep_leaves
 from quintain.data.pack import PassSize, micro_batches
 from quintain.data.samples import samples_from, unrelated_samples
-from quintain.learning.job import MAIN, Job, OnPolicyJob
+from quintain.learning.job import MAIN
 from quintain.learning.learner import Learner, StepReport
 from quintain.learning.optimizers import scale_at
 from quintain.learning.policies import Policies, Policy
+from quintain.learning.sections import UpdateSection
 from quintain.learning.signals import SignalRecorder
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
@@ -114,10 +115,12 @@ def learn_all(
     policies: Policies,
     credit: Credit,
     update: Update,
-    job: Job,
+    config: UpdateSection,
     *,
     step: int,
     seed: int,
+    leaves: LeafRule = "used",
+    has_versions: bool = False,
     signals: SignalRecorder | None = None,
     corpus: Corpus | None = None,
 ) -> StepReport | None:
@@ -131,9 +134,11 @@ def learn_all(
             policies,
             part,
             update,
-            job,
+            config,
             step=step,
             seed=derive_seed(seed, name),
+            leaves=leaves,
+            has_versions=has_versions,
             policy=name,
             signals=signals,
             corpus=corpus if name == MAIN else None,
@@ -181,10 +186,12 @@ def learn(
     policies: Policies,
     credit: Credit,
     update: Update,
-    job: Job,
+    config: UpdateSection,
     *,
     step: int,
     seed: int,
+    leaves: LeafRule = "used",
+    has_versions: bool = False,
     policy: str = MAIN,
     signals: SignalRecorder | None = None,
     rate: float = 1.0,
@@ -192,19 +199,20 @@ def learn(
 ) -> StepReport | None:
     """Update `policy` by `credit`; return what was done, None where nothing can be learned.
 
-    Each update imitates some of the `corpus` besides. `signals` takes in what the tokens are trained with. `rate` is a
-    factor on the learning rate.
+    Each update imitates some of the `corpus` besides. `signals` takes in what the tokens are trained with. `leaves`
+    says which streams of an episode are trained; with `has_versions` each token says by which weights it was sampled.
+    `rate` is a factor on the learning rate.
     """
     if step <= update.critic_steps:
         update = replace(update, keeps_zeros=True)
-    samples = samples_from(credit, has_versions=job.max_staleness > 0)
+    samples = samples_from(credit, has_versions=has_versions)
     left_out: Mapping[tuple[int, int], str] = {}
-    if isinstance(job, OnPolicyJob) and job.leaves != "all":
-        samples, left_out = keep_leaves(samples, credit.trajectories, job.leaves)
+    if leaves != "all":
+        samples, left_out = keep_leaves(samples, credit.trajectories, leaves)
     samples = [sample for sample in samples if update.counts(sample)]
     observe = None if signals is None else partial(signals.observe, credit.trajectories)
     report = learn_in_epochs(
-        policies, samples, update, job,
+        policies, samples, update, config,
         step=step, seed=seed, policy=policy, observe=observe, rate=rate, corpus=corpus,
     )  # fmt: skip
     if report is None or not left_out:
@@ -216,7 +224,7 @@ def learn_in_epochs(
     policies: Policies,
     samples: Sequence[Sample],
     update: Update,
-    job: Job,
+    config: UpdateSection,
     *,
     step: int,
     seed: int,
@@ -241,7 +249,7 @@ def learn_in_epochs(
     prepared = prepare(policies, own, samples, update)
     if step <= update.critic_steps:
         return learn_values(own, prepared, update)
-    num_epochs, num_minibatches = counts(update, job)
+    num_epochs, num_minibatches = counts(update, config)
     reports: list[StepReport] = []
     compared: Mapping[str, float] = {}
     """what the first update of all says of engine and learner"""
@@ -269,10 +277,10 @@ def learn_in_epochs(
                     rate_scale=rate
                     * scale_at(
                         step,
-                        job.steps,
-                        schedule=job.lr_schedule,
+                        config.steps,
+                        schedule=config.lr_schedule,
                         by_method=linear(step, first=(0, 0.0), last=(max(update.lr_warmup, 1), 1.0)),
-                        warmup=job.lr_warmup,
+                        warmup=config.lr_warmup,
                     ),
                     is_on_policy=update.is_on_policy and epoch == number == 0,
                     beside=None
@@ -352,10 +360,9 @@ def learn_from(
     return report
 
 
-def counts(update: Update, job: Job) -> tuple[int, int]:
-    """Return epochs and minibatches of a step: those of `update`, else of the configuration `job`, else one."""
-    epochs, parts = (job.num_epochs, job.num_minibatches) if isinstance(job, OnPolicyJob) else (1, 1)
-    return update.num_epochs or epochs, update.num_minibatches or parts
+def counts(update: Update, config: UpdateSection) -> tuple[int, int]:
+    """Return epochs and minibatches of a step: those of `update`, else of the configuration, else one."""
+    return update.num_epochs or config.passes, update.num_minibatches or config.parts
 
 
 def learn_values(own: Policy, prepared: Prepared, update: Update) -> StepReport | None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from quintain.learning.job import GroupJob as GroupConfig
-    from quintain.learning.job import Job as Config
     from quintain.learning.job import OnPolicyJob as OnPolicyConfig
     from quintain.learning.job import PolicySpec
+    from quintain.learning.job import SignalsJob as Config
     from quintain.learning.update import Update
     from quintain.methods.loops.offline import Offline
     from quintain.methods.loops.on_policy import Estimates, OnPolicy
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Config": "quintain.learning.job:Job",
+    "Config": "quintain.learning.job:SignalsJob",
     "Consultation": "quintain.methods.loops.queries:Consultation",
     "CriticUpdate": "quintain.methods.loops.replay:CriticUpdate",
     "Estimates": "quintain.methods.loops.on_policy:Estimates",

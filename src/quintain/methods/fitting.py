@@ -18,8 +18,9 @@ from quintain.data.files import read_objects
 from quintain.data.records import read_records
 from quintain.environments.task_files import split_spec
 from quintain.errors import ConfigError
-from quintain.learning.job import ImitationJob, Job, PolicySettings
+from quintain.learning.job import ImitationJob, Job
 from quintain.learning.saved import tokenizer_folder
+from quintain.learning.sections import DataSection, PolicySettings
 from quintain.methods.find import FoundMethod
 from quintain.methods.method import Method, traits_of
 from quintain.models.device import find_device
@@ -40,7 +41,7 @@ kind of ticket, right or wrong, before it had tried the others (docs/your-agent.
 AGENT_PAGE = "docs/your-agent.md"
 REWARD_RATE = "reward_rate"
 """Option of a method whose reward models learn at a rate that does not depend on the policy's."""
-LORA_OPTIONS = ("lora", "lora_rank", "lora_alpha")
+LORA_OPTIONS = ("lora_rank", "lora_alpha", "lora_targets")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,9 +187,9 @@ def is_pretrained_name(model: object) -> bool:
     return isinstance(model, str) and bool(model) and new_model(model) is None
 
 
-def has_warm_start(method: Method, job: Job) -> bool:
+def has_warm_start(method: Method, config: DataSection) -> bool:
     """Whether demonstrations are imitated before the first step."""
-    return job.demonstrations != 0 and traits_of(method).has_warm_start
+    return config.demonstrations != 0 and traits_of(method).has_warm_start
 
 
 def takes_lora(found: FoundMethod, job: Job, rank: int) -> bool:

@@ -1,7 +1,8 @@
-"""Which options a method reads: one that it would ignore is refused, with who reads it.
+"""Which options say nothing without another: one that would be ignored is refused, with what it needs.
 
-Whether an option is read is said by the method's `Traits`: it follows from the loop that it stands in, and from what it
-leaves to the configuration. An option that a method's own `Config` declares is its own, and read.
+What a loop does not read is no option of its methods at all (`quintain.learning.job`), as a test of every method holds;
+here is what depends on the value of another option, or on what the method says of itself (`Traits`), which may also
+have options of another loop than its own. What a method's own `Config` declares is its own, and read.
 """
 
 from __future__ import annotations
@@ -12,21 +13,25 @@ from typing import Any
 from quintain.config import rename
 from quintain.errors import ConfigError
 from quintain.learning.job import Job
+from quintain.learning.sections import ModelSection
 from quintain.methods.find import FoundMethod
 from quintain.methods.method import Method, traits_of
 
 IN_EPOCHS = "by methods that go through a step's data in epochs and minibatches, such as ppo and eto"
 WARM = "by methods with a warm start, such as grpo and eto; one that imitates all the time has learning_rate"
+WITH_LORA = "with a lora_rank of 1 or more, where there are LoRA layers"
 READERS: Mapping[str, str] = {
     "whole_groups": "by methods that learn from groups as they come, such as grpo and rloo",
-    "leaves": "by methods that assign credit to episodes, such as grpo, ppo and digi_rl",
+    "leaves": "by methods that assign credit to the episodes of a step, such as grpo and ppo",
     "num_epochs": IN_EPOCHS,
     "num_minibatches": IN_EPOCHS,
     "records_signals": "by methods without a replay buffer, such as grpo and sft",
     "imitation_rate": WARM,
     "imitation_epochs": WARM,
     "lr_warmup": "with lr_schedule constant, linear or cosine, where the schedule is not the method's own",
-    "lora_alpha": "with a lora_rank of 1 or more, where there are LoRA layers",
+    "lora_alpha": WITH_LORA,
+    "lora_targets": WITH_LORA,
+    "keeps_adapter": WITH_LORA,
 }
 """Option of every method, or of several, that not all of them read → who does, after "it is read …"."""
 
@@ -38,17 +43,17 @@ def find_unread(method: Method, job: Job) -> set[str]:
         *traits.unread,
         *(() if traits.has_warm_start else ("imitation_rate", "imitation_epochs")),
         *(("lr_warmup",) if job.lr_schedule == "method" else ()),
-        *(() if job.lora_rank > 0 else ("lora_alpha",)),
+        *(() if job.lora_rank > 0 else ("lora_alpha", "lora_targets", "keeps_adapter")),
     }
 
 
 def refuse_unread(found: FoundMethod, method: Method, job: Job, given: Mapping[str, Any]) -> None:
-    """Raise where one of the `given` values is of an option that the `method` made of `job` does not read.
+    """Raise where one of the `given` values is of an option that `method`, made of `job`, does not read.
 
     A value that is the default anyway, as in the whole configuration of a run, is let pass.
 
     Raises:
-        ConfigError: naming the option, and who reads it.
+        ConfigError: naming the option, and when it is read.
     """
     defaults = {each.name: each.default for each in found.config_class.__dataclass_fields__.values()}
     unread = find_unread(method, job)
@@ -63,9 +68,9 @@ def refuse_unread(found: FoundMethod, method: Method, job: Job, given: Mapping[s
 
 
 def is_own(config_class: type[Any], name: str) -> bool:
-    """Whether a method's own configuration declares the option `name`, and not one that several share."""
+    """Whether a method's own configuration declares the option `name`, and not a section that all share."""
     return any(
         name in vars(each).get("__annotations__", ())
         for each in config_class.__mro__
-        if each.__module__ != Job.__module__
+        if each.__module__ not in (Job.__module__, ModelSection.__module__)
     )

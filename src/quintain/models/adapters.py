@@ -6,7 +6,6 @@ The weights the model came with are frozen, and a merge works on a copy.
 
 import copy
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -71,50 +70,6 @@ def _keep_masters(model: "PreTrainedModel", name: str) -> None:
     for key, parameter in model.named_parameters():
         if "lora_" in key and f".{name}." in key:
             parameter.data = parameter.data.float()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lora:
-    """LoRA as an option says it: ``Lora(rank=16, alpha=32.0)`` is ``r=16,alpha=32``."""
-
-    rank: int
-    alpha: float
-    targets: tuple[str, ...] = ()
-    """ends of module names; () means every linear layer but the output head"""
-    is_kept: bool = False
-    """whether the adapter itself is written at the end of a run, too"""
-
-
-def read_lora(text: str) -> Lora | None:
-    """Return what ``r=16,alpha=32,targets=q_proj+v_proj,out=adapter`` says; None for no text.
-
-    alpha is twice r unless it is given.
-
-    Raises:
-        UsageError: a part that LoRA does not have, or a value that it cannot have.
-    """
-    if not text:
-        return None
-    parts = dict.fromkeys(("r", "alpha", "targets", "out"), "")
-    for part in text.split(","):
-        name, sign, value = (piece.strip() for piece in part.partition("="))
-        if name not in parts or not sign or not value:
-            raise UsageError(
-                f"lora: got {part.strip()!r} in {text!r}; write r=16, and if need be alpha=32, targets=q_proj+v_proj "
-                "and out=merged or out=adapter, with commas between"
-            )
-        parts[name] = value
-    try:
-        rank = int(parts["r"] or 0)
-        alpha = float(parts["alpha"] or 2 * rank)
-    except ValueError as error:
-        raise UsageError(f"lora: got {text!r}; r is an integer and alpha a number") from error
-    if rank < 1 or not alpha > 0:
-        raise UsageError(f"lora: got {text!r}; give r=1 or more, and an alpha above 0")
-    if parts["out"] not in ("", "merged", "adapter"):
-        raise UsageError(f"lora: got out={parts['out']!r}; choose merged or adapter")
-    targets = tuple(target for target in parts["targets"].split("+") if target)
-    return Lora(rank=rank, alpha=alpha, targets=targets, is_kept=parts["out"] == "adapter")
 
 
 def save_adapter(model: "PreTrainedModel", name: str, base: str, folder: Path) -> Path:

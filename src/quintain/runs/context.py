@@ -42,8 +42,9 @@ from quintain.learning.learner import StepReport
 from quintain.learning.pass_size import fit_pass
 from quintain.learning.policies import build_policies, flatten_scored, plan_policies
 from quintain.learning.saved import MODEL, START
+from quintain.learning.sections import DataSection
 from quintain.learning.thresholds import thresholds
-from quintain.models.adapters import read_lora, save_adapter
+from quintain.models.adapters import save_adapter
 from quintain.models.device import find_device
 from quintain.models.families import longest_stream
 from quintain.models.fingerprint import fingerprint
@@ -141,7 +142,7 @@ class TrainingContext:
         self._fit_passes()
         self.tokenizer = self.policies.main.tokenizer
         self._recorded, self._expert = recorded, cast("ExpertSource | None", None)
-        seats = find_seats(job, self.make_environment)
+        seats = find_seats(job, job.seats, self.make_environment)
         self._limits = replace(limits, max_broken_share=job.max_broken, concurrency=job.concurrency)
         acting = self.policies.acting
 
@@ -179,7 +180,7 @@ class TrainingContext:
             self.ahead.rollout.retries = self.rollout.retries
         self._placing = placing
         self.evaluator = make_evaluator(job, self.rollout, self.tokenizer, placing)
-        self.held_out = read_held_out(job)
+        self.held_out = read_held_out(job, job.eval_episodes)
         me = weakref.proxy(self)  # no circle, which would keep the models in memory until the collector comes
         self.collector = Collector(
             run, self.rollout, TaskStream(tasks_of(self.make_environment), first=job.first_task),
@@ -265,8 +266,7 @@ class TrainingContext:
                 place = MODEL if name == MAIN else f"{MODEL}-{name}"
                 save(policy.model, policy.tokenizer, self.run.folder / place, policy.value_head)
                 self.run.record_files(place)
-                lora = read_lora(self.job.lora)
-                if name == MAIN and lora is not None and lora.is_kept:
+                if name == MAIN and self.job.lora_rank and self.job.keeps_adapter:
                     save_adapter(policy.model, MAIN, str(self.run.folder / START), self.run.folder / ADAPTER)
                     self.run.record_files(ADAPTER)
 
@@ -617,28 +617,28 @@ def check_version(groups: Sequence[Group], version: int) -> list[Trajectory]:
     return found
 
 
-def find_seats(job: Job, make_environment: Factory) -> dict[str, str]:
-    """Return which policy plays each seat; {} where one plays all.
+def find_seats(config: DataSection, seats: Mapping[str, str], make_environment: Factory) -> dict[str, str]:
+    """Return which policy plays each seat, where `seats` says it of some; {} where one plays all.
 
     Raises:
         ConfigError: the configuration names a seat that the environment has not.
     """
-    if not job.seats:
+    if not seats:
         return {}
 
     def seats_with_agent(environment: Environment) -> tuple[str, ...]:
-        if is_outside(job.agent):
+        if is_outside(config.agent):
             return seats_of(environment)
         # A harness may bring seats of its own; nothing is written here, so that it needs no chat.
-        return seats_of(equip(build(job.agent, cast(Chat, None), environment), environment))
+        return seats_of(equip(build(config.agent, cast(Chat, None), environment), environment))
 
-    seats = ask(make_environment, seats_with_agent)
-    unknown = [seat for seat in job.seats if seat.partition("/")[0] not in seats]
+    known = ask(make_environment, seats_with_agent)
+    unknown = [seat for seat in seats if seat.partition("/")[0] not in known]
     if unknown:
         raise ConfigError(
-            f"seats: got {unknown[0]!r} in environment {job.environment}; its seats are {', '.join(seats)}"
+            f"seats: got {unknown[0]!r} in environment {config.environment}; its seats are {', '.join(known)}"
         )
-    return {**dict.fromkeys(seats, MAIN), **job.seats}
+    return {**dict.fromkeys(known, MAIN), **seats}
 
 
 def check_run(job: Job, policies: Mapping[str, PolicySpec]) -> None:
@@ -648,7 +648,7 @@ def check_run(job: Job, policies: Mapping[str, PolicySpec]) -> None:
     not here. UsageError: an engine cannot do what the agent asks of it. MissingExtra: there is a cluster and no Ray.
     """
     tracker_names(job.track)
-    check_placement(job, policies)
+    check_placement(job.placement, plan_policies(job, policies))
     if job.cluster:
         ray_package()
     needed = engine_needs(job.agent)
@@ -661,7 +661,7 @@ def check_run(job: Job, policies: Mapping[str, PolicySpec]) -> None:
     for name, (_, settings) in plan_policies(job, policies).items():
         check_settings(engine_settings(settings), needed, by=f"agent {job.agent} of the policy {name}")
         find_device(settings.device)
-    find_seats(job, find(job.environment))
+    find_seats(job, job.seats, find(job.environment))
 
 
 @contextmanager
@@ -821,12 +821,12 @@ def prepare_start(
     for note in before_teaching(job, make_environment):
         display.say(f"note: {note}")
     if job.eval_environment:
-        check_evaluation(job, tokenizer)
+        check_evaluation(job, tokenizer, is_new=new_model(job.model) is not None)
     if job.eval_untrained:
         evaluate_untrained(model, tokenizer, job, run, display)
     imitated: list[Trajectory] = []
     if has_warm_start and cold_start is None and is_taught(job):
-        teach(model, tokenizer, job, run, display)
+        teach(model, tokenizer, job, run, display, rate=job.imitation_rate)
     elif has_warm_start and job.demonstrations != 0:
         shown = load_demonstrations(
             job, make_environment, tokenizer, run, display,

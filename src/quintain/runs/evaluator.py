@@ -15,6 +15,7 @@ from quintain.environments.catalog import find
 from quintain.environments.protocol import Factory
 from quintain.errors import ConfigError, UsageError
 from quintain.learning.job import MAIN, Job
+from quintain.learning.sections import DataSection
 from quintain.rollout.collect import Rollout
 from quintain.runs.resources import Placing
 from quintain.warm_start.start import harness, new_model
@@ -30,23 +31,23 @@ def make_evaluator(
     if not job.eval_environment:
         return rollout
     limits = replace(rollout.limits, has_state_keys=False)
-    agent = check_evaluation(job, tokenizer)
+    agent = check_evaluation(job, tokenizer, is_new=new_model(job.model) is not None)
     make_environment = find(job.eval_environment)
     source = placing.source({MAIN: agent}, job.eval_environment, limits, seats={})
     return Rollout(agent, make_environment, rollout.engine, limits=limits, source=source)
 
 
-def check_evaluation(job: Job, tokenizer: PreTrainedTokenizerBase) -> Agent:
-    """Return the harness of the evaluations of `job`, which has an `eval_environment`.
+def check_evaluation(config: DataSection, tokenizer: PreTrainedTokenizerBase, *, is_new: bool) -> Agent:
+    """Return the harness in the `eval_environment` of `config`, for a policy that may be a model that `is_new`.
 
     Raises:
         ConfigError: a policy that learns in `environment` cannot act in `eval_environment`: another harness, or a new
             model and no tool that it learns to call.
     """
-    learned = harness(job, tokenizer, find(job.environment))
-    where = f"eval_environment: got {job.eval_environment} for a run in {job.environment}"
+    learned = harness(config, tokenizer, find(config.environment))
+    where = f"eval_environment: got {config.eval_environment} for a run in {config.environment}"
     try:
-        agent = harness(job, tokenizer, find(job.eval_environment))
+        agent = harness(config, tokenizer, find(config.eval_environment))
     except UsageError as error:
         raise ConfigError(f"{where}; {error}") from error
     forms = [type(innermost(each)).__name__ for each in (learned, agent)]
@@ -54,8 +55,8 @@ def check_evaluation(job: Job, tokenizer: PreTrainedTokenizerBase) -> Agent:
         raise ConfigError(
             f"{where}, which is acted in by {forms[1]}, not by {forms[0]}; name one that both have, as agent=react"
         )
-    known, needed = (_tools(find(each)) for each in (job.environment, job.eval_environment))
-    if needed and not known & needed and new_model(job.model) is not None:
+    known, needed = (_tools(find(each)) for each in (config.environment, config.eval_environment))
+    if needed and not known & needed and is_new:
         raise ConfigError(
             f"{where}, whose tools ({', '.join(sorted(needed))}) a new model never calls there; name one that shares "
             "tools with it, or a model that was trained before"

@@ -15,9 +15,10 @@ import torch
 
 from quintain.engines.settings import read_engine
 from quintain.errors import MemoryShortage
-from quintain.learning.job import MAIN, MICRO_TOKENS, Job, PolicySettings, PolicySpec
+from quintain.learning.job import MAIN, Job, PolicySpec
 from quintain.learning.policies import acts, is_frozen, learns, plan_policies
 from quintain.learning.saved import is_of_run, tokenizer_folder
+from quintain.learning.sections import MICRO_TOKENS, PolicySettings
 from quintain.models.device import find_device, free_memory
 from quintain.models.load import outline
 from quintain.models.memory import (
@@ -36,7 +37,6 @@ from quintain.models.memory import (
     update,
     weights,
 )
-from quintain.warm_start.forecast import episodes_of_step
 from quintain.warm_start.start import new_model
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def use_of(
     is_trained = learns(spec, settings)
     is_copy = name != MAIN and not is_trained and not settings.model and (spec is None or not spec.model)
     has_lora = job.main_policy().lora_rank > 0
-    streams = max(episodes_of_step(job) or 0, job.eval_episodes)
+    streams = max(job.episodes_of_step or 0, job.eval_episodes)
     return Use(
         device=device.type,
         precision=settings.precision,
@@ -284,7 +284,7 @@ def learner_bytes(policy: Policy) -> int:
     return update(shape_of(policy.model), use).total
 
 
-def describe_where(plan: Plan, job: Job) -> Iterator[str]:
+def describe_where(plan: Plan, engine: str, max_staleness: int) -> Iterator[str]:
     """Yield where each policy computes, in what precision, what is trained of it, and who waits for whom."""
     for part in plan.parts:
         use, shape = part.use, part.shape
@@ -300,11 +300,11 @@ def describe_where(plan: Plan, job: Job) -> Iterator[str]:
             f"{part.name}: {part.size} parameters on {part.device}, {what}; kept in {kept}{shared}, computed in "
             f"{use.precision}{sampled}"
         )
-    apart = job.engine.partition("?")[0] not in ("local", "process")
+    apart = engine.partition("?")[0] not in ("local", "process")
     yield (
         f"sampling and learning take turns{', on cards of their own' if apart and _has_cards(plan.parts) else ''}"
-        if not job.max_staleness
-        else f"episodes of up to {job.max_staleness} steps are begun ahead; they wait while the weights are updated"
+        if not max_staleness
+        else f"episodes of up to {max_staleness} steps are begun ahead; they wait while the weights are updated"
     )
 
 

@@ -20,9 +20,10 @@ from quintain.engines.build import build_engine
 from quintain.engines.protocol import Engine
 from quintain.engines.settings import SERVERS, EngineSettings, read_engine
 from quintain.errors import ConfigError, UsageError
-from quintain.learning.job import MAIN, Job, PolicySettings, PolicySpec
+from quintain.learning.job import MAIN, Job, PolicySpec
 from quintain.learning.policies import acts, plan_policies
 from quintain.learning.saved import is_of_run, tokenizer_folder
+from quintain.learning.sections import ModelSection, PolicySettings
 from quintain.learning.sharding.actors import RankActors
 from quintain.learning.sharding.ranks import RankGroup, Ranks
 from quintain.learning.sharding.torchrun import join_torchrun
@@ -158,7 +159,7 @@ def check_servers(job: Job, specs: Mapping[str, PolicySpec], plan: Plan | None) 
         if found.urls and new_model(model) is None:
             folder = str(tokenizer_folder(model)) if is_of_run(model) else model
             build_engine(found, folder, policy=name).close()
-        place_servers(found, learner_cards(job, specs), cards(), keeps=kept.get(name, 0))
+        place_servers(found, learner_cards(job, specs, job.learner_ranks), cards(), keeps=kept.get(name, 0))
 
 
 def cards() -> list[Card]:
@@ -171,21 +172,21 @@ def cards() -> list[Card]:
     return found
 
 
-def learner_cards(job: Job, specs: Mapping[str, PolicySpec]) -> set[int]:
-    """Return the numbers of the cards that the policies of `job` compute on in this process and in its ranks."""
-    devices = [find_device(settings.device) for _, settings in plan_policies(job, specs).values()]
+def learner_cards(model: ModelSection, specs: Mapping[str, PolicySpec], ranks: int) -> set[int]:
+    """Return the numbers of the cards that the policies of `model` compute on in this process and in its `ranks`."""
+    devices = [find_device(settings.device) for _, settings in plan_policies(model, specs).values()]
     found = {device.index or 0 for device in devices if device.type == "cuda"}
-    return found | (set(range(job.learner_ranks)) if found else set())
+    return found | (set(range(ranks)) if found else set())
 
 
-def check_placement(job: Job, specs: Mapping[str, PolicySpec]) -> Placement:
-    """Return the placement of `job`, whose method asks for the policies `specs`.
+def check_placement(placement_file: str, policies: Collection[str]) -> Placement:
+    """Return the placement in a file; the run has these `policies`.
 
     Raises:
         ConfigError: it names a policy that the run has not, or the main one. UsageError: there is no such file.
     """
-    placement = load_placement(job.placement)
-    others = [name for name in plan_policies(job, specs) if name != MAIN]
+    placement = load_placement(placement_file)
+    others = [name for name in policies if name != MAIN]
     if unknown := [name for name in placement.policies if name not in others]:
         raise ConfigError(
             f"policies of a placement: got {unknown[0]!r}; the policies beside the main one are "
@@ -213,7 +214,7 @@ class Placing:
             plan = plan_policies(job, specs)
             self.cluster = Cluster(
                 job.cluster,
-                check_placement(job, specs),
+                check_placement(job.placement, plan),
                 num_policies=sum(acts(job, name, spec) for name, (spec, _) in plan.items()),
                 num_ranks=0 if join_torchrun() else job.learner_ranks,
             )
@@ -221,7 +222,7 @@ class Placing:
     def engine(self, name: str, policy: Policy) -> Engine:
         """Return what samples from `policy`."""
         if self.cluster is None:
-            return make_engine(name, policy, learner_cards(self.job, self._specs))
+            return make_engine(name, policy, learner_cards(self.job, self._specs, self.job.learner_ranks))
         return self.cluster.engine(
             engine_settings(policy.settings), policy.model, policy.tokenizer, policy=name
         )

@@ -29,9 +29,10 @@ from quintain.environments.boundary import has_expert, tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.probes import UNREWARDED
 from quintain.environments.protocol import Factory
-from quintain.learning.job import Job, OnPolicyJob
+from quintain.learning.job import Job
 from quintain.learning.learner import Learner
 from quintain.learning.pass_size import fit_pass
+from quintain.learning.sections import DataSection, UpdateSection
 from quintain.losses.imitation import imitation
 from quintain.models.device import find_device
 from quintain.models.origin import is_pretrained
@@ -41,7 +42,6 @@ from quintain.rollout.request import Limits
 from quintain.rollout.samplers import Demonstrator
 from quintain.store.run import Run
 from quintain.types import Sample, Score, Task, Trajectory, derive_seed
-from quintain.warm_start.forecast import episodes_of_step
 from quintain.warm_start.probe import Probe, probe_steps
 from quintain.warm_start.start import end_imitation, fumbling, harness, imitator, new_model, teacher
 
@@ -134,18 +134,24 @@ class Lesson:
         return "where it ends for lack of time (more: --demonstrations N)"
 
 
-def is_taught(job: Job) -> bool:
-    """Whether the warm start of `job` finds out for itself how much is imitated."""
-    return job.demonstrations is None and not is_outside(job.agent)
+def is_taught(config: DataSection) -> bool:
+    """Whether the warm start of `config` finds out for itself how much is imitated."""
+    return config.demonstrations is None and not is_outside(config.agent)
 
 
 def teach(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, job: Job, run: Run, display: Display
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    job: Job,
+    run: Run,
+    display: Display,
+    *,
+    rate: float | None = None,
 ) -> None:
-    """Let `model` imitate until it solves enough of its training tasks, and note in `run` how that went."""
+    """Let `model` imitate, at `rate`, until it solves enough of its training tasks, and note in `run` how that went."""
     make_environment = find(job.environment)
     device = model.device
-    learner = imitator(model, job)
+    learner = imitator(model, job, rate)
     model.to(cast("Any", find_device(job.device)))
     fit_pass(learner, job.micro_tokens)
     is_shown = has_expert(make_environment)
@@ -316,7 +322,9 @@ class School:
         longest = max((len(turn.completion.token_ids) for turn in turns), default=self.job.max_turn_tokens)
         self.probe.limit(ROOM * longest)
         parameters = sum(each.numel() for each in self.learner.model.parameters())
-        self.lesson.most = most_updates(parameters, tokens, trained=count_episodes(self.job))
+        self.lesson.most = most_updates(
+            parameters, tokens, trained=count_episodes(self.job, self.job.episodes_of_step)
+        )
         self.display.phase("warm start, at most", self.lesson.most)
 
     def _imitate(self, shown: Sequence[Trajectory]) -> None:
@@ -371,13 +379,12 @@ def most_updates(parameters: int, tokens: float, *, trained: float | None = None
     return round(min(max(work / update, MIN_UPDATES), MAX_UPDATES))
 
 
-def count_episodes(job: Job) -> float | None:
-    """Return how many episodes `job` trains on, and plays, in forward and backward passes over one; None if unknown."""
-    episodes = episodes_of_step(job)
-    if episodes is None:
-        return None
-    passes = job.num_epochs if isinstance(job, OnPolicyJob) else 1
-    return job.steps * episodes * (passes + 1 / 3)
+def count_episodes(update: UpdateSection, episodes: int | None) -> float | None:
+    """Return how many of the `episodes` of a step are trained on, and played, in forward and backward passes over one.
+
+    None where a step has no fixed number of them.
+    """
+    return None if episodes is None else update.steps * episodes * (update.passes + 1 / 3)
 
 
 def value_of(trajectory: Trajectory) -> float:

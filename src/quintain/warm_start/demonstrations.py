@@ -50,6 +50,7 @@ from quintain.errors import DataError, similar_file
 from quintain.eval.evaluate import evaluate
 from quintain.learning.job import Job
 from quintain.learning.saved import MODEL, START, admit_run, find_model, is_of_run, place_name
+from quintain.learning.sections import DataSection
 from quintain.models.load import load_tokenizer, reads_as_hub_id
 from quintain.store.creation import JOURNAL
 from quintain.store.managed_run import looked_after
@@ -239,18 +240,18 @@ def load_data(
     return Demonstrations(data=data, digest=found, summary=summary, notes=notes)
 
 
-def takes_failures(job: Job) -> bool:
+def takes_failures(job: DataSection) -> bool:
     """Whether the method of `job` tells failures among its demonstrations from successes, and learns from both."""
     return hasattr(job, "opening_words")
 
 
-def without_held_out(records: Iterable[Record], job: Job) -> Iterator[Record]:
-    """Yield `records`, none of which is of a task that evaluations of `job` play, by its name or by its prompt.
+def without_held_out(records: Iterable[Record], config: DataSection) -> Iterator[Record]:
+    """Yield `records`, none of which is of a task that evaluations of `config` play, by its name or by its prompt.
 
     Raises:
         DataError: one is.
     """
-    prompts = read_held_out_prompts(job.eval_environment or job.environment)
+    prompts = read_held_out_prompts(config.eval_environment or config.environment)
     for record in records:
         task = str(record.fields.get("task", ""))
         asked = [as_text(each.content).strip() for each in record.messages if each.role == "user"]
@@ -259,7 +260,7 @@ def without_held_out(records: Iterable[Record], job: Job) -> Iterator[Record]:
                 f"{record.place}: got a conversation of {place}, a task that is held out; leave it out of the "
                 "conversations, or of what is held out"
             )
-        if job.environment != NO_ENVIRONMENT and HELD_OUT.fullmatch(task):
+        if config.environment != NO_ENVIRONMENT and HELD_OUT.fullmatch(task):
             raise DataError(
                 f"{record.place}: got a conversation of {task}, which evaluations play; take those of eval tasks out: "
                 "quintain data FILE --out NEW.jsonl"
@@ -417,7 +418,7 @@ def write_run(
 
 
 def read_run(
-    folder: Path, tokenizer: PreTrainedTokenizerBase, job: Job, transcriber: Transcriber
+    folder: Path, tokenizer: PreTrainedTokenizerBase, config: DataSection, transcriber: Transcriber
 ) -> tuple[list[Trajectory], str]:
     """Return the training episodes that were solved in the run `folder`, with a digest of all of them.
 
@@ -431,22 +432,24 @@ def read_run(
     found: list[Trajectory] = []
     with Run.open(folder, writable=False) as run:
         environment, agent = str(run.config["environment"]), str(run.config.get("agent", "auto"))
-        is_there = environment == job.environment
-        is_same = agent == job.agent and is_there and same_tokens(own, tokenizer)
+        is_there = environment == config.environment
+        is_same = agent == config.agent and is_there and same_tokens(own, tokenizer)
         told = (
-            None if is_same else openings_in(run, job.environment if is_there and not run.fact(TOLD) else "")
+            None
+            if is_same
+            else openings_in(run, config.environment if is_there and not run.fact(TOLD) else "")
         )
         decode = Chat(own).text
         for trajectory in run.trajectories():
             if trajectory.task.split == "eval" or not isinstance(trajectory.outcome, Score):
                 continue
             total.update(f"{trajectory.id}\0{trajectory.num_sampled}\n".encode())
-            if not trajectory.is_success and not takes_failures(job):
+            if not trajectory.is_success and not takes_failures(config):
                 continue
             for number, part in enumerate(by_seat(trajectory)):
                 name = f"{folder.name}:{trajectory.id or len(found)}{f'/{number}' if number else ''}"
                 kept = (
-                    train_only(part, job.train_on)
+                    train_only(part, config.train_on)
                     if told is None
                     else rewrite_episode(part, decode, told(part), transcriber, name)
                 )

@@ -28,7 +28,7 @@ from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Factory
 from quintain.environments.recorded import RecordedAction, Recordings, WithRecordedExpert
 from quintain.errors import DataError, UsageError
-from quintain.learning.job import Job
+from quintain.learning.sections import DataSection
 from quintain.rollout.collect import OnEpisode, Rollout
 from quintain.rollout.request import Limits
 from quintain.rollout.views import seats_of
@@ -131,14 +131,14 @@ class RecordedExpert:
         UsageError: several seats act in it.
     """
 
-    def __init__(self, job: Job, make_environment: Factory) -> None:
-        assert isinstance(job.demonstrations, str), "recordings are data"
-        self.job, self.source = job, Path(job.demonstrations)
+    def __init__(self, config: DataSection, make_environment: Factory) -> None:
+        assert isinstance(config.demonstrations, str), "recordings are data"
+        self.job, self.source = config, Path(config.demonstrations)
         self._make = make_environment
         seats = ask(make_environment, seats_of)
         if len(seats) > 1:
             raise UsageError(
-                f"recorded experts in {job.environment}: got the seats {', '.join(seats)}; take an environment in "
+                f"recorded experts in {config.environment}: got the seats {', '.join(seats)}; take an environment in "
                 "which one agent acts"
             )
         found, self.digest = read_recordings(self.source)
@@ -149,7 +149,7 @@ class RecordedExpert:
         self.left_out = {
             "that failed": len(found) - len(solved),
             "of held-out tasks": 0,
-            f"of tasks that {job.environment} does not have": 0,
+            f"of tasks that {config.environment} does not have": 0,
             "without the id of a task": 0,
         }
         held_out, foreign, nameless = list(self.left_out)[1:]
@@ -285,8 +285,8 @@ class RecordedExpert:
         return f"{asked}{self.job.environment} ({why}; {named}); give each the id of its task, as task or id"
 
 
-def with_recordings(job: Job, make_environment: Factory) -> RecordedExpert | None:
-    """Return the expert that `job` has recordings of; None where it has none, or nowhere to carry them out.
+def with_recordings(config: DataSection, make_environment: Factory) -> RecordedExpert | None:
+    """Return the expert that `config` has recordings of; None where it has none, or nowhere to carry them out.
 
     An environment with an expert of its own keeps it where no recording is of one of its tasks: conversations that
     name none. Such that name the tasks of another environment are a mistake.
@@ -294,14 +294,18 @@ def with_recordings(job: Job, make_environment: Factory) -> RecordedExpert | Non
     Raises:
         DataError: see `RecordedExpert`.
     """
-    if not isinstance(job.demonstrations, str) or job.environment == NO_ENVIRONMENT or is_outside(job.agent):
+    if (
+        not isinstance(config.demonstrations, str)
+        or config.environment == NO_ENVIRONMENT
+        or is_outside(config.agent)
+    ):
         return None
     try:
-        return RecordedExpert(job, make_environment)
+        return RecordedExpert(config, make_environment)
     except (DataError, UsageError):
         if has_expert(make_environment) and not any(
             each.record is not None and "task" in each.record.fields
-            for each in read_recordings(Path(job.demonstrations))[0]
+            for each in read_recordings(Path(config.demonstrations))[0]
         ):
             return None
         raise
@@ -390,8 +394,8 @@ def match_tasks(ids: Collection[str], make: Factory) -> dict[str, Task]:
 class Reader:
     """Reads what was done out of recordings, as the policy's harness does."""
 
-    def __init__(self, job: Job, make: Factory, tokenizer: PreTrainedTokenizerBase) -> None:
-        self._job, self._make, self._tokenizer = job, make, tokenizer
+    def __init__(self, config: DataSection, make: Factory, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._job, self._make, self._tokenizer = config, make, tokenizer
         self._transcriber: Transcriber | None = None
 
     def candidates(self, recording: Recording) -> list[tuple[Action, ...]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from quintain.eval.statistics import wilson
-from quintain.learning.job import GroupJob, Job
+from quintain.learning.job import Job
+from quintain.learning.sections import DataSection
 from quintain.types import Group, Score
 
 SOLVED, HARDLY = 0.95, 0.25
@@ -70,10 +71,10 @@ def forecast(
     episodes = [score for group in scores for score in group]
     differing = sum(len({score.value for score in group}) > 1 for group in scores) / max(len(scores), 1)
     num_solved = sum(score.is_success for score in episodes)
-    per_step, seconds = episodes_of_step(job), None
+    per_step, seconds = job.episodes_of_step, None
     if per_step and episodes:
-        epochs = int(asdict(job).get("num_epochs", 1))
-        seconds = (rollout_seconds + epochs * (1 + BACKWARD) * forward_seconds) * per_step / len(episodes)
+        learning = job.passes * (1 + BACKWARD) * forward_seconds
+        seconds = (rollout_seconds + learning) * per_step / len(episodes)
     return Forecast(
         num_episodes=len(episodes),
         num_solved=num_solved,
@@ -84,17 +85,9 @@ def forecast(
     )
 
 
-def episodes_of_step(job: Job) -> int | None:
-    """Return how many episodes a step of `job` plays; None where that is not fixed."""
-    if isinstance(job, GroupJob):
-        return job.tasks * job.group_size
-    found = asdict(job).get("episodes")
-    return found if isinstance(found, int) else None
-
-
-def suggestion(job: Job, success: float, differing: float, has_expert: bool, imitated: int) -> str:
+def suggestion(config: DataSection, success: float, differing: float, has_expert: bool, imitated: int) -> str:
     """Return what to change before the run, or that nothing need be."""
-    asked = job.demonstrations
+    asked = config.demonstrations
     if success >= SOLVED:
         return "hardly anything is left to learn: take harder options of the environment"
     if differing == 0 and asked is None:

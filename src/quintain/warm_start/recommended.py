@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Literal
 
-from quintain.learning.job import Schedule
+from quintain.learning.sections import Schedule
 from quintain.models.precision import Precision
 
 Kind = Literal["imitation", "preference", "reinforcement", "critic"]

@@ -16,11 +16,11 @@ from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Factory
 from quintain.environments.specs import place_files
 from quintain.errors import ConfigError
-from quintain.learning.job import MICRO_TOKENS, USUAL_DEMONSTRATIONS, GroupJob, Job
+from quintain.learning.job import USUAL_DEMONSTRATIONS, Job
+from quintain.learning.sections import MICRO_TOKENS, DataSection, UpdateSection, WarmStartSection
 from quintain.store.creation import is_run, read_settings
 from quintain.store.names import split_step
 from quintain.types import Score, Stop, Trajectory
-from quintain.warm_start.forecast import episodes_of_step
 
 PAGE, AGENT_PAGE = "docs/own-environment.md", "docs/your-agent.md"
 MANY = 8192
@@ -39,7 +39,7 @@ def before_teaching(job: Job, make_environment: Factory) -> Iterator[str]:
             f"{job.model} was taught in {taught}, and this run is in {job.environment}: what it knows of actions there "
             "may not help here; compare with a new model (--model tiny)"
         )
-    if (episodes := episodes_of_step(job) or 0) > MANY:
+    if (episodes := job.episodes_of_step or 0) > MANY:
         yield (
             f"a step plays {episodes:,} episodes, of up to {episodes * job.max_turn_tokens:,} sampled tokens for each "
             "of their turns; fewer --tasks or a smaller --group-size, if that was not meant"
@@ -70,42 +70,46 @@ def before_teaching(job: Job, make_environment: Factory) -> Iterator[str]:
         )
 
 
-def outside_note(job: Job, *, has_expert: bool) -> str:
+def outside_note(config: DataSection, *, has_expert: bool) -> str:
     """Return what the warm start of an agent outside imitates, and what could be imitated instead."""
-    count = USUAL_DEMONSTRATIONS if job.demonstrations is None else job.demonstrations
-    if "expert" in check_agent(job.agent)[-1].options:
+    count = USUAL_DEMONSTRATIONS if config.demonstrations is None else config.demonstrations
+    if "expert" in check_agent(config.agent)[-1].options:
         return (
             f"{count} episodes are imitated that the agent plays with its expert=; an agent outside is not let play "
             "until it solves enough of the tasks, so more of them is for you to say: --demonstrations N"
         )
     shown = "of the environment's expert" if has_expert else "of random valid actions"
     return (
-        f"{count} episodes {shown} are imitated, through the harness that fits {job.environment} and not as the agent "
-        f"writes its requests; give the agent expert= and it plays them itself ({AGENT_PAGE}), or --demonstrations 0"
+        f"{count} episodes {shown} are imitated, through the harness that fits {config.environment} and not as the "
+        f"agent writes its requests; give the agent expert= and it plays them itself ({AGENT_PAGE}), or "
+        "--demonstrations 0"
     )
 
 
-def before_imitation(job: Job, lengths: Sequence[int]) -> Iterator[str]:
-    """Yield what is to be known before streams of `lengths` tokens are imitated as the warm start of `job`."""
-    if not lengths or not isinstance(job, GroupJob):
+def before_imitation(
+    warm: WarmStartSection, update: UpdateSection, episodes: int | None, lengths: Sequence[int]
+) -> Iterator[str]:
+    """Yield what is to be known before streams of `lengths` tokens are imitated, where a step plays `episodes`."""
+    if not lengths or episodes is None:
         return
     tokens = sum(lengths)
-    imitated = job.imitation_epochs * tokens
-    trained = job.steps * job.tasks * job.group_size * job.num_epochs * tokens / len(lengths)
+    imitated = warm.imitation_epochs * tokens
+    trained = update.steps * episodes * update.passes * tokens / len(lengths)
     if imitated > trained:
         yield (
-            f"the warm start goes {job.imitation_epochs} times through {tokens:,} tokens, {imitated / trained:.1f} "
-            f"times what {job.steps} steps will train on; fewer --imitation-epochs or --demonstrations, or more --steps"
+            f"the warm start goes {warm.imitation_epochs} times through {tokens:,} tokens, {imitated / trained:.1f} "
+            f"times what {update.steps} steps will train on; fewer --imitation-epochs or --demonstrations, or more "
+            "--steps"
         )
 
 
 def after_first_evaluation(
-    job: Job, trajectories: Sequence[Trajectory], return_range: tuple[float, float], longest: int
+    config: DataSection, trajectories: Sequence[Trajectory], return_range: tuple[float, float], longest: int
 ) -> Iterator[str]:
-    """Yield what is to be known of `job` once held-out tasks were played, before anything is trained.
+    """Yield what is to be known of `config` once held-out tasks were played, before anything is trained.
 
     Args:
-        job: what is about to be trained.
+        config: what is about to be trained.
         trajectories: episodes of the held-out tasks.
         return_range: smallest and largest total reward that the environment names.
         longest: tokens of the longest stream that the policy can take.
@@ -115,9 +119,10 @@ def after_first_evaluation(
     """
     if trajectories and all(t.stop is Stop.MAX_TOKENS and not t.turns for t in trajectories):
         raise ConfigError(
-            f"environment {job.eval_environment or job.environment}: got {len(trajectories)} tasks, none of whose "
-            f"first prompts fits into the {longest:,} tokens of the model beside an answer of {job.max_turn_tokens}; "
-            "shorten what reset() and the instructions say, take a model with more room, or lower --max-turn-tokens"
+            f"environment {config.eval_environment or config.environment}: got {len(trajectories)} tasks, none of "
+            f"whose first prompts fits into the {longest:,} tokens of the model beside an answer of "
+            f"{config.max_turn_tokens}; shorten what reset() and the instructions say, take a model with more room, or "
+            "lower --max-turn-tokens"
         )
     cut = sum(t.stop is Stop.MAX_TOKENS for t in trajectories)
     if cut > len(trajectories) / 2:

@@ -38,6 +38,7 @@ from quintain.learning.job import USUAL_DEMONSTRATIONS, Job
 from quintain.learning.learner import Learner, Optimization
 from quintain.learning.pass_size import fit_pass
 from quintain.learning.saved import load_policy
+from quintain.learning.sections import DataSection, ModelSection
 from quintain.learning.updating import epoch_batch, num_batches
 from quintain.losses.imitation import imitation
 from quintain.models.adapters import add_lora, has_adapters, merge
@@ -124,10 +125,10 @@ def make_start(
     return loaded.model, loaded.tokenizer
 
 
-def start_dtype(job: Job) -> str:
-    """Return the precision that the policy of `job` starts in: 16 bits where its base is kept so (`storage_dtype`)."""
-    settings = job.main_policy()
-    return storage_dtype(job.precision, find_device(job.device), is_frozen=settings.lora_rank > 0)
+def start_dtype(config: ModelSection) -> str:
+    """Return the precision that the policy starts in: 16 bits where its base is kept so (`storage_dtype`)."""
+    settings = config.main_policy()
+    return storage_dtype(config.precision, find_device(config.device), is_frozen=settings.lora_rank > 0)
 
 
 def fitting_tokens(make_environment: Factory) -> str:
@@ -175,20 +176,20 @@ def build_agent(
     )
 
 
-def read_held_out(job: Job) -> tuple[Task, ...]:
-    """Return the tasks that every evaluation of `job` plays."""
-    make_environment = find(job.eval_environment or job.environment)
-    return draw_held_out(tasks_of(make_environment), job.eval_episodes, job.first_task)
+def read_held_out(config: DataSection, count: int) -> tuple[Task, ...]:
+    """Return the `count` tasks that every evaluation of `config` plays."""
+    make_environment = find(config.eval_environment or config.environment)
+    return draw_held_out(tasks_of(make_environment), count, config.first_task)
 
 
-def harness(job: Job, tokenizer: PreTrainedTokenizerBase, make_environment: Factory) -> Agent:
-    """Return the harness that the policy of `job` acts through in the environment."""
+def harness(config: DataSection, tokenizer: PreTrainedTokenizerBase, make_environment: Factory) -> Agent:
+    """Return the harness that the policy of `config` acts through in the environment."""
     return build_agent(
         tokenizer,
         make_environment,
-        temperature=job.temperature,
-        max_tokens=job.max_turn_tokens,
-        agent=job.agent,
+        temperature=config.temperature,
+        max_tokens=config.max_turn_tokens,
+        agent=config.agent,
     )
 
 
@@ -365,11 +366,12 @@ def warm_start(
 ) -> None:
     """Train `model` to write what is written in what was `shown`, at a learning rate that falls to 0."""
     device = model.device
-    learner = imitator(model, job)
+    learner = imitator(model, job, job.imitation_rate)
     model.to(cast("Any", find_device(job.device)))
     fit_pass(learner, job.micro_tokens)
-    updates = Imitation(learner, shown, job)
-    for note in before_imitation(job, [len(sample.token_ids) for sample in updates.samples]):
+    updates = Imitation(learner, shown, job.imitation_epochs, job.seed)
+    lengths = [len(sample.token_ids) for sample in updates.samples]
+    for note in before_imitation(job, job, job.episodes_of_step, lengths):
         display.say(f"note: {note}")
     display.phase("warm start", updates.total)
     for _ in updates.run(falls=True):
@@ -377,18 +379,19 @@ def warm_start(
     end_imitation(model, device)
 
 
-def imitation_rate(job: Job, model: PreTrainedModel) -> float:
-    """Return the learning rate at which `model` imitates; unless `job` says, it falls with its width (2203.03466)."""
-    if job.imitation_rate is not None:
-        return job.imitation_rate
+def imitation_rate(model: PreTrainedModel, given: float | None = None) -> float:
+    """Return the learning rate at which `model` imitates; unless `given`, it falls with its width (2203.03466)."""
+    if given is not None:
+        return given
     share = GENTLE if getattr(model.config, COPIES, False) else 1.0
     return share * RATE_TIMES_WIDTH / cast("Any", model.get_input_embeddings()).weight.shape[1]
 
 
-def imitator(model: PreTrainedModel, job: Job) -> Learner:
+def imitator(model: PreTrainedModel, job: Job, rate: float | None) -> Learner:
     """Return what trains `model` in the warm start of `job`: layers of LoRA where the policy trains these.
 
-    One that is made from nothing has no base for them: all of its weights imitate.
+    One that is made from nothing has no base for them: all of its weights imitate. It learns at `rate`; None: see
+    `imitation_rate`.
     """
     settings = job.main_policy()
     if settings.lora_rank and new_model(job.model) is None:
@@ -396,7 +399,7 @@ def imitator(model: PreTrainedModel, job: Job) -> Learner:
     learner = Learner(
         model,
         Optimization(
-            learning_rate=imitation_rate(job, model),
+            learning_rate=imitation_rate(model, rate),
             temperature=job.temperature,
             precision=job.precision,
             gradient_checkpointing=job.gradient_checkpointing,
@@ -417,24 +420,26 @@ def end_imitation(model: PreTrainedModel, device: torch.device) -> None:
 
 
 class Imitation:
-    """Passes over demonstrations: ``for number in Imitation(learner, trajectories, job).run(): ...``.
+    """Passes over demonstrations: ``for number in Imitation(learner, trajectories, epochs, seed).run(): ...``.
 
     Of whole episodes all is imitated that could be read; of what a pipeline chose, what counts.
     """
 
-    def __init__(self, learner: Learner, shown: Sequence[Trajectory] | PipelineResult, job: Job) -> None:
+    def __init__(
+        self, learner: Learner, shown: Sequence[Trajectory] | PipelineResult, epochs: int, seed: int
+    ) -> None:
         self.samples = (
             example_samples(shown.examples)
             if isinstance(shown, PipelineResult)
             else imitation_samples(shown, is_left_out=lambda turn: turn.action.error is not None)
         )
-        self.total = job.imitation_epochs * num_batches(len(self.samples), DEMONSTRATIONS_PER_UPDATE)
+        self.total = epochs * num_batches(len(self.samples), DEMONSTRATIONS_PER_UPDATE)
         """updates in all passes"""
-        self._learner, self._job = learner, job
+        self._learner, self._seed = learner, seed
 
     def run(self, *, falls: bool = False) -> Iterator[int]:
         """Make the updates and yield the number of each; the learning rate `falls` to 0, or stays."""
-        seed = (self._job.seed, "warm-up")
+        seed = (self._seed, "warm-up")
         for update in range(self.total):
             chosen = epoch_batch(len(self.samples), DEMONSTRATIONS_PER_UPDATE, update, seed)
             if chosen:

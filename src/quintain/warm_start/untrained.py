@@ -35,7 +35,7 @@ def evaluate_untrained(
 ) -> None:
     """Play the held-out tasks of `job` with `model`, and record episodes and result in `run`."""
     make_environment = find(job.eval_environment or job.environment)
-    tasks = read_held_out(job)
+    tasks = read_held_out(job, job.eval_episodes)
     display.phase("evaluation of the untrained model", len(tasks))
     device = model.device
     model.to(cast("Any", find_device(job.device)))

@@ -178,7 +178,7 @@ def test_labels_come_ever_more_slowly() -> None:
     [
         ({"members": 1}, "members: got 1, which cannot disagree"),
         ({"first_labels": 13}, "first_labels: got 13 of num_labels 12 in all"),
-        ({"lora": "r=4"}, "lora: got LoRA layers"),
+        ({"lora_rank": 4}, "lora_rank: got 4, and reward models"),
         ({"environment": "twocards"}, "whose turns cannot be compared"),
         ({"segment": 60}, "lower segment"),
     ],

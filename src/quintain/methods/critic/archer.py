@@ -29,7 +29,7 @@ from quintain.credit.layout import credit_of, repeat_over_tokens
 from quintain.credit.turn_td import state_targets, way_advantages
 from quintain.data.turn_values import last_turn_samples
 from quintain.errors import ConfigError
-from quintain.learning.job import MAIN, OnPolicyJob
+from quintain.learning.job import MAIN, ReplayJob
 from quintain.learning.update import Update
 from quintain.losses.policy import reinforce
 from quintain.losses.value import value
@@ -54,7 +54,7 @@ MAX_WEIGHT = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(ReplayJob):
     """Configuration of ArCHer."""
 
     learning_rate: float = 1e-4
@@ -93,7 +93,7 @@ class Config(OnPolicyJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        OnPolicyJob.check(self)
+        ReplayJob.check(self)
         if self.critics == "iql" and self.actor == "exact":
             raise ConfigError(
                 "actor: got exact with critics=iql, whose policy imitates recorded turns; leave one of the two out"

@@ -26,7 +26,7 @@ from typing import Literal
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
 from quintain.credit.turn_td import best_ways
 from quintain.data.turn_values import last_turn_samples, turn_value_samples
-from quintain.learning.job import MAIN, OnPolicyJob, PolicySpec
+from quintain.learning.job import MAIN, PolicySpec, ReplayJob
 from quintain.learning.update import Update
 from quintain.losses.policy import reinforce
 from quintain.losses.value import cross_entropy, value
@@ -50,7 +50,7 @@ COMBINE: dict[str, Callable[[Sequence[float]], float]] = {"min": min, "max": max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(ReplayJob):
     """Configuration of Digi-Q."""
 
     steps: int = 60

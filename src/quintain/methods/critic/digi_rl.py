@@ -32,7 +32,7 @@ from quintain.credit.layout import credit_of, repeat_over_tokens
 from quintain.credit.selection import top_share
 from quintain.credit.success import attach_values, digirl_advantages, doubly_robust
 from quintain.errors import ConfigError
-from quintain.learning.job import MAIN, OnPolicyJob
+from quintain.learning.job import MAIN, ReplayJob
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitate_weighted
 from quintain.methods.critic.success_critics import CRITIC, chances_by, classifier, watch_critic
@@ -47,7 +47,7 @@ DISCOUNT = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(ReplayJob):
     """Configuration of DigiRL."""
 
     environment: str = "web?popups=0.5&changing=true&drift=256"
@@ -88,7 +88,7 @@ class Config(OnPolicyJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        OnPolicyJob.check(self)
+        ReplayJob.check(self)
         for name, number in (("share", self.share), ("mixing", self.mixing)):
             if number == 0:
                 raise ConfigError(f"{name}: got 0, which leaves nothing to learn; give a share above 0")

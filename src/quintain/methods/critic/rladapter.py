@@ -30,7 +30,7 @@ from quintain.agents.catalog import check as parts_of
 from quintain.config.ranges import PositiveInt
 from quintain.data.pipeline import Pipeline, check_stage, weigh_stage
 from quintain.errors import ConfigError
-from quintain.learning.job import MAIN, OnPolicyJob
+from quintain.learning.job import MAIN, RoundsJob
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Rounds
@@ -39,7 +39,7 @@ from quintain.types import ALONE, Group, Trajectory, flatten_scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(RoundsJob):
     """Configuration of RLAdapter."""
 
     environment: str = "craft?recipes=drawn&depth=2&reward=dense"
@@ -61,7 +61,7 @@ class Config(OnPolicyJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        OnPolicyJob.check(self)
+        RoundsJob.check(self)
         part = parts_of(self.agent)[-1]
         if part.name != "advised" or part.options.get("adapter", "policy") != "policy":
             raise ConfigError(f"agent: got {self.agent!r}, in which no adapter writes; give advised")

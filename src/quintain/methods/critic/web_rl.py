@@ -35,7 +35,7 @@ from quintain.credit.success import attach_values, chances, webrl_advantages
 from quintain.curriculum.gates import open_first
 from quintain.data.samples import samples_from
 from quintain.errors import ConfigError
-from quintain.learning.job import MAIN, OnPolicyJob
+from quintain.learning.job import MAIN, ReplayJob
 from quintain.learning.update import Update
 from quintain.losses.regression import kl_regression
 from quintain.methods.critic.success_critics import CRITIC, chances_by, classifier, watch_critic
@@ -48,7 +48,7 @@ VALUES = "critic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(ReplayJob):
     """Configuration of WebRL."""
 
     environment: str = "web?popups=0.5&changing=true&drift=256"
@@ -91,7 +91,7 @@ class Config(OnPolicyJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        OnPolicyJob.check(self)
+        ReplayJob.check(self)
         for low, high in (("low", "high"), ("least_sure", "most_sure")):
             if not getattr(self, low) < getattr(self, high):
                 got = f"{getattr(self, low)} and {getattr(self, high)}"

@@ -9,7 +9,7 @@ first step, and before and after each second stage, to see what the one forgets 
 
 Differences to the paper: actions are tokens, so that the head is the end of a language model, whose output embedding
 rests with the input's where they are tied; the second stage trains all weights, not LoRA of the trunk, unless the run
-has `--lora`. D_e may be of other tasks than those of the run: a file or a run of theirs is given as demonstrations.
+has `--lora-rank`. D_e may be of other tasks than those of the run: demonstrations name a file or a run of theirs.
 """
 
 from collections.abc import Sequence

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.curriculum.levels import Chooser, Optimist, levels_in, take
-from quintain.learning.job import GroupJob
+from quintain.learning.job import GroupRoundsJob
 from quintain.learning.update import Update
 from quintain.losses.preference import rpo
 from quintain.methods.loops.rounds import Rounds
@@ -27,7 +27,7 @@ from quintain.types import Group, Pair, Score, Trajectory, derive_seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(GroupRoundsJob):
     """Configuration of Paprika."""
 
     learning_rate: float = 1e-4

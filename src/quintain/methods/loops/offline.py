@@ -15,7 +15,7 @@ from quintain.data.pairs import Pairs
 from quintain.data.pipeline import PipelineResult, as_example, example_samples, num_trained
 from quintain.data.samples import pair_samples
 from quintain.errors import DataError
-from quintain.learning.job import Job
+from quintain.learning.job import Job, SignalsJob, require_config
 from quintain.learning.update import Update
 from quintain.methods.method import Needs, Traits, learns_by, unread_counts
 from quintain.types import NOTHING, Comparison, Example, Pair, Sample, Trajectory
@@ -73,10 +73,10 @@ class Offline:
 
     def train(self, run: Run, config: Job) -> None:
         """Train until ``config.steps``, continuing where `run` was left."""
-        train_offline(self, config, run)
+        train_offline(self, require_config(config, SignalsJob, "Config"), run)
 
 
-def train_offline(method: Offline, job: Job, run: Run) -> None:
+def train_offline(method: Offline, job: SignalsJob, run: Run) -> None:
     """Train by `method` until ``job.steps``, continuing where `run` was left."""
     from quintain.learning.optimizers import scale_at
     from quintain.learning.signals import Imitated

@@ -15,7 +15,7 @@ from quintain.data.pairs import all_ids
 from quintain.data.seats import split_seats
 from quintain.errors import DataError, UsageError
 from quintain.eval.reward_model import refuse_constant
-from quintain.learning.job import ColdStart, Job, OnPolicyJob
+from quintain.learning.job import ColdStart, Job, OnPolicyJob, require_config
 from quintain.learning.update import Update
 from quintain.methods.method import (
     Change,
@@ -146,10 +146,10 @@ class OnPolicy:
 
     def train(self, run: Run, config: Job) -> None:
         """Train until ``config.steps``, continuing where `run` was left."""
-        train_on_policy(self, config, run)
+        train_on_policy(self, require_config(config, OnPolicyJob, "OnPolicyConfig"), run)
 
 
-def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
+def train_on_policy(method: OnPolicy, job: OnPolicyJob, run: Run) -> None:
     """Train by `method` until ``job.steps``, continuing where `run` was left."""
     from quintain.learning.signals import SignalRecorder
     from quintain.learning.updating import learn_all
@@ -164,7 +164,9 @@ def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
         refuse_without_turn_rewards(context, needs, method.reward)
         method.prepare(context.collector)
         refuse_credit_without_critic(method)
-        rehearsed = Rehearsed(method.rehearsal, context) if method.rehearsal is not None else None
+        rehearsed = None
+        if method.rehearsal is not None:
+            rehearsed = Rehearsed(method.rehearsal, context, records_signals=job.records_signals)
         corpus = corpus_of(method, context.collector)
         compared = ComparedReward(method.compared, context) if method.compared is not None else None
         state = method.state if rehearsed is compared is None else Folds(method.state, rehearsed, compared)
@@ -175,8 +177,7 @@ def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
             played = split_seats(groups)
             paid, labelled = (played, {}) if compared is None else compared.pay(step, played)
             rewarded = method.reward(paid)
-            is_strict = isinstance(job, OnPolicyJob) and job.whole_groups
-            kept = method.keep(whole(rewarded) if is_strict else rewarded)
+            kept = method.keep(whole(rewarded) if job.whole_groups else rewarded)
             branches = method.branch(context.collector, step, kept)
             credit = method.credit(kept, estimate(context.policies, kept, needs, branches))
             signals = SignalRecorder() if job.records_signals else None
@@ -187,10 +188,12 @@ def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
                 job,
                 step=step,
                 seed=context.seed("update", step),
+                leaves=job.leaves,
+                has_versions=job.max_staleness > 0,
                 signals=signals,
                 corpus=corpus,
             )
-            critic = learn_critic(method, context, credit, step)
+            critic = learn_critic(method, context, job, credit, step)
             rehearsal = rehearsed.learn(step) if rehearsed is not None else {}
             row = context.measure(
                 groups,
@@ -249,7 +252,9 @@ def corpus_of(method: OnPolicy, collector: Collector) -> Corpus | None:
     return Corpus(imitation_samples(base), method.mixing.batch_size, method.mixing.weight)
 
 
-def learn_critic(method: OnPolicy, context: TrainingContext, credit: Credit, step: int) -> dict[str, float]:
+def learn_critic(
+    method: OnPolicy, context: TrainingContext, job: OnPolicyJob, credit: Credit, step: int
+) -> dict[str, float]:
     """Let the critic that is a policy of its own learn from the returns of a step; return what that did."""
     if method.critic is None:
         return {}
@@ -257,8 +262,8 @@ def learn_critic(method: OnPolicy, context: TrainingContext, credit: Credit, ste
 
     name = method.needs.critic_policy
     report = learn(
-        context.policies, credit, method.critic, context.job,
-        step=step, seed=context.seed("critic", step), policy=name,
+        context.policies, credit, method.critic, job, step=step, seed=context.seed("critic", step), policy=name,
+        leaves=job.leaves, has_versions=job.max_staleness > 0,
     )  # fmt: skip
     if report is None:
         return {}

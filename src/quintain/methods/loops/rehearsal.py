@@ -49,7 +49,7 @@ class Rehearsed:
         DataError: there is no base.
     """
 
-    def __init__(self, plan: Rehearsal, context: TrainingContext) -> None:
+    def __init__(self, plan: Rehearsal, context: TrainingContext, *, records_signals: bool = True) -> None:
         from quintain.learning.signals import Imitated
         from quintain.methods.loops.retention import Retention
 
@@ -65,7 +65,7 @@ class Rehearsed:
             else None
         )
         self.found: list[Example] = []
-        self._imitated = Imitated(context.run, is_on=context.job.records_signals)
+        self._imitated = Imitated(context.run, is_on=records_signals)
 
     def update(self, groups: Sequence[Group]) -> None:
         """Take in the recorded groups of the next step."""

@@ -145,7 +145,7 @@ class Replay:
         """What it is, beside what it needs."""
         return Traits(
             unread=unread_counts([each.update for each in self.updates])
-            | {"records_signals", "whole_groups"},
+            | {"leaves", "records_signals", "whole_groups"},
             rates=rates_of((each.policy, each.rate) for each in self.updates),
         )
 
@@ -415,6 +415,7 @@ def make_updates(
             report = learn(
                 policies, found, update.update, job,
                 step=step, seed=order, policy=update.policy, rate=update.rate,
+                has_versions=job.max_staleness > 0,
             )  # fmt: skip
         metrics = {**found.metrics, **(report.metrics if report else {})}
     return update.policy, report, metrics

@@ -8,6 +8,7 @@ from quintain.environments.catalog import find
 from quintain.environments.protocol import Expert, Legal, Privileged, Proposes, Snapshot, StateKey
 from quintain.errors import ConfigError
 from quintain.learning.job import MAIN, ColdStart, Job
+from quintain.learning.sections import DataSection
 from quintain.methods.method import Needs
 from quintain.rollout.collect import Limits
 from quintain.runs.context import TrainingContext, open_context
@@ -54,16 +55,16 @@ def can_be_recorded(needs: Needs) -> bool:
     return needs.expert and not needs.expert_anywhere
 
 
-def refuse_environment(job: Job, needs: Needs) -> None:
-    """Raise a `ConfigError` when the environment of `job` has not what `needs` names.
+def refuse_environment(config: DataSection, needs: Needs) -> None:
+    """Raise a `ConfigError` when the environment of `config` has not what `needs` names.
 
     Raises:
         DataError: recorded episodes take the place of an expert, and none is of a task of the environment.
     """
-    make_environment = find(job.environment)
-    is_shown = can_be_recorded(needs) and (isinstance(job.demonstrations, str) or bool(job.teacher))
-    if is_shown and not job.teacher:
-        with_recordings(job, make_environment)
+    make_environment = find(config.environment)
+    is_shown = can_be_recorded(needs) and (isinstance(config.demonstrations, str) or bool(config.teacher))
+    if is_shown and not config.teacher:
+        with_recordings(config, make_environment)
     environment = call_within(spec_of(make_environment), make_environment)
     try:
         asked = (
@@ -86,7 +87,7 @@ def refuse_environment(job: Job, needs: Needs) -> None:
         )  # fmt: skip
         for is_needed, is_there, lacking in asked:
             if is_needed and not is_there:
-                raise ConfigError(f"environment {job.environment}: got {lacking}")
+                raise ConfigError(f"environment {config.environment}: got {lacking}")
     finally:
         environment.close()
 

@@ -15,7 +15,7 @@ from quintain.data.pairs import Pairs
 from quintain.data.pipeline import PipelineResult, as_example, example_samples
 from quintain.data.samples import pair_samples
 from quintain.data.seats import split_seats
-from quintain.learning.job import MAIN, Job
+from quintain.learning.job import MAIN, Job, SignalsJob, require_config
 from quintain.learning.update import Update
 from quintain.methods.method import (
     Change,
@@ -135,7 +135,7 @@ class Rounds:
 
     def train(self, run: Run, config: Job) -> None:
         """Train for ``config.steps`` rounds, continuing where `run` was left."""
-        train_in_rounds(self, config, run)
+        train_in_rounds(self, require_config(config, SignalsJob, "Config"), run)
 
 
 Built = PipelineResult | Sequence[Pair]
@@ -177,7 +177,7 @@ def samples_of(data: Data) -> list[Sample]:
     return pair_samples(pairs) if pairs else example_samples([e for e in data if isinstance(e, Example)])
 
 
-def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
+def train_in_rounds(method: Rounds, job: SignalsJob, run: Run) -> None:
     """Train by `method` for ``job.steps`` rounds, continuing where `run` was left."""
     from quintain.learning.signals import Imitated
     from quintain.methods.loops.recall import recall, remember, tell

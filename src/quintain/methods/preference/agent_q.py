@@ -27,7 +27,7 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt,
 from quintain.data.pairs import siblings
 from quintain.engines.judge import Judge
 from quintain.errors import ConfigError, UsageError
-from quintain.learning.job import RoundsJob
+from quintain.learning.job import PreferenceRoundsJob
 from quintain.learning.update import Update
 from quintain.losses.preference import reference_from_logprobs
 from quintain.methods.loops.rounds import Rounds
@@ -45,7 +45,7 @@ RUBRIC = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RoundsJob):
+class Config(PreferenceRoundsJob):
     """Configuration of Agent Q."""
 
     tasks: PositiveInt = 32
@@ -70,7 +70,7 @@ class Config(RoundsJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        RoundsJob.check(self)
+        PreferenceRoundsJob.check(self)
         if self.branches < 2:
             raise ConfigError(
                 f"branches: got {self.branches}, of which no two could be compared; give 2 or more"

@@ -32,7 +32,7 @@ from quintain.data.pipeline import Pipeline, PipelineResult, Stage, filter_stage
 from quintain.data.stages import outcome
 from quintain.environments.catalog import find
 from quintain.errors import DataError, EnvironmentFault
-from quintain.learning.job import OnPolicyJob
+from quintain.learning.job import RoundsJob
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Rounds
@@ -48,7 +48,7 @@ Verdict = Literal["good", "bad", "uncertain"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(RoundsJob):
     """Configuration of Agent-R."""
 
     environment: str = "web?goal=open&depth=2&popups=0&dead_ends=3"

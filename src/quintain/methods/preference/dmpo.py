@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.data.pairs import Pairs
 from quintain.errors import DataError
-from quintain.learning.job import Job
+from quintain.learning.job import SignalsJob
 from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.preference import dmpo, nll_of_chosen
@@ -26,7 +26,7 @@ from quintain.methods.preference.exploring import Experts, contrast_episodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Job):
+class Config(SignalsJob):
     """Configuration of DMPO."""
 
     steps: int = 60

@@ -17,7 +17,7 @@ where the code keeps the pair and trains one side. The preferred side is imitate
 from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
-from quintain.learning.job import RoundsJob
+from quintain.learning.job import PreferenceRoundsJob
 from quintain.methods.loops.rounds import Rounds
 from quintain.methods.method import Folds, Needs
 from quintain.methods.preference.exploring import Experts, Later, contrast_episodes
@@ -26,7 +26,7 @@ from quintain.types import Loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RoundsJob):
+class Config(PreferenceRoundsJob):
     """Configuration of ETO."""
 
     tasks: PositiveInt = 128

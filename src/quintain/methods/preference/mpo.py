@@ -25,7 +25,7 @@ from statistics import fmean
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import Estimate, extremes
 from quintain.errors import ConfigError
-from quintain.learning.job import MAIN, RoundsJob
+from quintain.learning.job import MAIN, PreferenceRoundsJob
 from quintain.losses.preference import dpo
 from quintain.methods.loops.rounds import Rounds
 from quintain.methods.method import Collector, Needs
@@ -35,7 +35,7 @@ from quintain.types import Group, Score, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RoundsJob):
+class Config(PreferenceRoundsJob):
     """Configuration of MPO."""
 
     agent: str = "plan?demonstrates=verbs"
@@ -55,7 +55,7 @@ class Config(RoundsJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        RoundsJob.check(self)
+        PreferenceRoundsJob.check(self)
         if self.plans < 2:
             raise ConfigError(
                 f"plans: got {self.plans}, and a plan alone is not better than another; give 2 or more"

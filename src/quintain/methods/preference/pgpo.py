@@ -28,7 +28,7 @@ from quintain.agents.plan import Plan, are_calls, edit, verbs, whole_plan
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import step_pairs
 from quintain.errors import ConfigError
-from quintain.learning.job import RoundsJob
+from quintain.learning.job import PreferenceRoundsJob
 from quintain.losses.preference import dpo, rpo
 from quintain.methods.loops.rounds import Rounds
 from quintain.methods.method import Collector, Needs
@@ -38,7 +38,7 @@ from quintain.types import Group, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RoundsJob):
+class Config(PreferenceRoundsJob):
     """Configuration of PGPO."""
 
     agent: str = "plan?demonstrates=calls"
@@ -57,7 +57,7 @@ class Config(RoundsJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        RoundsJob.check(self)
+        PreferenceRoundsJob.check(self)
         plans = [part.options for part in parts_of(self.agent) if part.name == "plan"]
         if (
             not plans

@@ -24,7 +24,7 @@ from statistics import fmean
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import Pairs, extremes
 from quintain.data.stages import outcome
-from quintain.learning.job import RoundsJob
+from quintain.learning.job import PreferenceRoundsJob
 from quintain.methods.loops.rounds import Rounds
 from quintain.methods.method import Collector, Needs
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
@@ -34,7 +34,7 @@ from quintain.types import Group, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RoundsJob):
+class Config(PreferenceRoundsJob):
     """Configuration of RRO."""
 
     rollouts: PositiveInt = 5

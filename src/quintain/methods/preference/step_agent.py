@@ -31,7 +31,7 @@ from quintain.agents.deliberation import describe_action
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.data.pairs import Pairs, check_pairs
-from quintain.learning.job import RoundsJob
+from quintain.learning.job import PreferenceRoundsJob
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
@@ -51,7 +51,7 @@ NEWTON = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RoundsJob):
+class Config(PreferenceRoundsJob):
     """Configuration of StepAgent."""
 
     steps: int = 3

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import Pairs, across_halves, best_and_lower
 from quintain.errors import ConfigError
-from quintain.learning.job import MAIN, PolicySpec, RoundsJob
+from quintain.learning.job import MAIN, PolicySpec, PreferenceRoundsJob
 from quintain.losses.preference import dpo
 from quintain.methods.loops.rounds import Improve, Rounds
 from quintain.methods.method import Collector, Needs
@@ -46,7 +46,7 @@ TOLD = "In light that the final answer is: {}.\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RoundsJob):
+class Config(PreferenceRoundsJob):
     """Configuration of SWEET-RL."""
 
     environment: str = "collab?graded=dense&cost=0"
@@ -83,7 +83,7 @@ class Config(RoundsJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        RoundsJob.check(self)
+        PreferenceRoundsJob.check(self)
         if self.group_size < 2 or self.candidates < 2:
             raise ConfigError(
                 f"group_size, candidates: got {self.group_size} and {self.candidates}, and one alone has nothing to be "

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from quintain.config.ranges import NonNegativeFloat, Share
+from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
 from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whiten
 from quintain.learning.job import EpisodesJob
@@ -37,6 +37,7 @@ from quintain.types import Credit, Group
 class Config(EpisodesJob):
     """Configuration of RLSP."""
 
+    num_epochs: PositiveInt = 2
     outcome_share: Share = 0.8
     """α, share of the outcome in the reward."""
     base: float = 0.98
@@ -60,6 +61,6 @@ def method(config: Config) -> OnPolicy:
         collect=sample_groups(config.episodes, 1),
         reward=partial(apply_all, terms=(success(share), search)),
         credit=credit,
-        update=Update(loss=combine((clip_ratio(), 1.0), (value(), 0.5)), num_epochs=2, keeps_zeros=True),
+        update=Update(loss=combine((clip_ratio(), 1.0), (value(), 0.5)), keeps_zeros=True),
         needs=Needs(critic=True, reference=config.kl_coef > 0, reference_logprobs=config.kl_coef > 0),
     )

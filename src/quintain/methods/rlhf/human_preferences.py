@@ -73,9 +73,9 @@ class Config(ActorCriticJob):
             raise ConfigError(
                 f"first_labels: got {self.first_labels} of num_labels {self.num_labels} in all; give no more than these"
             )
-        if self.lora_rank or self.lora:
+        if self.lora_rank:
             raise ConfigError(
-                "lora: got LoRA layers, and reward models are fitted anew from their start; train all weights"
+                f"lora_rank: got {self.lora_rank}, and reward models are fitted anew from their start; give 0"
             )
 
 

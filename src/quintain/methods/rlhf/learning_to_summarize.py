@@ -15,7 +15,7 @@ divides by their deviation, and the KL price with them). An episode that was cut
 
 from dataclasses import dataclass
 
-from quintain.learning.job import Schedule
+from quintain.learning.sections import Schedule
 from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.rlhf.ppo import ScoredJob, against_reward_model
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
+from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, Share
 from quintain.credit.gae import gae_tokens
 from quintain.credit.scores import pay_scores, score_metrics
 from quintain.credit.whiten import whiten
 from quintain.engines.chat_client import is_endpoint
 from quintain.engines.judge import Judge
 from quintain.errors import ConfigError, UsageError
-from quintain.learning.job import MAIN, OnPolicyJob, PolicySpec
+from quintain.learning.job import MAIN, EpisodesJob, PolicySpec
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
@@ -35,7 +35,7 @@ RUBRIC = "How well does what was said and done do what the task asks for?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredJob(OnPolicyJob):
+class ScoredJob(EpisodesJob):
     """A job whose episodes are paid by a reward model."""
 
     reward_model: str = ""
@@ -44,8 +44,6 @@ class ScoredJob(OnPolicyJob):
     demonstrations: NonNegativeInt | str | None = 0
     """What is imitated before training, as for all methods; 0 by default, for --model is one that was taught."""
     learning_rate: float = 1e-4
-    episodes: PositiveInt = 64
-    """Episodes of a step, each of another task."""
     num_epochs: int = 4
     kl_coef: NonNegativeFloat = 0.05
     """β, the price of a nat between the policy and the one that it began as."""
@@ -60,7 +58,7 @@ class ScoredJob(OnPolicyJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        OnPolicyJob.check(self)
+        EpisodesJob.check(self)
         given = self.policies.get(REWARD_MODEL)
         if not self.reward_model and (given is None or not given.model):
             raise ConfigError(

@@ -24,7 +24,7 @@ from quintain.config.ranges import PositiveInt
 from quintain.data.pipeline import Pipeline, Stage, as_example, remade
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError
-from quintain.learning.job import OnPolicyJob
+from quintain.learning.job import RoundsJob
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Rounds
@@ -38,7 +38,7 @@ StepCritic = Callable[[Trajectory], Sequence[float | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(RoundsJob):
     """Configuration of AndroidGen."""
 
     environment: str = "web"
@@ -57,7 +57,7 @@ class Config(OnPolicyJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        OnPolicyJob.check(self)
+        RoundsJob.check(self)
         if self.memory and self.plays_apart:
             raise ConfigError(
                 f"rollout: got {self.rollout} with agent {self.agent}; some tasks of a step are played with experience "

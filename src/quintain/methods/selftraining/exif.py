@@ -29,7 +29,7 @@ from quintain.config.ranges import NonNegativeInt, PositiveInt, Share
 from quintain.data import stages
 from quintain.data.pipeline import Pipeline, Stage, check_stage
 from quintain.errors import ConfigError
-from quintain.learning.job import OnPolicyJob
+from quintain.learning.job import RoundsJob
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Rounds
@@ -46,7 +46,7 @@ RETRIES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(RoundsJob):
     """Configuration of EXIF."""
 
     environment: str = "craft?depth=3&places=2"
@@ -70,7 +70,7 @@ class Config(OnPolicyJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        OnPolicyJob.check(self)
+        RoundsJob.check(self)
         if self.has_feedback and self.tries == 0:
             raise ConfigError(
                 "tries: got 0 with has_feedback, which is what Bob's tries say; raise it, or give has_feedback=false"

@@ -20,7 +20,7 @@ from functools import partial
 from quintain.config.ranges import PositiveFloat, PositiveInt, Share
 from quintain.data.filters import shortest_successes
 from quintain.data.pipeline import Pipeline, filter_stage
-from quintain.learning.job import OnPolicyJob
+from quintain.learning.job import RoundsJob
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Rounds
@@ -33,7 +33,7 @@ from quintain.types import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(RoundsJob):
     """Configuration of ReST-MCTS*."""
 
     environment: str = "sokoban?view=grid"

@@ -20,7 +20,7 @@ from quintain.config.ranges import PositiveInt
 from quintain.data.pipeline import Pipeline, Stage
 from quintain.data.stages import sampling_perplexity
 from quintain.errors import ConfigError, DataError, UsageError
-from quintain.learning.job import OnPolicyJob
+from quintain.learning.job import RoundsJob
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Rounds
@@ -37,7 +37,7 @@ SAID = re.compile(r"\s*answer\s+(-?\d+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(RoundsJob):
     """Configuration of ReST meets ReAct."""
 
     environment: str = "stream"
@@ -52,7 +52,7 @@ class Config(OnPolicyJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        OnPolicyJob.check(self)
+        RoundsJob.check(self)
         if self.samples < 2:
             raise ConfigError(
                 f"samples: got {self.samples}, of which none could be ranked first; give 2 or more"

@@ -20,7 +20,7 @@ from itertools import product
 from quintain.agents.deliberation import describe_action
 from quintain.config.ranges import PositiveFloat, PositiveInt
 from quintain.errors import ConfigError
-from quintain.learning.job import OnPolicyJob
+from quintain.learning.job import RoundsJob
 from quintain.learning.update import Update
 from quintain.losses.preference import dpo
 from quintain.methods.loops.rounds import Rounds
@@ -39,7 +39,7 @@ WORDS: Mapping[str, float] = {"right": 1.0, "wrong": 0.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(RoundsJob):
     """Configuration of Self-Rewarding LM."""
 
     environment: str = "sums?digits=1"
@@ -56,7 +56,7 @@ class Config(OnPolicyJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        OnPolicyJob.check(self)
+        RoundsJob.check(self)
         if self.group_size < 2:
             raise ConfigError(
                 f"group_size: got {self.group_size}, of which no two could be compared; give 2 or more"
