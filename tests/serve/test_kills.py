@@ -21,9 +21,9 @@ from quintain.store.calls import CALLS
 from quintain.store.run import Run
 from quintain.types import Failure
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 KEY = "s3cret"
-SECONDS = 240
+SECONDS = 600
 
 
 @pytest.fixture(scope="module")
