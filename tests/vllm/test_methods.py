@@ -14,7 +14,7 @@ import quintain
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
 SPEC = f"vllm?program={PROGRAM}&arguments={ARGUMENTS.replace(' ', '+')}&start_timeout=900"
 FIELDS: dict[str, dict[str, Any]] = {
-    "grpo": {"tasks": 2, "group_size": 4},
+    "grpo": {"tasks": 4, "group_size": 4},
     "ppo": {"episodes": 8},
     "archer": {"episodes": 8},
     "eto": {"tasks": 8},
@@ -34,13 +34,14 @@ def busy() -> Iterator[None]:
 def test_a_method_trains_through_a_server_on_a_busy_machine(method: str, tmp_path: Path) -> None:
     run = quintain.train(
         method, run=method, root=tmp_path, model="tiny", environment="guess?high=4&max_turns=3", engine=SPEC, steps=2,
-        eval_every=1, eval_episodes=8, demonstrations=16, imitation_epochs=2, max_turn_tokens=8, max_context=256,
+        eval_every=1, eval_episodes=8, demonstrations=32, imitation_epochs=4, max_turn_tokens=16, max_context=512,
         **FIELDS[method],
     )  # fmt: skip
     rows = run.metrics
     assert [row["step"] for row in rows] == [0, 1, 2]
     assert all(row.get("train/failures", 0.0) == 0.0 for row in rows), "no episode was lost"
-    gaps = [row["gap/mean"] for row in rows if "gap/mean" in row]  # none where no update was made
+    gaps = [row["gap/mean"] for row in rows if "gap/mean" in row]
     assert all(gap < 1e-3 for gap in gaps)
+    assert gaps or method not in ("grpo", "ppo"), "the start succeeds now and then, so that groups differ"
     assert rows[-1]["gap/canary"] < 1e-3
     print(f"{method}: gaps {gaps}, canary {rows[-1]['gap/canary']:.1e}")
