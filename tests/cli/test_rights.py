@@ -20,7 +20,9 @@ RUNS: dict[str, tuple[str, ...]] = {
     "an engine of its own": ("train", "grpo", *SMALL, *WARM, "--steps", "1", "--engine", "process"),
     "rounds of pairs": ("train", "eto", *SMALL, *WARM[:4], "--tasks", "2", "--steps", "1"),
     "replay": ("train", "archer", *SMALL, *WARM, "--steps", "1", "--batch-size", "2", "--critic-updates", "1"),
-    "LoRA layers": ("train", "sft", *SMALL, "--demonstrations", "4", "--steps", "1", "--lora", "r=2,out=adapter"),
+    "LoRA layers": (
+        "train", "sft", *SMALL, "--demonstrations", "4", "--steps", "1", "--lora-rank", "2", "--keeps-adapter", "true",
+    ),
     "a tracker": ("train", "sft", *SMALL, "--demonstrations", "4", "--steps", "1", "--track", "tensorboard"),
     "collected": ("collect", "guess", "--episodes", "2", "--out", "runs/one"),
 }  # fmt: skip

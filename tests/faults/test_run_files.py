@@ -45,17 +45,17 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 }
 
 
-def learn_from_episodes(root: Path, lora: str = "") -> Path:
+def learn_from_episodes(root: Path, **lora: Any) -> Path:
     """Train by a method that compares the policy with its start at every step."""
     return api.train(
         "gigpo", environment="guess", demonstrations=4, imitation_epochs=1, tasks=1, group_size=2, kl_coef=0.5,
-        max_turn_tokens=8, lora=lora, run="run", root=root, **QUICK,
+        max_turn_tokens=8, run="run", root=root, **lora, **QUICK,
     ).folder  # fmt: skip
 
 
 def learn_an_adapter(root: Path) -> Path:
     """Train LoRA layers, which are kept as an adapter beside the start."""
-    return learn_from_episodes(root, "r=2,targets=q_proj,out=adapter")
+    return learn_from_episodes(root, lora_rank=2, lora_targets=("q_proj",), keeps_adapter=True)
 
 
 def learn_from_pairs(root: Path) -> Path:
