@@ -57,7 +57,7 @@ WITHOUT: dict[str, tuple[str, ...]] = {
         r'^    if settings\["filter"\]:\n(        .*\n)+',
     ),
     "a process of the episode before": (PROC,),
-    "the interpreter that forked it": (r"^ +called\(LIBC.unshare\(NEW_PROCESSES\).*", PROC),
+    "the interpreter that forked it": (r"^ +check_call\(LIBC.unshare\(NEW_PROCESSES\).*", PROC),
     "capabilities": (r"^ +drop_capabilities\(\)",),
 }
 """attack → the steps of our program that it is stopped by"""
