@@ -46,6 +46,21 @@ def test_new_layers_change_nothing_and_freeze_the_rest(tokenizer: PreTrainedToke
     assert trained == {name for name, _ in model.named_parameters() if "lora_" in name}
 
 
+def test_new_layers_follow_their_seed_and_nothing_else(tokenizer: PreTrainedTokenizerFast) -> None:
+    def draw(seed: int, state: int) -> list[torch.Tensor]:
+        torch.default_generator.manual_seed(state)
+        model = add_lora(build_tiny(tokenizer, size="micro"), rank=2, seed=seed)
+        drawn.append(float(torch.rand(())))
+        return [weight.detach() for name, weight in model.named_parameters() if "lora_A" in name]
+
+    drawn: list[float] = []
+    one, again, other = draw(3, state=1), draw(3, state=2), draw(4, state=1)
+    assert one and all(torch.equal(a, b) for a, b in zip(one, again, strict=True))
+    assert not any(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+    torch.default_generator.manual_seed(1)
+    assert drawn[0] == drawn[2] == float(torch.rand(())), "whoever draws after it draws what they drew before"
+
+
 def test_targets_and_rank_by_value(tokenizer: PreTrainedTokenizerFast) -> None:
     model = add_lora(build_tiny(tokenizer, size="micro"), rank=3, targets=("q_proj", "v_proj"))
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)

@@ -38,6 +38,9 @@ def kept() -> list[Trajectory]:
     return []
 
 
+ANSWERING = "answering"
+
+
 @pytest.fixture
 def recording(chat: Chat, kept: list[Trajectory], tmp_path: Path) -> Iterator[Recording]:
     engine, calls = Scripted(lambda request, stream: chat.write("go on")), CallLog(tmp_path / CALLS)
@@ -50,7 +53,7 @@ def recording(chat: Chat, kept: list[Trajectory], tmp_path: Path) -> Iterator[Re
         except StoreError as error:
             raised.append(error)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, name=ANSWERING)
     thread.start()
     yield made
     made.is_closed.set()
@@ -146,6 +149,9 @@ def test_what_was_answered_is_there_after_a_kill(
         [("two", 0, 1), ("one", 1, 1)],
     )
     recording.is_closed.set()
+    for thread in threading.enumerate():
+        if thread.name == ANSWERING:
+            thread.join(10)
     recording.close()
     assert not (tmp_path / CALLS).exists(), "the journal has it all"
     ours = {(each.group, each.index): each for each in kept}

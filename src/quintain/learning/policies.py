@@ -62,9 +62,11 @@ class SharedModel:
         self.adapters: list[str] = []
         self._active: str | None = None
 
-    def add(self, name: str, settings: PolicySettings) -> None:
-        """Put a fresh adapter `name` into the model."""
-        add_lora(self.model, settings.lora_rank, settings.lora_alpha, settings.lora_targets, name=name)
+    def add(self, name: str, settings: PolicySettings, seed: int) -> None:
+        """Put a fresh adapter `name`, drawn from `seed`, into the model."""
+        add_lora(
+            self.model, settings.lora_rank, settings.lora_alpha, settings.lora_targets, name=name, seed=seed
+        )
         self.adapters.append(name)
         self._active = name
 
@@ -696,7 +698,7 @@ def load_main(model: PreTrainedModel, config: Mapping[str, Any], checkpoint: Pat
     settings = build(PolicySettings, given, "the run", is_stored=True)
     rank = settings.lora_rank
     if rank:
-        shared.add(MAIN, settings)
+        shared.add(MAIN, settings, seed=0)  # what is loaded takes its place
     optimization = Optimization(optimizer=config.get("optimizer", "adamw"))
     head = head_in(checkpoint)
     trained = shared.trained(MAIN if rank else None)
@@ -739,7 +741,7 @@ def _build(
     if spec is not None and spec.follows and _is_adapted(known.get(spec.follows), settings):
         adapter, settings = name, known[spec.follows].settings
     if adapter is not None:
-        shared.add(adapter, settings)
+        shared.add(adapter, settings, job.seed)
     head = None
     if has_head:
         head = ValueHead.of(
@@ -758,7 +760,11 @@ def _build(
     lora = None
     if adapter is not None:
         lora = Lora(
-            name=name, rank=settings.lora_rank, alpha=settings.lora_alpha, targets=settings.lora_targets
+            name=name,
+            rank=settings.lora_rank,
+            alpha=settings.lora_alpha,
+            targets=settings.lora_targets,
+            seed=job.seed,
         )
     if is_trained:
         optimization = Optimization(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from quintain.errors import MissingExtra, UsageError
+from quintain.types import derive_seed
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -25,19 +26,22 @@ def add_lora(
     targets: tuple[str, ...] = (),
     *,
     name: str = "default",
+    seed: int = 0,
 ) -> "PreTrainedModel":
     """Put LoRA layers of `rank`, scaled by alpha/rank, into `model`, freeze all else, and return it.
 
     Several policies may share a model, each by layers of its own `name`; the newest are switched on.
 
     `targets` are ends of module names such as ``q_proj``; () means every linear layer but the output head.
-    The new layers add nothing until they are trained.
+    The new layers add nothing until they are trained; they are drawn from `seed` and their `name`.
 
     Raises:
         MissingExtra: peft is not installed.
         UsageError: the rank is below 1, a target matches nothing, or the model has layers of that name already.
     """
     peft = _peft()
+    import torch
+
     from quintain.models.lora_linear import round_once
 
     if rank < 1:
@@ -56,7 +60,9 @@ def add_lora(
         task_type="CAUSAL_LM",
     )
     adapted = cast("Any", model)
-    with warnings.catch_warnings():  # that there are several adapters is what is wanted
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(derive_seed("lora", seed, name))
+        # That there are several adapters is what is wanted.
         warnings.filterwarnings("ignore", message="Already found a `peft_config` attribute")
         adapted.add_adapter(config, adapter_name=name)
     _keep_masters(model, name)

@@ -4,6 +4,7 @@ A name is a single, plain path component: letters, digits and ``. _ - + =``, sta
 that could mean another place, a flag, a hidden file or a device is refused, never repaired.
 """
 
+import os
 import re
 from pathlib import Path
 
@@ -34,9 +35,11 @@ def check_name(name: str) -> str:
 def split_step(text: str) -> tuple[str, str]:
     """Return the run and the mark that ``RUN@MARK`` names; the mark is empty where there is none, as in a path."""
     base, at, mark = text.rpartition("@")
-    if not at or not base or "/" in mark or "://" in text or Path(text).expanduser().exists():
+    if not at or not base or "/" in mark or "://" in text:
         return text, ""
-    return base, mark
+    return (
+        (text, "") if os.path.exists(Path(text).expanduser()) else (base, mark)
+    )  # also one that is too long
 
 
 def run_folder(root: Path, name: str) -> Path:

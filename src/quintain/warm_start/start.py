@@ -395,7 +395,14 @@ def imitator(model: PreTrainedModel, job: Job, rate: float | None) -> Learner:
     """
     settings = job.main_policy()
     if settings.lora_rank and new_model(job.model) is None:
-        add_lora(model, settings.lora_rank, settings.lora_alpha, settings.lora_targets, name=IMITATION)
+        add_lora(
+            model,
+            settings.lora_rank,
+            settings.lora_alpha,
+            settings.lora_targets,
+            name=IMITATION,
+            seed=job.seed,
+        )
     learner = Learner(
         model,
         Optimization(

@@ -42,6 +42,7 @@ class Lora:
     rank: int
     alpha: float
     targets: tuple[str, ...] = ()
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +88,8 @@ class Shard:
         dtype = storage_dtype(spec.optimization.precision, device, is_frozen=spec.is_frozen)
         model = _model(spec.folder, device, dtype)
         if spec.lora is not None:
-            add_lora(model, spec.lora.rank, spec.lora.alpha, spec.lora.targets, name=spec.lora.name)
+            lora = spec.lora
+            add_lora(model, lora.rank, lora.alpha, lora.targets, name=lora.name, seed=lora.seed)
         head = ValueHead(model.config.hidden_size) if spec.has_value_head else None
         for module in (model, head):
             if module is not None and not spec.is_trained:
