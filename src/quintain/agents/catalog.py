@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from quintain.engines.protocol import Capability
     from quintain.environments.protocol import Environment
     from quintain.text.chat import Chat
-    from quintain.types import Task
 
 AUTO = "auto"
 """JSON tools where there are tools, else a choice where legal actions are listed, else plain text."""
@@ -164,26 +163,6 @@ def engine_needs(spec: str) -> frozenset[Capability]:
     """
     kinds = [_class(_place(layer.name)) for layer in check(spec) if layer.name != AUTO]
     return frozenset[Any]().union(*(getattr(kind, "needs", ()) for kind in kinds))
-
-
-def score_length(spec: str) -> Callable[[Task, str, Sequence[int]], float]:
-    """Return what `spec` divides the score of an action by: (task, action, its token ids) → length.
-
-    It is 1 for a harness that scores no actions.
-
-    Raises:
-        UsageError: see `check`.
-    """
-    layer = check(spec)[-1]
-    if layer.name == AUTO or _base(layer.name) != "scored":
-        return lambda task, action, token_ids: 1.0
-    from quintain.agents.scored import Scored, length, pad_action
-
-    defaults = {field.name: field.default for field in dataclasses.fields(Scored)}
-    values: dict[str, Any] = defaults | _settings(spec, layer, Scored)
-    return lambda task, action, token_ids: length(
-        pad_action(action, task, values["pad"]), token_ids, values["normalization"]
-    )
 
 
 def _settings(spec: str, layer: Layer, kind: type) -> dict[str, Any]:

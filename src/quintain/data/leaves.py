@@ -95,7 +95,8 @@ def keep_leaves(
         is_trained = np.isin(sample.turn_id, [*chosen[sample.trajectory].turns])
         if not is_trained[sample.turn_id >= 0].all():
             sample = replace(sample, loss_weight=np.where(is_trained, sample.loss_weight, np.float32(0)))
-        if sample.loss_weight.any():
+        is_rival = sample.choice >= 0 and bool(is_trained.any())  # perhaps a candidate that was not chosen
+        if is_rival or sample.loss_weight.any():
             kept.append(sample)
     reasons = {(at, leaf): why for at, leaves in enumerate(chosen) for leaf, why in leaves.left_out.items()}
     return kept, reasons

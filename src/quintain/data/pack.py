@@ -93,11 +93,17 @@ def _even_cuts(samples: Sequence[Sample], max_tokens: int, num_parts: int) -> li
 
 
 def _units(samples: Sequence[Sample]) -> list[list[int]]:
-    """Return the numbers of `samples` that are not cut apart: each alone, and both sides of a pair."""
+    """Return the numbers of `samples` that are not cut apart: each alone, sides of a pair, candidates of a choice."""
     units: dict[tuple[str, int], list[int]] = {}
     for index, sample in enumerate(samples):
-        units.setdefault(("stream", index) if sample.pair < 0 else ("pair", sample.pair), []).append(index)
+        units.setdefault(_unit(sample, index), []).append(index)
     return list(units.values())
+
+
+def _unit(sample: Sample, index: int) -> tuple[str, int]:
+    if sample.choice >= 0:
+        return "choice", sample.choice
+    return ("stream", index) if sample.pair < 0 else ("pair", sample.pair)
 
 
 def _cuts(samples: Sequence[Sample], max_tokens: int) -> list[list[int]]:
@@ -106,7 +112,7 @@ def _cuts(samples: Sequence[Sample], max_tokens: int) -> list[list[int]]:
     for indices in _units(samples):
         length = sum(len(samples[i].token_ids) for i in indices)
         if length > max_tokens:
-            kind = "stream" if samples[indices[0]].pair < 0 else "pair"
+            kind, _ = _unit(samples[indices[0]], 0)
             raise DataError(
                 f"a {kind} in a micro-batch of {max_tokens} tokens: got {length}; raise max_tokens "
                 "(--micro-tokens), or drop it"
@@ -180,6 +186,7 @@ def _batch(
     def join(array_of: Callable[[Sample], NDArray[Any]]) -> torch.Tensor:
         return torch.as_tensor(np.concatenate([array_of(sample) for sample in samples]))
 
+    has_choices = any(sample.choice >= 0 for sample in samples)
     extra = BatchExtra(
         num_trained=num_trained,
         turn_end=join(lambda sample: sample.turn_end),
@@ -189,6 +196,8 @@ def _batch(
         num_pairs=num_pairs,
         rank=torch.tensor([sample.rank for sample in samples]),
         versions=None if samples[0].versions is None else join(versions_of),
+        choice=torch.tensor([sample.choice for sample in samples]) if has_choices else None,
+        score_length=torch.tensor([sample.score_length for sample in samples]) if has_choices else None,
     )
     return Batch(
         token_ids=join(lambda sample: sample.token_ids),

@@ -5,7 +5,7 @@ prompt of a turn has loss weight 0, what the policy sampled has 1. Trained token
 call.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -14,6 +14,17 @@ from numpy.typing import NDArray
 
 from quintain.errors import DataError, InvariantError
 from quintain.types import Completion, Credit, Pair, Sample, Trajectory, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A turn that was drawn from candidates."""
+
+    trajectory: int
+    turn: int
+    completion: Completion
+    prompt: slice
+    """where its stream, up to what was sampled in it, lies on the tape"""
 
 
 @dataclass(slots=True)
@@ -34,6 +45,9 @@ class _Tape:
     versions: list[int] = field(default_factory=list[int])
     """of the weights that each sampled token was sampled with, where that is asked for"""
     has_versions: bool = False
+    has_candidates: bool = False
+    choices: list[_Choice] = field(default_factory=list[_Choice])
+    """turns that were drawn from candidates, where these are to be streams"""
 
     def add(self, index: int, trajectory: Trajectory) -> None:
         for place, number in enumerate(in_streams(trajectory)):
@@ -53,6 +67,9 @@ class _Tape:
                     f"log-probs of the {num} tokens of turn {number}: got {got}; report this"
                 )
             self.token_ids += turn.prompt_ids
+            if self.has_candidates and completion.candidates:
+                prompt = slice(self.starts[-1], len(self.token_ids))
+                self.choices.append(_Choice(index, number, completion, prompt))
             self.token_ids += completion.token_ids
             self.runs += (len(turn.prompt_ids), num)
             self.run_ids += (-1, number)
@@ -88,9 +105,56 @@ class _Tape:
             trajectory=-1,
             versions=versions,
         )
+        candidates = [
+            each for number, own in enumerate(self.choices) for each in _candidates(whole, own, number)
+        ]
+        for own in self.choices:
+            chosen = slice(own.prompt.stop, own.prompt.stop + len(own.completion.token_ids))
+            turn_id[chosen], turn_end[chosen], whole.loss_weight[chosen] = -1, False, 0
         ends = [*self.starts[1:], len(mask)]
         cuts = zip(self.owners, self.starts, ends, strict=True)
-        return [_cut(whole, owner, slice(start, end)) for owner, start, end in cuts if mask[start:end].any()]
+        is_trained = whole.loss_weight > 0
+        streams = [
+            _cut(whole, owner, slice(start, end)) for owner, start, end in cuts if is_trained[start:end].any()
+        ]
+        return streams + candidates
+
+
+def _candidates(whole: Sample, choice: _Choice, number: int) -> Iterator[Sample]:
+    """Yield the streams of the choice with this `number`: its prompt with each of its candidates.
+
+    What was chosen is trained at its first token alone; what is said of that stands at the first of all others, too.
+    """
+    prompt, place = whole.token_ids[choice.prompt], choice.prompt.stop
+    candidates, chosen = choice.completion.candidates, choice.completion.token_ids
+    index = next(i for i, each in enumerate(candidates) if each.token_ids == chosen)
+    for i, each in enumerate(candidates):
+        start, end = len(prompt), len(prompt) + len(each.token_ids)
+        first, own = slice(start, start + 1), slice(start, end)
+        turn_id = np.full(end, -1, np.int64)
+        turn_id[own] = choice.turn
+        yield Sample(
+            token_ids=np.concatenate([prompt, np.array(each.token_ids, np.int64)]),
+            loss_weight=_zeros(whole.loss_weight, end, first, float(i == index)),
+            logprobs=_zeros(whole.logprobs, end, own, each.logprobs),
+            advantages=_zeros(whole.advantages, end, first, whole.advantages[place]),
+            returns=_zeros(whole.returns, end, first, whole.returns[place]),
+            turn_id=turn_id,
+            turn_end=_zeros(whole.turn_end, end, slice(end - 1, end), True),
+            trajectory=choice.trajectory,
+            versions=None
+            if whole.versions is None
+            else _zeros(whole.versions, end, own, whole.versions[place]),
+            choice=number,
+            score_length=each.length,
+        )
+
+
+def _zeros(like: NDArray[Any], size: int, place: slice, numbers: Any) -> NDArray[Any]:
+    """Return `size` zeros of the type of `like`, with `numbers` at `place`."""
+    array = np.zeros(size, like.dtype)
+    array[place] = numbers
+    return array
 
 
 def _cut(whole: Sample, trajectory: int, place: slice) -> Sample:
@@ -143,14 +207,17 @@ def whole_prompt(before: Sequence[Turn], turn: Turn) -> tuple[int, ...]:
     return (*stream, *turn.prompt_ids)
 
 
-def samples_from(credit: Credit, *, has_versions: bool = False) -> list[Sample]:
+def samples_from(credit: Credit, *, has_versions: bool = False, has_candidates: bool = False) -> list[Sample]:
     """Return one `Sample` per token stream of `credit.trajectories`; streams in which nothing was sampled go.
 
-    `has_versions`: say of each token by which weights it was sampled, where they may differ.
+    `has_versions`: say of each token by which weights it was sampled, where they may differ. `has_candidates`: let each
+    candidate of a turn that was drawn from some be a stream of its own, after that turn's prompt; the turn is then
+    trained as one action (`losses.actions.by_action`), with the advantage and the return of its first token.
+
     Raises `InvariantError` when credit and tokens do not fit, when a log-prob, advantage or return is not
     finite, or when the trained tokens are not exactly the sampled ones.
     """
-    tape = _Tape(has_versions=has_versions)
+    tape = _Tape(has_versions=has_versions, has_candidates=has_candidates)
     for index, trajectory in enumerate(credit.trajectories):
         tape.add(index, trajectory)
     advantages = _flat(credit, credit.advantages, "advantages")
@@ -162,7 +229,7 @@ def samples_from(credit: Credit, *, has_versions: bool = False) -> list[Sample]:
             "log-probs of sampled tokens: got one that is not finite; record a Failure instead"
         )
     samples = tape.samples(advantages, returns)
-    _check(credit, samples)
+    _check(credit, samples, tape.choices)
     return samples
 
 
@@ -309,11 +376,13 @@ def _flat(credit: Credit, arrays: Sequence[Sequence[NDArray[np.float32]]], name:
     return flat
 
 
-def _check(credit: Credit, samples: Sequence[Sample]) -> None:
+def _check(credit: Credit, samples: Sequence[Sample], choices: Sequence[_Choice]) -> None:
     trained = [0] * len(credit.trajectories)
     for sample in samples:
         trained[sample.trajectory] += int(sample.loss_weight.sum())
     sampled = [trajectory.num_sampled for trajectory in credit.trajectories]
+    for own in choices:  # counts once, however long it is
+        sampled[own.trajectory] -= len(own.completion.token_ids) - 1
     if trained != sampled:
         raise InvariantError(
             f"trained tokens by trajectory: got {trained}; sampled were {sampled}; report this"

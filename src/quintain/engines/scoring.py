@@ -4,15 +4,13 @@ score(a) = Σ log p(token of a) / length(a), and a candidate is drawn from softm
 actions of GLAM (arXiv 2302.02662; length 1) and TWOSOME (2401.14151; length in tokens or words).
 
 The completion carries the log-probs of the chosen tokens under the model's own distribution over the whole
-vocabulary, tempered as for any other completion: these are what a learner computes for the same tokens, so
-that ratios start at 1. They are not the log-prob of the action among the candidates, which is normalised over
-these: ∇log π(a) = ∇score(a) - Σ_b π(b) ∇score(b). A learner leaves the second term out. It is the same for every action
-of a state, so that this changes nothing in expectation where the advantages of a state have mean zero under π, which
-is where the critic is exact. Elsewhere, with a critic that is off by d, it pulls on the odds of two one-token
-candidates by d·(1 - m)·(π(a) - π(b)), m the probability of all candidates: little where the model writes hardly
-anything else. Where scores are divided by lengths it does not vanish so: with a value that is too low short candidates
-gain, with one too high long ones. The first term is the gradient of the tokens' log-probs over the length, so a
-learner divides the advantages of a turn by the length that divided its score.
+vocabulary, tempered as for any other completion, and with them all candidates with theirs: these are what a learner
+computes for the same tokens. They are not the log-prob of the action, which is normalised over the candidates:
+log π(a) = score(a) - log Σ_b exp score(b). GLAM and TWOSOME learn by that: their loss is `losses.actions.by_action`,
+with ``Update(has_candidates=True)``. Any other method trains the tokens of what was chosen, and leaves out lengths and
+the second term of ∇log π(a) = ∇score(a) - Σ_b π(b) ∇score(b). In expectation that is the same only where lengths are 1
+and the advantages of a state have mean zero under π; with a critic that is off by d, it pulls on the odds of two
+one-token candidates by d·(1 - m)·(π(a) - π(b)), m the probability of all candidates.
 
 A stream is read once, and stays in the decoder's cache from turn to turn; what candidates add to it is computed as
 branches that leave it as it is, and what they begin alike is computed once.
@@ -30,7 +28,7 @@ from torch import Tensor
 from quintain.engines.decoder import Decoder
 from quintain.engines.protocol import Request, Sampling
 from quintain.engines.sampling import uniforms
-from quintain.types import Completion, Failure
+from quintain.types import Candidate, Completion, Failure
 
 MAX_BRANCHES = 64
 """Branches of one forward pass; each holds a slot of the cache for as long."""
@@ -179,6 +177,10 @@ def draw_candidate(
         logprobs=tuple(logprobs[index]),
         stop="stop" if is_whole else "length",
         policy_version=version,
+        candidates=tuple(
+            Candidate(token_ids=ids, logprobs=tuple(own), length=length)
+            for ids, own, length in zip(candidates, logprobs, sampling.candidates.lengths, strict=True)
+        ),
     )
 
 

@@ -31,6 +31,8 @@ class SignalRecorder:
         weights = batch.loss_weight.detach().cpu().split(batch.lengths)
         logprobs = outputs.logprobs.detach().float().cpu().split(batch.lengths)
         for sample, weight, logprob in zip(samples, weights, logprobs, strict=True):
+            if sample.choice >= 0 and not sample.loss_weight.any():
+                continue  # a candidate that was not chosen
             for turn in np.unique(sample.turn_id[sample.turn_id >= 0]).tolist():
                 is_own = sample.turn_id == turn
                 place = id(trajectories[sample.trajectory]), turn

@@ -28,6 +28,8 @@ class Update:
     """times that the episodes of a step are gone through; None: as the configuration says, else once"""
     num_minibatches: int | None = None
     """optimizer steps of an epoch; None: as the configuration says, else one"""
+    has_candidates: bool = False
+    """let the candidates of a turn that was drawn from some be streams as well, for `losses.actions.by_action`"""
     keeps_zeros: bool = False
     """also train on streams without an advantage: a critic, a KL or entropy term learns from them"""
     has_reference: bool = False

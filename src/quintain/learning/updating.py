@@ -205,7 +205,7 @@ def learn(
     """
     if step <= update.critic_steps:
         update = replace(update, keeps_zeros=True)
-    samples = samples_from(credit, has_versions=has_versions)
+    samples = samples_from(credit, has_versions=has_versions, has_candidates=update.has_candidates)
     left_out: Mapping[tuple[int, int], str] = {}
     if leaves != "all":
         samples, left_out = keep_leaves(samples, credit.trajectories, leaves)

@@ -243,6 +243,16 @@ class StepResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """What a completion was drawn from, among others: ``Candidate(token_ids=(5,), logprobs=(-1.5,), length=1.0)``."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    """Log-probability of each token when it was drawn; their sum over `length` is the score."""
+    length: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
     """What an engine sampled, end-of-turn token included when it was sampled.
 
@@ -260,6 +270,8 @@ class Completion:
     """Name of the policy in the run: policy, opponent, planner, …"""
     version_spans: tuple[tuple[int, int], ...] = ()
     """(number of the first token, version), where weights changed under way; empty: one version for all."""
+    candidates: tuple[Candidate, ...] = ()
+    """What it was drawn from as a whole, itself included, by the softmax of scores; empty: token by token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,6 +84,10 @@ class Sample:
     """Where its answer stands in a `Comparison`, whose number `pair` then is; higher is better."""
     versions: NDArray[np.int64] | None = None
     """Version of the weights that each token was sampled with; None where that is the same for all that is trained."""
+    choice: int = -1
+    """Number of the choice that it ends with a candidate of; -1 for streams that were sampled token by token."""
+    score_length: float = 1.0
+    """What the sum of the log-probs of the candidate is divided by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +143,10 @@ class BatchExtra:
     """float [N], critic's values when the batch was collected"""
     versions: Tensor | None = None
     """int64 [N], of the weights that a token was sampled with; None where that is the same for all"""
+    choice: Tensor | None = None
+    """int64 [B], number of the choice of which the stream ends with a candidate, -1 for others; None without any"""
+    score_length: Tensor | None = None
+    """float [B], what divides the score of that candidate"""
     kl: float | None = None
     """KL of the policy from the reference before the update, nats an episode, estimated over the *whole* step"""
 

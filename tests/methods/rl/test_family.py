@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from tests.build import make_episode, make_group, make_turn
 
-from quintain.credit.discounted import discounted_return
 from quintain.credit.outcome import outcome_return
 from quintain.errors import ConfigError
 from quintain.methods.find import find_method
@@ -321,16 +320,6 @@ def test_a_macro_action_lasts_as_long_as_it_says() -> None:
     turn = episode(0.0).turns[0]
     assert twosome.duration(turn) == 1
     assert twosome.duration(replace(turn, reward_terms={"duration": 3.0})) == 3
-
-
-def test_only_turns_whose_actions_are_scored_are_divided_by_their_length() -> None:
-    acted = episode(1.0).turns[0]
-    thought = replace(acted, seat="agent/plan", action=Action(text="first this then that"))
-    whole = replace(episode(1.0), turns=(thought, replace(acted, action=Action(text="go on"))))
-    credit = discounted_return([make_group(whole)])
-    found = twosome.per_length(credit, lambda _task, text, _ids: float(len(text.split())))
-    ones = [float(turn[0]) for turn in credit.advantages[0]]
-    assert [float(turn[0]) for turn in found.advantages[0]] == pytest.approx([ones[0], ones[1] / 2])
 
 
 def test_values_of_states_are_those_of_continued_episodes() -> None:

@@ -1,4 +1,4 @@
-"""Drawing whole actions by their scores, and what their tokens are credited for it, beside plain second versions.
+"""Drawing whole actions by their scores, and learning them as wholes, beside plain second versions.
 
 Where actions are scored, the exact gradient is part of the check: on a state of four actions of one to four words,
 whose tokens a table writes, the expectation of what is trained is the gradient of the expected reward, through the
@@ -14,19 +14,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quintain.credit.discounted import discounted_return
+from quintain.data.pack import pack
+from quintain.data.samples import samples_from
 from quintain.engines.scoring import action_probabilities
+from quintain.losses.policy import clip_ratio
 from quintain.testing.episodes import episode_of, turn_of
-from quintain.types import Action, Credit, Trajectory
-from quintain_evidence.formulas.credit import Case, Tokens, draw
+from quintain.types import Action, Batch, Candidate, Credit, Outputs, Turn
 from quintain_evidence.formulas.formula import Formula, Rng, flatten
 
 Candidates = list[tuple[list[list[float]], list[float]]]
 """log-probs of the tokens of each candidate, and what its score is divided by"""
+Choices = list[tuple[list[list[float]], list[float], list[list[float]], int, float]]
+"""log-probs of the tokens of each candidate at sampling, lengths, log-probs now, what was drawn, its advantage"""
 WORDS = ((1,), (1, 2), (3, 4, 5), (3, 4, 6, 7))
 """Token ids of the toy's actions."""
 EARNED = (0.0, 1.0, 0.2, 0.7)
 NUM_TOYS = 4
+SHIFT = 2.0
+"""What the critic of the toy is wrong by."""
 
 
 def candidates(rng: Rng) -> Candidates:
@@ -98,58 +103,89 @@ def sampled_gradient(module: ModuleType) -> float:
     return min(found)
 
 
-def divided(module: ModuleType, case: Case) -> list[float]:
-    """Return the credit of the code, lengths being the tokens of a turn and one more."""
-    credit = discounted_return(case.groups, discount=0.9)
-    return flatten(module.per_length(thoughtful(credit), lambda _task, _text, ids: len(ids) + 1.0).advantages)
+def make_turn(logs: Sequence[Sequence[float]], lengths: Sequence[float], index: int) -> Turn:
+    """Return a turn in which the candidate `index` was drawn; ids do not matter beyond being different."""
+    made = [
+        Candidate(token_ids=(place + 1, *[0] * (len(own) - 1)), logprobs=tuple(own), length=length)
+        for place, (own, length) in enumerate(zip(logs, lengths, strict=True))
+    ]
+    turn = turn_of(made[index].token_ids, Action(text="go"))
+    completion = replace(turn.completion, logprobs=made[index].logprobs, candidates=tuple(made))
+    return replace(turn, prompt_ids=(9,), completion=completion)
 
 
-def thoughtful(credit: Credit) -> Credit:
-    """Return `credit` of the same episodes whose third turns, where there are any, are thoughts."""
-    trajectories = tuple(
-        replace(t, turns=tuple(replace(u, seat="a/plan") if k == 2 else u for k, u in enumerate(t.turns)))
-        for t in credit.trajectories
+def choices(rng: Rng) -> Choices:
+    """Return states, the action that was taken in each, and what the tokens are now."""
+    found: Choices = []
+    for logs, lengths in candidates(rng):
+        now = [(np.array(own) + rng.normal(size=len(own)) * 0.2).tolist() for own in logs]
+        found.append((logs, lengths, now, int(rng.integers(len(logs))), float(rng.normal())))
+    return found
+
+
+def batch_of(turns: Sequence[Turn], advantages: Sequence[float]) -> Batch:
+    """Return the streams of an episode of `turns`."""
+    arrays = tuple(
+        np.full(len(turn.completion.token_ids), number, np.float32)
+        for turn, number in zip(turns, advantages, strict=True)
     )
-    return replace(credit, trajectories=trajectories)
+    credit = Credit(trajectories=(episode_of(turns, 1.0, is_success=True),), advantages=(arrays,))
+    return pack(samples_from(credit, has_candidates=True))
 
 
-def shared(case: Case) -> Tokens:
-    """Return returns to go over the length of the turn, thoughts whole, in single precision as credit is stored."""
-    found: list[list[float]] = []
-    for play in case.plays:
-        row: list[float] = []
-        for k, count in enumerate(play.tokens):
-            rest = sum(0.9 ** (j - k) * play.rewards[j] for j in range(k, len(play.rewards)))
-            row.append(float(np.float32(rest)) / (1 if k == 2 else count + 1))
-        found.append(row)
-    return case.spread(found)
+def learn_choices(module: ModuleType, case: Choices) -> list[float]:
+    """Return the loss of the code, whose clip is far, and its gradient by the log-prob of each token."""
+    turns = [make_turn(logs, lengths, index) for logs, lengths, _, index, _ in case]
+    batch = batch_of(turns, [advantage for *_, advantage in case])
+    logs = torch.zeros(len(batch.token_ids), dtype=torch.float64)
+    places = (batch.turn_id >= 0).nonzero().squeeze(1)
+    told = [x for _, _, now, _, _ in case for own in now for x in own]
+    logs[places] = torch.tensor(told, dtype=torch.float64)
+    logs.requires_grad_()
+    outputs = Outputs(logprobs=logs, entropy=torch.zeros_like(logs))
+    loss = module.by_action(clip_ratio(0.99, 99.0))(outputs, batch).loss
+    (slope,) = torch.autograd.grad(loss, logs)
+    _, entropy = module.action_logprobs(logs, batch)
+    firsts = [int(place) for place in (batch.loss_weight > 0).nonzero()]
+    return flatten([loss.item(), slope[places], [entropy[place].item() for place in firsts]])
 
 
-def credited_gradient(module: ModuleType) -> float:
-    """Return the least cosine of what TWOSOME trains, in expectation over its own sampler, with the exact gradient."""
+def as_wholes(case: Choices) -> list[float]:
+    """Return -mean A·ratio of actions, and -A·ratio·(1[b = a] - π(b))/|b| at each token of b; then entropies."""
+    total, slopes, entropies = 0.0, list[float](), list[float]()
+    for logs, lengths, now, index, advantage in case:
+        before, after = (softmaxed([(each, lengths)]) for each in (logs, now))
+        ratio = after[index] / before[index]
+        total -= float(np.float32(advantage)) * ratio / len(case)
+        for place, (own, length) in enumerate(zip(now, lengths, strict=True)):
+            pull_on = ((place == index) - after[place]) / length
+            slopes += [-float(np.float32(advantage)) * ratio * pull_on / len(case)] * len(own)
+        entropies.append(-sum(p * float(np.log(p)) for p in after))
+    return [total, *slopes, *entropies]
+
+
+def compare_gradient(module: ModuleType) -> float:
+    """Return the least cosine of what is trained with the exact gradient, where the critic is wrong by `SHIFT`."""
     found: list[float] = []
     for logits, wanted, logs, lengths in toys():
-        odds = action_probabilities(logs, lengths)
-        mean = sum(p * r for p, r in zip(odds, EARNED, strict=True))
-        trajectories = [lived(ids, reward - mean) for ids, reward in zip(WORDS, EARNED, strict=True)]
-        arrays = tuple(
-            (np.full(len(ids), reward - mean, np.float32),) for ids, reward in zip(WORDS, EARNED, strict=True)
-        )
-        credit = Credit(trajectories=tuple(trajectories), advantages=arrays)
-        given = module.per_length(credit, lambda _task, _text, ids: float(len(ids))).advantages
-        weights = [p * float(turns[0][0]) for p, turns in zip(odds, given, strict=True)]
-        found.append(angle(pull(logits, weights), wanted))
+        total = torch.zeros_like(logits)
+        for index, (share, reward) in enumerate(
+            zip(action_probabilities(logs, lengths), EARNED, strict=True)
+        ):
+            batch = batch_of([make_turn(logs, lengths, index)], [reward + SHIFT])
+            places = (batch.turn_id >= 0).nonzero().squeeze(1)
+            said = torch.cat([token_logs(logits, ids) for ids in WORDS])
+            empty = torch.zeros(len(batch.token_ids), dtype=torch.float64)
+            outputs = Outputs(logprobs=empty.index_copy(0, places, said), entropy=empty)
+            loss = module.by_action(clip_ratio())(outputs, batch).loss
+            total = total - share * torch.autograd.grad(loss, logits)[0]
+        found.append(angle(total, wanted))
     return min(found)
-
-
-def lived(ids: Sequence[int], reward: float) -> Trajectory:
-    """Return an episode of one action."""
-    return episode_of([turn_of(ids, Action(text="go"), reward=reward)], reward, is_success=True)
 
 
 FORMULAS: tuple[Formula, ...] = (
     Formula("sampler.action_probabilities", "engines.scoring", ("action_probabilities",), candidates, drawn,
         softmaxed, exact=sampled_gradient),
-    Formula("methods.per_length", "methods.rl.twosome", ("per_length",), draw, divided,
-        lambda c: flatten(shared(c)), exact=credited_gradient),
+    Formula("losses.by_action", "losses.actions", ("by_action", "action_logprobs"), choices, learn_choices, as_wholes,
+        exact=compare_gradient),
 )  # fmt: skip

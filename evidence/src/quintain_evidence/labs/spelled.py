@@ -3,8 +3,9 @@
 An action of an enumerated world is a word, which words without a meaning may follow; beside these the vocabulary has
 words that mean nothing here. A row of the table is a place in the text: the beginning of a turn in a state, or the
 place after a word of it. The policy either writes token by token, and what is no action costs a turn, or scores the
-actions as wholes and draws one from softmax(Σ log p / length). What is trained are tokens, by the stage values of a
-method, through `samples_from`, packing and the loss, as in training. J of either policy is exact.
+actions as wholes and draws one from softmax(Σ log p / length). What is trained are the tokens that were written, or
+whole actions, by the stage values of a method, through `samples_from`, packing and the loss, as in training. J of
+either policy is exact.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from quintain.methods.loops.on_policy import Estimates, OnPolicy
 from quintain.types import (
     Action,
     Batch,
+    Candidate,
     Completion,
     Group,
     Outputs,
@@ -239,6 +241,7 @@ class SpelledPolicy:
                             float(table[row, word]) for row, word in zip(rows, words, strict=True)
                         ),
                         stop="stop",
+                        candidates=self._candidates(state, table) if self.divide else (),
                     ),
                     action=Action(
                         text=world.actions[action] if is_action else "", error=None if is_action else "?"
@@ -253,6 +256,17 @@ class SpelledPolicy:
                 return tuple(turns), total, bool(world.is_success[state, action])
             state = int(world.next[state, action]) if is_action else state
         return tuple(turns), total, False
+
+    def _candidates(self, state: int, table: NDArray[np.float32]) -> tuple[Candidate, ...]:
+        """Return the actions of `state` as they are written and what divides their scores."""
+        found: list[Candidate] = []
+        for action, num_pads in enumerate(self.spelling.num_pads[state].tolist()):
+            words = self.spelling.tokens(action, num_pads)
+            rows = [self.spelling.row(state, words[:k]) for k in range(len(words))]
+            logs = tuple(float(table[row, word]) for row, word in zip(rows, words, strict=True))
+            ids, length = self.spelling.ids(state, words), float(self._lengths[state, action])
+            found.append(Candidate(token_ids=ids, logprobs=logs, length=length))
+        return tuple(found)
 
     def _nothing(self, state: int, table: NDArray[np.float32], uniform: float) -> tuple[int, ...]:
         """Return a word that begins no action, drawn by its odds; `uniform` lies beyond those of the actions."""

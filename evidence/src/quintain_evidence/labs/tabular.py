@@ -267,7 +267,8 @@ def assign(
 
 def kept_samples(credit: Credit, update: Update) -> list[Sample]:
     """Return the token streams that `update` trains on: all, or those whose advantages are not all 0."""
-    return [sample for sample in samples_from(credit) if update.trains(sample)]
+    samples = samples_from(credit, has_candidates=update.has_candidates)
+    return [sample for sample in samples if update.trains(sample)]
 
 
 def packed(

@@ -6,12 +6,14 @@ The model does not write freely: it scores each legal action as a whole and one 
 every action is legal from the first step on. A value head and generalised advantage estimation; policy and
 value are clipped.
 
-Differences to the official code: log-probs are summed, not raw logits, and padding adds nothing; the gradient is
-that of the chosen action's tokens, which in expectation is that of the policy over actions where the critic is exact
-(see `quintain.engines.scoring`); entropy is over the vocabulary, not over actions; the value is read at the last prompt
-token of a turn. Advantages are whitened over the turns of a step, which the code does not; the prompt holds the whole
-episode instead of the last three observations; the model is a small decoder that imitated before, not Flan-T5. Measured
-on one small room of BabyAI and on keys and doors (`keydoor`), where the paper has a mixture of its tasks.
+Ratio, clip and entropy are those of whole actions: log π(a) is normalised over all legal ones, which are computed with
+the chosen one (`quintain.losses.actions`).
+
+Differences to the official code: log-probs are summed, not raw logits, and padding adds nothing; the value is read at
+the last prompt token of a turn. Advantages are whitened over the turns of a step, which the code does not; the prompt
+holds the whole episode instead of the last three observations; the model is a small decoder that imitated before, not
+Flan-T5. Measured on one small room of BabyAI and on keys and doors (`keydoor`), where the paper has a mixture of its
+tasks.
 """
 
 from collections.abc import Sequence
@@ -23,6 +25,7 @@ from quintain.credit.gae import gae_turns
 from quintain.credit.whiten import whiten
 from quintain.learning.job import EpisodesJob
 from quintain.learning.update import Update
+from quintain.losses.actions import by_action
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clip_ratio
@@ -59,11 +62,11 @@ def method(config: Config) -> OnPolicy:
         )
         return whiten(advantages, unit="turn")
 
-    loss = combine((clip_ratio(), 1.0), (value(clip=0.2), 0.5), (entropy_bonus(), 0.01))
+    loss = by_action(combine((clip_ratio(), 1.0), (value(clip=0.2), 0.5), (entropy_bonus(), 0.01)))
     return OnPolicy(
         collect=sample_groups(config.episodes, 1),
         reward=partial(apply_all, terms=(environment_reward(config.reward_scale),)),
         credit=credit,
-        update=Update(loss=loss, keeps_zeros=True, has_values=True),
+        update=Update(loss=loss, has_candidates=True, keeps_zeros=True, has_values=True),
         needs=Needs(critic=True),
     )

@@ -4,7 +4,7 @@ On S3 every word of a vocabulary may be written: four are actions, the others me
 random table GLAM draws among the four by its scores, PPO writes any word; both learn by the stage values of the same
 method. The number is exact J after equally many episodes of equally many turns at most. Beside them GLAM whose scores
 are permuted among the actions of each state: legal all the same, drawn by the odds of other actions. Doses are words
-that mean nothing; without any, all words are actions, and both arms are the same bit by bit: the null world.
+that mean nothing; without any, all words are actions, and both arms are the same up to rounding: the null world.
 """
 
 from __future__ import annotations

@@ -1,26 +1,24 @@
 """TWOSOME: does dividing a score by the words of an action keep an action from losing for being long?
 
 On S3 words without a meaning follow half of the actions, another half in each task, and the table writes such words
-seldom, for it has not seen them. Actions are drawn from softmax(Σ log p / length) and the chosen tokens learn by the
-method's own credit, which divides what they earned by the same length, and loss. The number is exact J after equally
-many episodes, with words as length. The control divides by nothing. Beside them words of other actions as length: the
-same numbers, permuted among the actions of a state. Doses are the words that follow; without any all actions are one
-word long and both arms are the same bit by bit: the null world.
+seldom, for it has not seen them. Actions are drawn from softmax(Σ log p / length) and learn by the method's own credit
+and loss, as whole actions of that policy. The number is exact J after equally many episodes, with words as length. The
+control divides by nothing. Beside them words of other actions as length: the same numbers, permuted among the actions
+of a state. Doses are the words that follow; without any all actions are one word long and both arms are the same bit by
+bit: the null world.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from quintain.credit_lab.permute import derange
-from quintain.methods.loops.on_policy import Estimates, OnPolicy
 from quintain.methods.rl import twosome
-from quintain.types import Credit, Group, Task, derive_seed
+from quintain.types import derive_seed
 from quintain_evidence.labs.spelled import Divide, SpelledPolicy, Spelling, spelled, train_spelled
 from quintain_evidence.labs.tables import s3
 
@@ -32,14 +30,14 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     """Return `seeds` pairs of J after training."""
     batches, size, rate = int(options.get("batches", 30)), int(options.get("size", 2)), float(options["rate"])
     num_tasks, rare = int(options.get("tasks", 8)), float(options.get("rare", 0.3))
+    method = twosome.method(twosome.Config(environment="sokoban"))
     found: list[Mapping[str, float]] = []
     for number in range(int(options["seeds"])):
         own = derive_seed("twosome", seed, number)
 
         def reached(pad: int, kind: str, own: int = own) -> tuple[float, float]:
             spelling = spelled(s3(own, num_tasks=num_tasks), pad=pad)
-            method, divide = arm(spelling, kind, own)
-            start = beginner(spelling, own, rare=rare, divide=divide)
+            start = beginner(spelling, own, rare=rare, divide=arm(spelling, kind, own))
             run = train_spelled(start, method, num_batches=batches, size=size, seed=own, rate=rate)
             return float(run.objective().detach()), float(start.objective().detach())
 
@@ -75,27 +73,14 @@ def beginner(spelling: Spelling, seed: int, *, rare: float, divide: Divide) -> S
     return SpelledPolicy(spelling, theta, divide=divide)
 
 
-def arm(spelling: Spelling, kind: str, seed: int) -> tuple[OnPolicy, Divide]:
-    """Return the method and what divides its scores: words, nothing (sum), or words of other actions (permuted)."""
+def arm(spelling: Spelling, kind: str, seed: int) -> Divide:
+    """Return what divides scores: words, nothing (sum), or words of other actions of the state (permuted)."""
     world = spelling.world
     lengths = 1.0 + spelling.num_pads
-    preset = "twosome" if kind == "word" else "glam"
-    agent = f"{preset}?pad={spelling.pad}"
-    method = twosome.method(twosome.Config(environment="sokoban", agent=agent))
     if kind == "word":
-        return method, lambda state, action: float(lengths[state, action])
+        return lambda state, action: float(lengths[state, action])
     if kind == "sum":
-        return method, lambda state, action: 1.0
+        return lambda state, action: 1.0
     orders = [derange(len(world.actions), derive_seed(seed, "lengths", k)) for k in range(len(world.tasks))]
-    rows = {task.id: lengths[int(world.start[k])][orders[k]] for k, task in enumerate(world.tasks)}
-
-    def other(task: Task, text: str, _ids: Sequence[int]) -> float:
-        return float(rows[task.id][world.actions.index(text)])
-
-    def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
-        return twosome.per_length(method.credit(groups, estimates), other)
-
-    def divide(state: int, action: int) -> float:
-        return float(rows[world.tasks[int(world.task_of[state])].id][action])
-
-    return replace(method, credit=credit), divide
+    rows = [lengths[int(start)][order] for start, order in zip(world.start, orders, strict=True)]
+    return lambda state, action: float(rows[int(world.task_of[state])][action])
