@@ -1,4 +1,4 @@
-"""log π(a) = s(a) - log Σ_b exp s(b), s(a) = Σ_i log p(a_i) / |a|: whole actions that were drawn from candidates.
+"""Whole actions that were drawn from candidates: log π(a) = s(a) - log Σ_b exp s(b), s(a) = Σ_i log p(a_i) / |a|.
 
 GLAM (arXiv 2302.02662) and TWOSOME (2401.14151) draw an action from the softmax of scores, so what is trained is the
 log-prob of the action among its candidates, not that of its tokens among all: ∇log π(a) = ∇s(a) - Σ_b π(b) ∇s(b). The
