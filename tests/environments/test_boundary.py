@@ -1,5 +1,6 @@
 """Outside of episodes, too, an environment that raises, hangs or returns what it must not ends in one line."""
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Any, cast
@@ -8,7 +9,7 @@ import pytest
 
 from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.environments import boundary
-from quintain.environments.boundary import ask, call_within, spec_of, tasks_of
+from quintain.environments.boundary import ask, call_within, check_range, spec_of, tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment
 from quintain.errors import EnvironmentFault, MissingExtra
@@ -110,3 +111,23 @@ def test_the_answer_comes_from_another_thread_and_the_world_is_closed(
     deeds["close"] = lambda: closed.append("x")
     assert ask(World, lambda world: threading.current_thread()) is not threading.main_thread()
     assert closed == ["x"]
+
+
+@pytest.mark.parametrize("given", [(0, 1), [0.5, 0.5], (-math.inf, math.inf)])
+def test_a_range_is_two_numbers(given: Any) -> None:
+    world = Guess()
+    world.return_range = given
+    assert check_range(world) == (float(given[0]), float(given[1]))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [None, 1.0, (), (1,), (0, 1, 2), (1, 0), (math.nan, 1), (0, math.nan), ("0", "1"), (0, 10**400), "01"],
+)
+def test_what_is_no_range_is_a_fault_of_the_environment(given: Any) -> None:
+    world = Guess()
+    world.return_range = given
+    with pytest.raises(
+        EnvironmentFault, match=r"guess\.return_range: got a \w+ that is no range; give the smallest"
+    ):
+        check_range(world)

@@ -7,8 +7,8 @@ that does not return in time is given up.
 import sysconfig
 import threading
 import traceback
-from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar, cast
@@ -143,6 +143,24 @@ def check_instructions(environment: Environment) -> str:
         return found
     raise EnvironmentFault(
         f"{environment_name(environment)}.instructions must return a text: got {type(found).__name__}; return a str"
+    )
+
+
+def check_range(environment: Environment) -> tuple[float, float]:
+    """Return the smallest and largest total reward that `environment` names.
+
+    Raises:
+        EnvironmentFault: they are no two numbers, the smaller one first.
+    """
+    found = cast(object, environment.return_range)
+    pair = cast("Sequence[object]", found) if isinstance(found, (tuple, list)) else ()
+    with suppress(OverflowError):  # of an integer that no float holds
+        numbers = [float(each) for each in pair if isinstance(each, (int, float))]
+        if len(numbers) == len(pair) == 2 and numbers[0] <= numbers[1]:
+            return numbers[0], numbers[1]
+    raise EnvironmentFault(
+        f"{environment_name(environment)}.return_range: got a {type(found).__name__} that is no range; give the "
+        "smallest and the largest total reward of an episode, as in (0.0, 1.0)"
     )
 
 

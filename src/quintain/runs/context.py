@@ -29,7 +29,7 @@ from quintain.engines.build import hand_over
 from quintain.engines.desk import EngineClient
 from quintain.engines.protocol import Engine
 from quintain.engines.settings import check_settings
-from quintain.environments.boundary import ask, tasks_of, trainable_tools
+from quintain.environments.boundary import ask, check_range, tasks_of, trainable_tools
 from quintain.environments.catalog import find
 from quintain.environments.noisy import NoisyExpert
 from quintain.environments.nothing import NO_ENVIRONMENT
@@ -389,7 +389,7 @@ class TrainingContext:
         trajectories = [t for group in groups for t in group.trajectories]
         self.run.append(trajectories, step=step, phase="eval")
         if step == 0:
-            bounds = ask(self.evaluator.make_environment, lambda environment: environment.return_range)
+            bounds = ask(self.evaluator.make_environment, check_range)
             longest = self.job.max_context or longest_stream(self.model)
             for note in after_first_evaluation(self.job, trajectories, bounds, longest):
                 self.display.say(f"note: {note}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from quintain.curriculum.streams import TaskStream
 from quintain.engines.build import build_engine
 from quintain.engines.settings import EngineSettings
-from quintain.environments.boundary import ask, tasks_of
+from quintain.environments.boundary import ask, check_range, tasks_of
 from quintain.environments.protocol import Factory
 from quintain.eval.evaluate import evaluate
 from quintain.learning.job import Job
@@ -39,7 +39,7 @@ class Probe:
         tokenizer: PreTrainedTokenizerBase,
     ) -> None:
         """Build an engine on the weights of `model`."""
-        self.return_range = ask(make_environment, lambda environment: environment.return_range)
+        self.return_range = ask(make_environment, check_range)
         self._job, self._tasks = job, TaskStream(tasks_of(make_environment), first=job.first_task)
         self._make_environment, self._tokenizer = make_environment, tokenizer
         settings = EngineSettings(max_length=job.max_context, precision=job.precision)
