@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from quintain.environments.boundary import call_within
 from quintain.environments.protocol import Environment, advance, tool_action
 from quintain.environments.tools import ToolFault, tool
 from quintain.errors import EnvironmentFault
@@ -103,6 +104,44 @@ def test_calls_run_off_the_main_thread_and_the_workers_share_them() -> None:
 def test_what_is_raised_becomes_a_failure_with_its_owner(error: BaseException, failure: Failure) -> None:
     assert guard_call(raising(error)) == failure
     assert Stepper(timeout=5).run([lambda: 1, raising(error), lambda: 2]) == [1, failure, 2]
+
+
+class Unsayable(str):
+    """A text that cannot be written."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        GeneratorExit(),
+        KeyboardInterrupt(),
+        KeyError(Unsayable("x")),
+        SystemExit(Unsayable("x")),
+        BaseException(),
+    ],
+)
+def test_whatever_is_raised_ends_its_own_call(error: BaseException) -> None:
+    def call() -> int:
+        raise error
+
+    first, second = Stepper(timeout=60.0).run([call, lambda: 7])
+    assert isinstance(first, Failure) and (first.owner, first.kind) == ("environment", type(error).__name__)
+    assert second == 7
+    with pytest.raises(EnvironmentFault, match="environment odd: got"):
+        call_within("odd", call)
+
+
+def test_a_signal_in_the_main_thread_is_none_of_the_environments() -> None:
+    def call() -> int:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        guard_call(call)
 
 
 def test_an_exception_in_a_tool_is_the_tool_s() -> None:

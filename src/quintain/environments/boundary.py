@@ -48,12 +48,21 @@ def blame(spec: str) -> Generator[None]:
         if str(fault).startswith(told):
             raise
         raise EnvironmentFault(f"{told}got {fault}; {look(spec)}") from fault
-    except QuintainError:
+    except (QuintainError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # what environment code raises may be anything
         is_exit = isinstance(error, SystemExit)
-        reason = "a call of sys.exit" if is_exit else f"{type(error).__name__}: {error}".removesuffix(": ")
+        words = f"{type(error).__name__}: {describe_error(error)}".removesuffix(": ")
+        reason = "a call of sys.exit" if is_exit else words
         raise EnvironmentFault(f"{told}got {reason}{place(error)}; {look(spec)}") from error
+
+
+def describe_error(error: BaseException) -> str:
+    """Return what `error` says; nothing where that raises, for what code of others raises need not be text."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
 
 
 def place(error: BaseException) -> str:
@@ -105,6 +114,8 @@ def call_within(spec: str, call: Callable[[], T], *, seconds: float | None = Non
                 answer.value = call()
         except QuintainError as error:
             answer.error = error
+        except KeyboardInterrupt:  # its own: signals come to the main thread alone
+            answer.error = EnvironmentFault(f"environment {spec}: got KeyboardInterrupt; {look(spec)}")
         finally:
             answer.done.set()
 

@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 from weakref import WeakSet
 
-from quintain.environments.boundary import place
+from quintain.environments.boundary import describe_error, place
 from quintain.environments.process import ProcessWatch
 from quintain.environments.tools import OwnedFault
 from quintain.errors import EnvironmentFault, SandboxError
@@ -255,7 +255,11 @@ def guard_call(call: Callable[[], T]) -> T | Failure:
         return Failure(owner="tool", kind="sandbox", message=str(fault))
     except EnvironmentFault as fault:
         return Failure(owner="environment", kind="contract", message=str(fault))
-    except Exception as error:  # the rollout boundary: environment code may raise anything
-        return Failure(owner="environment", kind=type(error).__name__, message=f"{error}{place(error)}")
     except SystemExit as error:
-        return Failure(owner="environment", kind="SystemExit", message=f"called sys.exit({error.code!r})")
+        code = error.code if error.code is None or type(error.code) is int else describe_error(error)
+        return Failure(owner="environment", kind="SystemExit", message=f"called sys.exit({code!r})")
+    except BaseException as error:  # the rollout boundary: environment code may raise anything
+        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            raise  # a signal, which no other thread gets
+        said = f"{describe_error(error)}{place(error)}"
+        return Failure(owner="environment", kind=type(error).__name__, message=said)
