@@ -253,7 +253,8 @@ OUTSIDE = "mine.py:run_agent?grade=grade"
                 "demonstrations": 256,
                 "learning_rate": 7e-4,
                 "num_epochs": 4,
-                "entropy_coef": 0.02,
+                "entropy_coef": 0.01,
+                "lr_schedule": "linear",
             },
         ),
         (OUTSIDE, {}, {"model": "mini?tokens=words", "learning_rate": 7e-4}),
@@ -268,6 +269,7 @@ OUTSIDE = "mine.py:run_agent?grade=grade"
             },
             {},
         ),
+        (OUTSIDE, {"entropy_coef": 0.03}, {"entropy_coef": 0.03, "lr_schedule": "method"}),
         (OUTSIDE, {"environment": "tasks:@t.csv"}, {"demonstrations": 0}),
         ("auto", {}, {}),
     ],
@@ -287,7 +289,7 @@ def test_an_agent_outside_has_defaults_that_learn(
 def test_a_batch_of_an_agent_outside_is_gone_through_again_where_ratios_are_clipped() -> None:
     """A method without a bound on its ratios takes one update, as it is published, and no bonus that it has not."""
     values = {"environment": "guess", "agent": OUTSIDE}
-    for name, epochs, bonus in (("grpo", 4, 0.02), ("reinforce", 1, None)):
+    for name, epochs, bonus in (("grpo", 4, 0.01), ("reinforce", 1, None)):
         found = find_method(name)
         job: Any = fit_to_model(found, build(found.config_class, values, "test"), values).job
         assert (job.num_epochs, getattr(job, "entropy_coef", None)) == (epochs, bonus)

@@ -35,9 +35,11 @@ OUTSIDE_MODEL, OUTSIDE_DEMONSTRATIONS, OUTSIDE_RATE = "mini?tokens=words", 256, 
 OUTSIDE_EPOCHS = 4
 """Times that a batch of its episodes is gone through where the method clips its ratios: an agent's episodes are dear,
 and updates are not."""
-OUTSIDE_ENTROPY = 0.02
+OUTSIDE_ENTROPY = 0.01
 """Bonus for entropy where a method takes one and has none: without it a new model settled on its first guess of every
 kind of ticket, right or wrong, before it had tried the others (docs/your-agent.md)."""
+OUTSIDE_SCHEDULE = "linear"
+"""Goes with that bonus, which falls with the rate: at a constant one it scattered what was learned, once it was."""
 AGENT_PAGE = "docs/your-agent.md"
 REWARD_RATE = "reward_rate"
 """Option of a method whose reward models learn at a rate that does not depend on the policy's."""
@@ -85,8 +87,8 @@ def fit_to_agent(found: FoundMethod, job: Job, given: Mapping[str, Any]) -> Fitt
             wanted["learning_rate"] = OUTSIDE_RATE
             if {"num_epochs", "clip_high"} <= {each.name for each in fields(job)}:
                 wanted["num_epochs"] = OUTSIDE_EPOCHS
-            if getattr(job, "entropy_coef", None) == 0:
-                wanted["entropy_coef"] = OUTSIDE_ENTROPY
+            if getattr(job, "entropy_coef", None) == 0 and "entropy_coef" not in given:
+                wanted |= {"entropy_coef": OUTSIDE_ENTROPY, "lr_schedule": OUTSIDE_SCHEDULE}
     inner, path = split_spec(job.environment)
     if path and not inner and not has_expert:
         wanted["demonstrations"] = 0

@@ -33,7 +33,7 @@ CURES: Mapping[str, Sequence[str]] = {
         "warm start it: --demonstrations, or an expert_action()",
         "take easier tasks, or pay for steps on the way",
         "take a larger --group-size",
-        "raise --entropy-coef (0.02) where the episodes of a task all do the same",
+        "raise --entropy-coef (0.01) where the episodes of a task all do the same",
     ),
     "zero_variance/learned": ("take harder options of the environment", "stop here"),
     "boundary": (LOWER_RATE, "set --kl-coef", FROM_BEST, "mix the earlier tasks in"),
