@@ -11,6 +11,10 @@ MODEL = (
 )  # fmt: skip
 WARM = ("--environment", GUESS, "--demonstrations", "12", "--imitation-epochs", "2")
 EPISODES = (*WARM, "--tasks", "2", "--group-size", "4")
+PREFERRING = (
+    "--environment", GUESS, "--demonstrations", "24", "--imitation-epochs", "16", "--tasks", "8", "--group-size", "4",
+)  # fmt: skip
+"""A start that solves some of its tasks and not all, so that there is something to prefer."""
 AGENT = ROOT / "examples" / "openai_agent.py"
 LOOPS: dict[str, tuple[str, ...]] = {
     "on-policy": ("gigpo", *EPISODES, "--steps", "12", "--eval-every", "3"),
@@ -27,15 +31,17 @@ LOOPS: dict[str, tuple[str, ...]] = {
         "--batch-size", "4",
     ),
     "pairs": (
-        "dpo", *WARM, "--tasks", "8", "--group-size", "4", "--steps", "12", "--eval-every", "4", "--batch-size", "4",
+        "dpo", *PREFERRING, "--steps", "12", "--eval-every", "4", "--batch-size", "4",
     ),
     "reward model": (
-        "reward_model", *WARM, "--tasks", "8", "--group-size", "4", "--steps", "14", "--eval-every", "4",
-        "--batch-size", "4",
+        "reward_model", *PREFERRING, "--steps", "14", "--eval-every", "4", "--batch-size", "4",
     ),
     "rounds of pairs": ("eto", *WARM, "--tasks", "4", "--steps", "3"),
     "rounds of imitation": ("rest", *EPISODES, "--steps", "6"),
-    "rounds that start over": ("agent_evol", *EPISODES, "--steps", "4", "--num-minibatches", "2"),
+    "rounds that start over": (
+        "agent_evol", "--environment", GUESS, "--demonstrations", "12", "--tasks", "2", "--group-size", "4", "--steps",
+        "4", "--num-minibatches", "2",
+    ),
     "replay": (
         "archer", *EPISODES, "--steps", "6", "--eval-every", "2", "--batch-size", "4", "--critic-updates", "2",
         "--critic-first", "2",
