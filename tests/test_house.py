@@ -29,7 +29,9 @@ FIELD_NAMES = {"KLController"}
 """Names of the field, though they end like that."""
 VAGUE_ENDINGS = ("Manager", "Controller", "Coordinator", "Factory", "Helper", "Mixin")
 VAGUE_MODULES = {"util", "utils", "helper", "helpers", "misc", "common"}
-MAY_SWALLOW = {"rollout/stepper.py", "cli/main.py", "runs/trackers.py", "engines/scripted.py"}
+MAY_SWALLOW = {
+    "environments/boundary.py", "rollout/stepper.py", "cli/main.py", "runs/trackers.py", "engines/scripted.py",
+}  # fmt: skip
 """Where any exception may end: the boundaries around an environment, trackers and scripts, and the command line."""
 MAY_RUN_CODE = {"safety/worker.py"}
 """What runs inside the sandbox, for which running code is the purpose."""
