@@ -40,9 +40,8 @@ def add_lora(
         UsageError: the rank is below 1, a target matches nothing, or the model has layers of that name already.
     """
     peft = _peft()
-    import torch
-
     from quintain.models.lora_linear import round_once
+    from quintain.models.seeding import draw_weights
 
     if rank < 1:
         raise UsageError(f"rank of LoRA layers: got {rank}; give at least 1")
@@ -60,9 +59,8 @@ def add_lora(
         task_type="CAUSAL_LM",
     )
     adapted = cast("Any", model)
-    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(derive_seed("lora", seed, name))
-        # That there are several adapters is what is wanted.
+    # That there are several adapters is what is wanted.
+    with warnings.catch_warnings(), draw_weights(derive_seed("lora", seed, name)):
         warnings.filterwarnings("ignore", message="Already found a `peft_config` attribute")
         adapted.add_adapter(config, adapter_name=name)
     _keep_masters(model, name)

@@ -22,6 +22,7 @@ from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
 from quintain.errors import ModelError
+from quintain.models.seeding import draw_weights
 
 EMBEDDER = "embedder"
 """Folder of a run in which its embedder is kept."""
@@ -54,8 +55,7 @@ class Embedder(nn.Module):
         """Draw the weights from `seed`; hashes fall into `buckets`."""
         super().__init__()
         self.size, self.buckets = size, buckets
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
+        with draw_weights(seed):
             self.words = nn.EmbeddingBag(buckets, size, mode="mean", include_last_offset=True)
             self.mix = nn.Linear(size, size, bias=False)
         nn.init.eye_(self.mix.weight)

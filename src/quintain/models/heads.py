@@ -12,6 +12,8 @@ import torch
 from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
+from quintain.models.seeding import draw_weights
+
 FILE = "value_head.safetensors"
 """What a head is called in the folder of its model."""
 MIN_DEVIATION = 1e-3
@@ -31,8 +33,7 @@ class ValueHead(nn.Module):
         if has_scales:  # [before a turn or after it, hidden]
             self.register_buffer("mean", torch.zeros(2, hidden))
             self.register_buffer("deviation", torch.ones(2, hidden))
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
+        with draw_weights(seed):
             self.inner = nn.Sequential(nn.Linear(hidden, width), nn.SiLU()) if width else None
             self.linear = nn.Linear(width or hidden, 1)
             nn.init.normal_(self.linear.weight, std=0.01 / (width or hidden) ** 0.5)

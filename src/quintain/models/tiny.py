@@ -14,6 +14,7 @@ from torch import nn
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from quintain.errors import ModelError, UsageError, suggestion
+from quintain.models.seeding import draw_weights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -100,8 +101,7 @@ def build_tiny(
         pad_token_id=cast("int | None", tokenizer.pad_token_id),
     )
     config.update({COPIES: finds_same})
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    with draw_weights(seed):
         model = Qwen3ForCausalLM(config)
         initialise(model, shape)
         if finds_same:

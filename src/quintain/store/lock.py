@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from quintain.errors import StoreError
+from quintain.store.files import PRIVATE
 
 LOCK_FILE = "run.lock"
 _ATTEMPTS, _PAUSE = 5, 0.02
@@ -92,7 +93,7 @@ def _open_file(file: Path, flags: int) -> int:
         StoreError: it is a link, a pipe or a device.
     """
     try:
-        descriptor = os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        descriptor = os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK, PRIVATE)
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             return descriptor
         os.close(descriptor)

@@ -37,9 +37,8 @@ def split_step(text: str) -> tuple[str, str]:
     base, at, mark = text.rpartition("@")
     if not at or not base or "/" in mark or "://" in text:
         return text, ""
-    return (
-        (text, "") if os.path.exists(Path(text).expanduser()) else (base, mark)
-    )  # also one that is too long
+    is_path = os.path.exists(Path(text).expanduser())  # which a text that is too long for one is not
+    return (text, "") if is_path else (base, mark)
 
 
 def run_folder(root: Path, name: str) -> Path:
