@@ -158,7 +158,7 @@ def test_without_words_that_follow_lengths_do_nothing() -> None:
 
 def test_permuted_lengths_are_the_same_lengths() -> None:
     spelling = twosome.spelled(s3(3, num_tasks=3), pad=3)
-    _, divide = twosome.arm(spelling, "permuted", 0)
+    divide = twosome.arm(spelling, "permuted", 0)
     for task, first in enumerate(spelling.world.start.tolist()):
         own = [1.0 + n for n in spelling.num_pads[first]]
         found = [divide(first, action) for action in range(4)]
