@@ -91,7 +91,8 @@ def test_a_promise_is_kept_by_a_run_that_goes_on(
         (("exit status 1: error: x", ""), GOOD, "trains"),
         (("", "exit status 1: error: x"), GOOD, "resumes"),
         (("", ""), GOOD[:2], "steps"),
-        (("", ""), [{"step": 2, "gap/mean": 0.001}], "updates"),
+        (("", "", ""), [{"step": 2, "gap/mean": 0.001}], "updates"),
+        (("", "", "exit status 1: error: x"), [{"step": 2, "gap/mean": 0.001}], "goes on"),
         (("", ""), [*GOOD, {"step": 2, "train/loss": float("nan")}], "numbers"),
         (("", ""), [*GOOD, {"step": 2, "gap/mean": 0.03}], "gap"),
         (("", ""), [{"step": 2, "train/grad_norm": 0.1}], "gap"),
@@ -108,6 +109,32 @@ def test_what_breaks_a_promise(
     found = try_method("grpo", DOCS, tmp_path)
     failed = [check.name for check in found.checks if not check.has_passed]
     assert failed[0] == name
+
+
+def test_where_two_steps_had_nothing_to_compare_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[dict[str, Any]] = [{"step": 2, "gap/mean": 0.001}]
+    asked = set_outcome(monkeypatch, "", "", "", rows=rows)
+
+    def answer(words: Sequence[str], _: float) -> str:
+        asked.append(list(words))
+        if words[-1] == "6":
+            rows.append({"step": 5, "train/grad_norm": 0.1, "gap/mean": 0.001})
+        return ""
+
+    monkeypatch.setattr(real_model, "perform", answer)
+    found = try_method("grpo", DOCS, tmp_path)
+    assert [words[0] for words in asked] == ["train", "resume", "resume"]
+    assert all(check.has_passed for check in found.checks)
+    assert "1 of 5 steps learned from something" in [check.detail for check in found.checks]
+
+
+def test_a_method_that_samples_nothing_has_no_gap() -> None:
+    checks, _ = judge([{"step": 2, "train/grad_norm": 0.1, "total/turns": 0.0}])
+    assert all(check.has_passed for check in checks) and checks[-1].detail == "nothing was sampled"
+    checks, _ = judge([{"step": 2, "train/grad_norm": 0.1, "total/turns": 4.0}])
+    assert not checks[-1].has_passed and checks[-1].detail == "not measured"
 
 
 def test_commands_say_what_went_wrong_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,9 @@
 """Tries a method on a real model: two small steps by LoRA on the world that its page names, resumed between them.
 
 What is asked: both commands end well, the second goes on where the first ended, something was learned from, every
-number of the run is finite, and the log-probs of engine and learner agree. A line of the layer ``promise`` in the
-results of the row keeps what came.
+number of the run is finite, and the log-probs of engine and learner agree, where anything was sampled. A model that
+solved nothing in two steps gives a group nothing to compare: the run is resumed once more, for up to six steps. A
+line of the layer ``promise`` in the results of the row keeps what came.
 """
 
 import math
@@ -27,6 +28,8 @@ from quintain_evidence.layers.verdict import Check
 
 MODEL = "smollm2"
 STEPS = 2
+MOST_STEPS = 6
+"""Steps of a run whose first two had nothing to learn from."""
 GAP = 0.02
 """Most mean difference of the log-probs of engine and learner, in nats."""
 GAPS = ("gap/mean", "gap/canary")
@@ -39,7 +42,7 @@ GIVEN: dict[str, Any] = {
     "max_turn_tokens": 64,
 }  # fmt: skip
 SMALL: dict[str, int] = {
-    "demonstrations": 8, "tasks": 2, "group_size": 4, "episodes": 8, "batch_size": 2, "updates": 1, "num_epochs": 1,
+    "demonstrations": 16, "tasks": 2, "group_size": 4, "episodes": 8, "batch_size": 2, "updates": 1, "num_epochs": 1,
     "num_minibatches": 1, "offline_tasks": 2, "critic_updates": 1, "actor_updates": 1, "critic_steps": 1,
     "feature_steps": 1, "candidates": 2, "branches": 2, "rollouts": 1, "samples": 4, "tries": 4, "states": 2,
     "plans": 2, "executions": 1, "validation": 2, "expansions": 4, "num_labels": 4, "first_labels": 2, "answers": 2,
@@ -78,8 +81,16 @@ def try_method(row: str, docs: Path, runs: Path, seconds: float = SECONDS) -> Tr
     ]
     figures: dict[str, float] = {}
     if not first and not second:
-        with Run.open(runs / run, writable=False) as done:
-            found, figures = judge(done.metrics())
+        found, figures = read_and_judge(runs / run)
+        if not next(each for each in found if each.name == "updates").has_passed:
+            left = seconds - (time.monotonic() - started)
+            third = perform(["resume", run, "--runs", str(runs), "--steps", str(MOST_STEPS)], left)
+            checks.append(
+                Check(
+                    name="goes on", has_passed=not third, detail=third or f"{MOST_STEPS - STEPS} steps more"
+                )
+            )
+            found, figures = read_and_judge(runs / run)
         checks += found
     return Try(
         command=shlex.join(["quintain", *words]),
@@ -152,6 +163,12 @@ def perform(words: Sequence[str], seconds: float) -> str:
     return f"exit status {done.returncode}: {told[-1] if told else 'nothing was said'}"
 
 
+def read_and_judge(folder: Path) -> tuple[list[Check], dict[str, float]]:
+    """Return what the metrics of the run in `folder` must pass, and the figures that are kept."""
+    with Run.open(folder, writable=False) as done:
+        return judge(done.metrics())
+
+
 def judge(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Check], dict[str, float]]:
     """Return what the metrics of the run must pass, and the figures that are kept."""
     last = max((int(row["step"]) for row in rows if "step" in row), default=0)
@@ -159,12 +176,14 @@ def judge(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Check], dict[str, flo
     gaps = [float(row[name]) for row in rows for name in GAPS if row.get(name) is not None]
     largest = max(gaps, default=math.nan)
     updates = sum(row.get("train/grad_norm") is not None for row in rows)
+    turns = [float(row["total/turns"]) for row in rows if row.get("total/turns") is not None]
+    sampled = any(turns) or not turns
     checks = [
-        Check(name="steps", has_passed=last >= STEPS, detail=f"{last} of {STEPS}"),
+        Check(name="steps", has_passed=last >= STEPS, detail=f"{last} of {max(last, STEPS)}"),
         Check(
             name="updates",
             has_passed=updates > 0,
-            detail=f"{updates} of {STEPS} steps learned from something",
+            detail=f"{updates} of {max(last, STEPS)} steps learned from something",
         ),
         Check(
             name="numbers",
@@ -173,10 +192,12 @@ def judge(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Check], dict[str, flo
         ),
         Check(
             name="gap",
-            has_passed=largest <= GAP,
+            has_passed=largest <= GAP if gaps else not sampled,
             detail=f"{largest:.2g} nats between engine and learner, to be at most {GAP:g}"
             if gaps
-            else "not measured",
+            else "not measured"
+            if sampled
+            else "nothing was sampled",
         ),
     ]
     figures = {"steps": float(last), **({"gap": largest} if gaps else {})}
