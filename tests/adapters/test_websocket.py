@@ -37,7 +37,7 @@ def answering(handler: Callable[[ServerConnection], None]) -> Generator[str]:
 
 
 @contextmanager
-def raw(answer: bytes, *, shakes_hands: bool = False) -> Generator[str]:
+def raw(answer: bytes, *, shakes_hands: bool = False, hangs_up: bool = False) -> Generator[str]:
     """The address of a server that sends `answer` to all who come, after a right handshake where it shakes hands."""
     door = socket.create_server(("127.0.0.1", 0))
     released = threading.Event()
@@ -54,7 +54,7 @@ def raw(answer: bytes, *, shakes_hands: bool = False) -> Generator[str]:
                     f"Sec-WebSocket-Accept: {accept_key(found[1])}\r\n\r\n"
                 )
                 channel.sendall((hand.encode() if shakes_hands else b"") + answer)
-                if shakes_hands:
+                if shakes_hands and not hangs_up:
                     released.wait(10)
 
     thread = threading.Thread(target=work, daemon=True)
@@ -131,10 +131,17 @@ def test_another_thread_ends_a_wait(pair: WebSocket) -> None:
     ],
 )
 def test_what_breaks_the_protocol_ends_the_connection(data: bytes) -> None:
-    with raw(data, shakes_hands=True) as url:
+    with raw(data, shakes_hands=True, hangs_up=True) as url:
+        client = connect(url, deadline=10)
+        assert kind_of(lambda: client.receive(deadline=10)) == "protocol"
+        assert kind_of(lambda: client.send("more")) in ("closed", "protocol")
+        client.abort()
+
+
+def test_a_server_that_breaks_it_and_does_not_hang_up_is_not_merely_late() -> None:
+    with raw(b"\xc1\x01a", shakes_hands=True) as url:
         client = connect(url, deadline=10)
         assert kind_of(lambda: client.receive(deadline=1)) == "protocol"
-        assert kind_of(lambda: client.send("more")) in ("closed", "protocol")
         client.abort()
 
 

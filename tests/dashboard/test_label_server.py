@@ -64,6 +64,7 @@ def test_nobody_else_sees_or_says_anything(server: Listener, session: Session) -
     assert session.labels.given == ()
 
 
+@pytest.mark.slow
 @pytest.mark.real("starlette", "serve", program="chromium")
 def test_keys_in_a_browser(server: Listener, session: Session) -> None:
     tab = chromium.Tab(width=1000, height=700)

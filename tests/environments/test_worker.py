@@ -235,8 +235,17 @@ def test_what_it_raises_is_told_as_if_it_were_here(
     assert advance(world, tool_action("one", n=3)).observation == "3", "it goes on"
 
 
-@pytest.mark.parametrize("where", ["before", "tool", "after"])
-@pytest.mark.parametrize("late", ["replies", "output"])
+@pytest.mark.parametrize(
+    ("where", "late"),
+    [
+        ("tool", "replies"),
+        ("after", "output"),
+        pytest.param("before", "replies", marks=pytest.mark.slow),
+        pytest.param("after", "replies", marks=pytest.mark.slow),
+        pytest.param("before", "output", marks=pytest.mark.slow),
+        pytest.param("tool", "output", marks=pytest.mark.slow),
+    ],
+)
 def test_who_prints_too_much_is_known_however_late_we_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, late: str
 ) -> None:

@@ -32,7 +32,13 @@ FIELDS: dict[str, dict[str, Any]] = {
 pytestmark = pytest.mark.usefixtures("quick")
 
 
-@pytest.mark.parametrize("recipe", FIELDS)
+QUICK = frozenset({"rest", "star", "agent0"})
+"""Several trainings of a round, counted steps, and pairs: of each kind of round one."""
+
+
+@pytest.mark.parametrize(
+    "recipe", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FIELDS]
+)
 def test_it_trains(recipe: str, tmp_path: Path) -> None:
     folder = train(recipe, tmp_path / recipe, max_turn_tokens=6, **FIELDS[recipe])
     found = rows(folder)

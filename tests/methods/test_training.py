@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from tests.build import shorten_corpus
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from quintain.config import build
@@ -142,7 +144,14 @@ def interrupting(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     monkeypatch.setattr(TrainingContext, "record", record_and_ask)
 
 
-@pytest.mark.parametrize("recipe", sorted(SIZES))
+QUICK = frozenset({"grpo", "sft", "rft"})
+"""One of each loop; `tests/methods/test_loops.py` has that of a buffer."""
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in sorted(SIZES)],
+)
 def test_a_recipe_trains_and_resumes_bit_for_bit(
     recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +243,21 @@ def test_pairs_need_outcomes_that_differ(tmp_path: Path) -> None:
         train("dpo", tmp_path / "run", environment=f"{__file__}:Hopeless")
 
 
+def dpo_losses(folder: Path, **options: Any) -> list[float]:
+    """Return the losses of the two steps of a run of DPO."""
+    train("dpo", folder, environment=f"{__file__}:Coin", seed=3, **options)
+    with Run.open(folder, writable=False) as run:
+        return [row["train/loss"] for row in run.metrics() if row.get("train/loss") is not None]
+
+
+@pytest.fixture(scope="module", name="plain_losses")
+def _plain_losses(tmp_path_factory: pytest.TempPathFactory) -> list[float]:  # pyright: ignore[reportUnusedFunction]
+    with pytest.MonkeyPatch.context() as patched:
+        torch.set_num_threads(1)
+        shorten_corpus(patched)
+        return dpo_losses(tmp_path_factory.mktemp("plain") / "run")
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -247,16 +271,13 @@ def test_pairs_need_outcomes_that_differ(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_other_losses_on_pairs_are_learned_from(options: dict[str, Any], tmp_path: Path) -> None:
-    """Each differs from the others in the first step, and those without a reference keep none."""
-    told: list[list[float]] = []
-    for number, given in enumerate(({}, options)):
-        folder = tmp_path / f"run{number}"
-        train("dpo", folder, environment=f"{__file__}:Coin", seed=3, **given)
-        with Run.open(folder, writable=False) as run:
-            told.append([row["train/loss"] for row in run.metrics() if row.get("train/loss") is not None])
-    assert len(told[0]) == len(told[1]) == 2
-    assert all(math.isfinite(loss) for loss in told[1]) and told[0] != told[1]
+def test_other_losses_on_pairs_are_learned_from(
+    options: dict[str, Any], tmp_path: Path, plain_losses: list[float]
+) -> None:
+    """Each differs from the usual one within two steps: at the start, where both policies are one, some say the same."""
+    losses = dpo_losses(tmp_path / "run", **options)
+    assert len(plain_losses) == len(losses) == 2
+    assert all(math.isfinite(loss) for loss in losses) and losses != plain_losses
 
 
 @pytest.mark.parametrize(

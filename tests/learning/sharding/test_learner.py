@@ -113,6 +113,7 @@ def test_a_checkpoint_of_ranks_is_read_by_one_process_and_by_ranks(
     assert distance(again.parameters, many.parameters) > 1e-3, "an optimizer that forgot moves otherwise"
 
 
+@pytest.mark.slow
 def test_lora_layers_are_trained_and_the_rest_stays(ranks: Ranks, start: Path) -> None:
     learners: list[Learner] = []
     for count in (0, ranks.count):
@@ -188,6 +189,7 @@ def test_policies_that_are_only_asked_say_in_ranks_what_they_say_here(
     assert torch.equal(again["target"].infer(batches[0]).logprobs, there["target"].infer(batches[0]).logprobs)
 
 
+@pytest.mark.slow
 def test_what_is_computed_anew_has_the_same_gradient(ranks: Ranks, start: Path) -> None:
     sparing = replace(PLAIN, gradient_checkpointing=True)
     many, one = sharded(ranks, start, "sparing", optimization=sparing), alone()
@@ -196,6 +198,7 @@ def test_what_is_computed_anew_has_the_same_gradient(ranks: Ranks, start: Path) 
     assert distance(many.parameters, one.parameters) < 2e-6
 
 
+@pytest.mark.slow
 def test_what_is_not_finite_changes_nothing(ranks: Ranks, start: Path) -> None:
     many = sharded(ranks, start, "broken")
     before = [parameter.detach().clone() for parameter in many.parameters]
@@ -206,6 +209,7 @@ def test_what_is_not_finite_changes_nothing(ranks: Ranks, start: Path) -> None:
     assert not many.step([batch], imitation(), rate_scale=0.01).is_skipped
 
 
+@pytest.mark.slow
 def test_what_cannot_be_is_refused(ranks: Ranks, start: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="adafactor, which needs whole rows"):
         sharded(ranks, start, "whole", optimization=replace(PLAIN, optimizer="adafactor"))

@@ -34,7 +34,13 @@ METHODS: dict[str, dict[str, Any]] = {
 Rows = Callable[[Path], list[dict[str, Any]]]
 
 
-@pytest.mark.parametrize("name", METHODS)
+QUICK = frozenset({"dapo", "spa_rl", "ui_tars2", "vine"})
+"""One that draws again, remembers, has a critic, continues episodes; of the others a step is quick."""
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
+)
 def test_a_method_trains_and_resumes_bit_for_bit(
     name: str, runner: Any, rows: Rows, weights: Callable[[Path], str], interrupt: Callable[[int], None]
 ) -> None:
@@ -108,10 +114,12 @@ REST: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", REST)
+@pytest.mark.parametrize("name", sorted({*REST, *METHODS} - QUICK))
 def test_a_method_takes_a_step(name: str, runner: Any, rows: Rows) -> None:
     """Resuming is the loop's: what it must restore beyond the loop is in the methods above."""
-    folder = runner.train(name, **{**REST[name], "steps": 1, "eval_episodes": 1})
+    folder = runner.train(
+        name, **{**METHODS.get(name, {}), **REST.get(name, {}), "steps": 1, "eval_episodes": 1}
+    )
     last = rows(folder)[-1]
     assert last["step"] == 1
     assert last["credit/trajectories"] > 0 or name == "grpo_tcr"
