@@ -15,11 +15,11 @@ from quintain.rollout.collect import Rollout
 from quintain.rollout.request import Limits
 from quintain.rollout.splices import (
     CorrectedEpisode,
-    add_splices,
     can_be_carried_out,
     executable,
     expert_recovery,
     first_bad_turn,
+    imitate_splice,
     join_splice,
     way_back,
 )
@@ -27,7 +27,6 @@ from quintain.text.chat import Chat
 from quintain.types import (
     Action,
     Completion,
-    Example,
     Observation,
     Score,
     StepResult,
@@ -94,15 +93,9 @@ def test_a_mistake_and_the_way_out_of_it_become_one_episode() -> None:
         join_splice(CorrectedEpisode(head=LOST, until=3, tail=SHOWN, begin=0))
 
 
-def test_splices_that_cannot_be_carried_out_are_dropped_and_the_others_name_both_sources() -> None:
-    def ways(example: Example) -> list[CorrectedEpisode]:
-        return [CorrectedEpisode(head=example.trajectory, until=k, tail=SHOWN, begin=0) for k in (1, 2)]
-
-    made = Pipeline(add_splices(ways, Walk, keeps=False)).run([as_example(LOST)])
-    [example] = made.examples
-    assert example.sources == ("lost", "shown")
+def test_a_splice_imitates_what_came_after_the_joint() -> None:
+    example = imitate_splice(CorrectedEpisode(head=LOST, until=2, tail=SHOWN, begin=0))
     assert [w.tolist() for w in example.weights or ()] == [[0, 0], [0, 0], [1, 1], [1, 1], [1, 1]]
-    assert len(Pipeline(add_splices(ways, Walk)).run([as_example(LOST)]).examples) == 2
 
 
 def test_episodes_of_another_environment_are_not_executable() -> None:

@@ -7,7 +7,7 @@ same there, so every splice is carried out from its first turn on, and one that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -16,7 +16,7 @@ import numpy as np
 
 from quintain.agents.deliberation import describe_action
 from quintain.agents.protocol import Agent
-from quintain.data.pipeline import Stage, name_of, remade
+from quintain.data.pipeline import Stage, name_of
 from quintain.data.stages import keep_verified
 from quintain.environments.noisy import noisy
 from quintain.environments.protocol import (
@@ -363,25 +363,3 @@ def _sound(environment: Environment) -> Action | None:
 def executable(make: Callable[[], Environment], *, name: str = "executable") -> Stage:
     """Keep the episodes that can be carried out again, turn by turn, as they were recorded."""
     return keep_verified(can_be_carried_out(make), says=UNREPEATABLE, name=name)
-
-
-def add_splices(
-    of: Callable[[Example], Iterable[CorrectedEpisode]],
-    make: Callable[[], Environment],
-    *,
-    keeps: bool = True,
-    name: str = "spliced",
-) -> Stage:
-    """Add to each episode, or put in its place without `keeps`, those of its splices that can be carried out."""
-    repeats = can_be_carried_out(make)
-
-    def make_splices(example: Example) -> Iterable[Example]:
-        if keeps:
-            yield example
-        for splice in of(example):
-            whole = imitate_splice(splice)
-            if repeats(whole.trajectory):
-                sources = dict.fromkeys((*example.sources, name_of(splice.head), name_of(splice.tail)))
-                yield replace(whole, sources=tuple(sources))
-
-    return remade(name, "has no splice that can be carried out", make_splices)
