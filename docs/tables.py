@@ -3,14 +3,15 @@ their columns, and the head and the flags of the page of each.
 
     python docs/tables.py [--check]
 
-Each stands between two marks in its file. With --check nothing is written, and the exit status says whether all are
-current.
+A method without a page gets one. Each table stands between two marks in its file. With --check nothing is written, and
+the exit status says whether all are current.
 """
 
 import inspect
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -145,6 +146,43 @@ def default_text(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
+PAGE = """<!-- head -->
+<!-- /head -->
+
+<!-- flags -->
+<!-- /flags -->
+
+```
+quintain train {name} --environment guess
+```
+
+<!-- measured: written by `quintain bench methods --pages`, do not edit -->
+<!-- end of measured -->
+"""
+"""What the page of a method begins as."""
+
+
+def add_pages() -> Iterator[str]:
+    """Write a page for each method that has none, and yield what is to be done with it."""
+    for e in told():
+        page = ROOT / "docs" / "methods" / f"{e.name}.md"
+        if e.module and not page.is_file():
+            page.write_text(PAGE.format(name=e.name), encoding="utf-8")
+            yield f"{page.relative_to(ROOT)}: begun; say there what the method is for, and when not to take it"
+
+
+def find_unplaced() -> list[str]:
+    """Return what is wrong with `PURPOSES`: each method with a page stands there once, and nothing else does."""
+    placed = Counter(name for names in PURPOSES.values() for name in names)
+    known = {e.name for e in told()}
+    return [
+        f"{name}: got {placed[name]} places in PURPOSES (methods/table.py); give it {int(name in known)}, since it has "
+        f"{'a' if name in known else 'no'} page"
+        for name in sorted({*placed} | known)
+        if placed[name] != (name in known)
+    ]
+
+
 def page_plan() -> Iterator[tuple[str, Iterator[str], tuple[str, str]]]:
     """Yield what is generated in the pages of methods, where they have the marks for it."""
     for e in told():
@@ -192,6 +230,11 @@ def replaced(text: str, lines: Iterator[str], marks: tuple[str, str]) -> str:
 
 def main(is_check: bool) -> int:
     """Write the tables, or check them."""
+    if unplaced := find_unplaced():
+        print("\n".join(unplaced), file=sys.stderr)
+        return 1
+    for line in () if is_check else add_pages():
+        print(line, file=sys.stderr)
     marks = ("<!-- methods -->", "<!-- /methods -->")
     plan = (
         ("README.md", readme_lines(), marks),

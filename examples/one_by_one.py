@@ -11,6 +11,7 @@ from statistics import fmean
 from quintain.config.ranges import PositiveInt
 from quintain.credit.layout import outcome_of
 from quintain.credit.outcome import outcome_return
+from quintain.learning.signals import SignalRecorder
 from quintain.learning.updating import learn
 from quintain.losses.policy import reinforce
 from quintain.methods import Config as SharedConfig
@@ -19,7 +20,7 @@ from quintain.methods.loops.recall import remember
 from quintain.methods.loops.requirements import begin_run
 from quintain.rewards.terms import Term, apply_all
 from quintain.store.run import Run
-from quintain.types import Group, Trajectory
+from quintain.types import Group, Trajectory, Use
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,18 +70,29 @@ class OneByOne:
             remember(run, mean)
             for step in context.steps():
                 groups: list[Group] = []
+                uses: list[Use] = []
                 report = None
                 for number, task in enumerate(context.collector.tasks(step, self.episodes)):
                     played = context.collector.sample(step, [task], size=1)
                     credit = outcome_return(mean.subtract(played))
                     mean.update(played)
-                    seed = context.seed("update", step, number)
-                    report = (
-                        learn(context.policies, credit, self.update, config, step=step, seed=seed) or report
+                    signals = SignalRecorder() if config.records_signals else None
+                    learned = learn(
+                        context.policies,
+                        credit,
+                        self.update,
+                        config,
+                        step=step,
+                        seed=context.seed("update", step, number),
+                        has_versions=config.max_staleness > 0,
+                        signals=signals,
                     )
+                    report = learned or report
+                    uses += signals.uses(credit, context.collector.recorded) if signals else []
                     context.serve_weights()
                     groups += played
-                context.finish_step(step, context.measure(groups, report))
+                row = context.measure(groups, report)
+                context.finish_step(step, row, uses if config.records_signals else None)
 
 
 def method(config: Config) -> OneByOne:

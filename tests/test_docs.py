@@ -196,8 +196,10 @@ def test_links_between_pages_lead_somewhere() -> None:
 def test_every_method_has_its_page() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     for name in {module.rpartition(".")[2] for name, module in MODULES.items() if name not in QUICKSTARTS}:
-        assert f"methods/{name}.md" in navigation
-        assert (ROOT / "docs" / "methods" / f"{name}.md").is_file()
+        assert f"methods/{name}.md" in navigation, "run python docs/tables.py"
+        assert (ROOT / "docs" / "methods" / f"{name}.md").is_file(), (
+            "run python docs/tables.py, which begins it"
+        )
 
 
 def test_pages_of_methods_name_options_that_the_methods_have() -> None:

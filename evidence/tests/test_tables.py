@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from quintain.methods.table import PURPOSES
 from quintain_evidence.layers import standing
 from quintain_evidence.layers.records import RESULTS
 from quintain_evidence.layers.spec import signatures
@@ -55,8 +56,32 @@ def test_the_tables_of_methods_are_current(tmp_path: Path, monkeypatch: pytest.M
     stale_tables = f"stale tables in docs/methods/index.md, {gigpo}: run python docs/tables.py\n"
     assert run_tables(tmp_path, "--check") == (1, "", stale_tables)
     assert index.read_text(encoding="utf-8") == stale, "a check writes nothing"
-    assert run_tables(tmp_path)[0] == 0
+    status, _, told = run_tables(tmp_path)
+    assert status == 0 and "docs/methods/dpo.md: begun; say there what the method is for" in told
+    begun = (tmp_path / "docs" / "methods" / "dpo.md").read_text(encoding="utf-8")
+    assert ": `dpo`\n" in begun and "| `--beta` |" in begun and "quintain train dpo" in begun
     for name in names[1:]:
         assert (tmp_path / name).read_bytes() == (ROOT / name).read_bytes()
     assert readme.read_text(encoding="utf-8").endswith("More.\n"), "only what is between the marks is written"
     assert run_tables(tmp_path, "--check")[0] == 0
+
+
+def test_a_method_without_a_purpose_is_named_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing, "standings", lambda *_: {})
+    (tmp_path / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "tables.py", tmp_path / "docs")
+    (purpose, names), *_ = PURPOSES.items()
+    monkeypatch.setitem(PURPOSES, purpose, (*names[1:], "grpo", "grpi"))
+    status, _, told = run_tables(tmp_path)
+    place = "places in PURPOSES (methods/table.py); give it"
+    assert (status, told.splitlines()) == (
+        1,
+        [
+            f"grpi: got 1 {place} 0, since it has no page",
+            f"grpo: got 2 {place} 1, since it has a page",
+            f"{names[0]}: got 0 {place} 1, since it has a page",
+        ],
+    )
+    assert [each.name for each in (tmp_path / "docs").iterdir()] == ["tables.py"]

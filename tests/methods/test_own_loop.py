@@ -12,11 +12,12 @@ from tests.methods.test_training import interrupting, rows, weights
 
 import quintain
 from quintain import methods
-from quintain.errors import UsageError
+from quintain.errors import ConfigError, UsageError
 from quintain.learning.job import Job
 from quintain.methods.find import find_method
 from quintain.methods.method import Traits, traits_of
-from quintain.methods.reading import find_unread
+from quintain.methods.reading import find_unread, refuse_unread
+from quintain.store.run import Run
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "one_by_one.py"
 SMALL: dict[str, Any] = {
@@ -31,8 +32,20 @@ def test_a_class_with_needs_and_train_is_a_method() -> None:
     method = found.make(config)
     assert (found.label, method.needs.policies) == ("one_by_one", {})
     assert traits_of(method) == Traits(), "it says nothing of itself, and so all is asked of it"
-    unread = {"lr_warmup", "lora_alpha", "lora_targets", "keeps_adapter"}
-    assert find_unread(method, config) == unread, "by what the configuration says alone"
+    unread = {"lr_warmup", "lora_alpha", "lora_targets", "keeps_adapter", "leaves", "whole_groups"}
+    assert find_unread(method, config) == unread, "by what the configuration and its file say"
+
+
+def test_an_option_of_loops_that_its_file_does_not_name_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "deaf.py"
+    file.write_text(EXAMPLE.read_text().replace("config.records_signals", "True"))
+    found = find_method(str(file))
+    config = found.config_class(**SMALL, records_signals=False)
+    with pytest.raises(ConfigError, match=r"^records_signals: got False with deaf, which does not read it"):
+        refuse_unread(found, found.make(config), config, {"records_signals": False})
+    heard = find_method(str(EXAMPLE))
+    config = heard.config_class(**SMALL, records_signals=False)
+    refuse_unread(heard, heard.make(config), config, {"records_signals": False})
 
 
 def test_its_function_may_have_any_name_where_it_says_what_it_returns(tmp_path: Path) -> None:
@@ -77,6 +90,10 @@ def test_it_trains_and_goes_on_as_if_nothing_had_happened(
             quintain.train(str(EXAMPLE), run="parts", root=tmp_path, config=values)
     quintain.resume(tmp_path / "parts")
     assert rows(tmp_path / "parts") == rows(whole)
+    with Run.open(whole, writable=False) as run:
+        assert all(use.signals is not None for _, use in run.uses(1)), (
+            "and says what tokens were trained with"
+        )
     assert weights(tmp_path / "parts" / "model") == weights(whole / "model") != weights(whole / "start")
 
 

@@ -17,7 +17,6 @@ from quintain.types.terminal import write_command, write_line
 
 if TYPE_CHECKING:
     from quintain.config import Option
-    from quintain.methods.find import FoundMethod
 
 RUNS = "runs"
 FIRST_RUNS = "First runs"
@@ -50,7 +49,7 @@ def train(argv: Sequence[str]) -> int:
     found = find_method(spec)
     about = {name: each.about for name, each in sections(found.config_class).items()}
     shown = section_asked(rest, about)
-    parser = train_parser(found.label, describe_method(found), options(found.config_class), about, shown)
+    parser = train_parser(found.label, found.summary, options(found.config_class), about, shown)
     if shown:
         parser.print_help()
         return 0
@@ -197,12 +196,6 @@ def method_lines() -> list[str]:
         ]
         lines.append("")
     return lines[:-1]
-
-
-def describe_method(found: "FoundMethod") -> str:
-    """Return what a method is: what the table says of it in plain words, else the first line of its file."""
-    entry = next((entry for entry in TABLE if entry.name == found.spec), None)
-    return f"{entry.title}: {entry.about}." if entry is not None else found.summary
 
 
 def free_name(root: Path, method: str) -> str:

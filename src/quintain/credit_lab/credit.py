@@ -199,7 +199,7 @@ def run_lab(
     rate, outside = material.learning_rate, 0.0
     if chosen:
         rate, outside = find_rate(lab, folds, found["group"], rate)
-        updates = {name: Update(loss=LOSSES[name]()) for name in chosen}
+        updates = {name: Update(loss=LOSSES[name].make()) for name in chosen}
         for number, name in enumerate(names):
             say(f"{name}, losses", num_steps, len(names) + number + 1)
             if name in same:

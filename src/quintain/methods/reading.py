@@ -2,11 +2,14 @@
 
 What a loop does not read is no option of its methods at all (`quintain.learning.job`), as a test of every method holds;
 here is what depends on the value of another option, or on what the method says of itself (`Traits`), which may also
-have options of another loop than its own. What a method's own `Config` declares is its own, and read.
+have options of another loop than its own. What a method's own `Config` declares is its own, and read. A class with a
+training of its own, in a file of its own, reads of the options of loops those that its file names.
 """
 
 from __future__ import annotations
 
+import linecache
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,6 +37,8 @@ READERS: Mapping[str, str] = {
     "keeps_adapter": WITH_LORA,
 }
 """Option of every method, or of several, that not all of them read → who does, after "it is read …"."""
+LOOP_OPTIONS = ("records_signals", "leaves", "whole_groups")
+"""Options that loops read, and nothing that a loop calls does."""
 
 
 def find_unread(method: Method, job: Job) -> set[str]:
@@ -41,10 +46,20 @@ def find_unread(method: Method, job: Job) -> set[str]:
     traits = traits_of(method)
     return {
         *traits.unread,
+        *find_unnamed(method),
         *(() if traits.has_warm_start else ("imitation_rate", "imitation_epochs")),
         *(("lr_warmup",) if job.lr_schedule == "method" else ()),
         *(() if job.lora_rank > 0 else ("lora_alpha", "lora_targets", "keeps_adapter")),
     }
+
+
+def find_unnamed(method: Method) -> set[str]:
+    """Return which options of loops a training that is somebody's own does not name in its file."""
+    train = type(method).train
+    if train.__module__.startswith(f"{__package__}."):
+        return set()
+    text = "".join(linecache.getlines(train.__code__.co_filename))
+    return {name for name in LOOP_OPTIONS if not re.search(rf"\b{name}\b", text)}
 
 
 def refuse_unread(found: FoundMethod, method: Method, job: Job, given: Mapping[str, Any]) -> None:

@@ -89,7 +89,7 @@ def test_at_the_sampler_every_loss_has_the_gradient_of_reinforce(name: str, play
     assert bool(branches) == (name == "vine")
     credit = method.credit(groups, estimates(context, groups, branches))
     assert len(credit.trajectories) == (3 if name == "best_of" else 12)
-    found = gradients(context, credit, {loss: make() for loss, make in LOSSES.items()})
+    found = gradients(context, credit, {name: loss.make() for name, loss in LOSSES.items()})
     wanted = found["reinforce"]
     assert wanted.norm() > 1e-3
     for loss, each in found.items():
@@ -188,7 +188,7 @@ def test_decoupled_weighs_by_the_sampler_and_clips_at_the_policy_as_the_step_beg
     assert report.metrics["importance/weight"] == pytest.approx(2.0)
     assert report.metrics["importance/capped_fraction"] == 1.0
     assert report.metrics["policy/clip_fraction"] == 0.0
-    without = LOSSES["clipped"]()(policy.infer(batch), batch)
+    without = LOSSES["clipped"].make()(policy.infer(batch), batch)
     assert without.metrics["policy/clip_fraction"] > 0.2
 
 

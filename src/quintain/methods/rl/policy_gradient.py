@@ -30,10 +30,7 @@ from quintain.methods.method import Folds, same_groups, sample_groups
 from quintain.methods.rl.parts.choices import (
     IDEAS,
     LOSSES,
-    NEEDS_UPDATES,
-    NO_RATIO,
     NORMALISERS,
-    SELECTING,
     Options,
     normalise,
 )
@@ -122,7 +119,7 @@ def refuse_parts(config: Config) -> None:
                 f"{name}: got {getattr(config, name)}, which credit {config.credit} does not read; leave it out"
             )
     num_updates = config.num_epochs * config.num_minibatches
-    if config.loss in NEEDS_UPDATES and num_updates < 2 and not config.max_staleness:
+    if LOSSES[config.loss].needs_updates and num_updates < 2 and not config.max_staleness:
         raise ConfigError(
             f"num_epochs: got 1 with loss {config.loss}, with which every ratio is 1 and nothing is clipped; give 2 or "
             "more, or use loss reinforce"
@@ -137,7 +134,7 @@ def refuse_parts(config: Config) -> None:
             f"num_epochs: got {config.num_epochs}, in {config.num_minibatches} minibatches, with loss reinforce, which "
             "assumes tokens of the policy as it is; give 1 and 1, or use a loss with a ratio"
         )
-    if config.decoupled and config.loss in NO_RATIO:
+    if config.decoupled and not LOSSES[config.loss].has_ratio:
         raise ConfigError(
             f"decoupled: got true with loss {config.loss}, which has no ratio of its own to clip; use "
             "clipped, clip_higher or another with one, or leave it out"
@@ -152,7 +149,7 @@ def refuse_parts(config: Config) -> None:
             f"constant: got {config.constant} with aggregation {config.aggregation}; give the tokens of a usual "
             "episode with aggregation constant, and with no other"
         )
-    if config.credit in SELECTING and config.normaliser != "none":
+    if idea.is_selecting and config.normaliser != "none":
         raise ConfigError(
             f"normaliser: got {config.normaliser} with credit {config.credit}, whose weights are positive; leave it out"
         )
@@ -181,7 +178,7 @@ def method(config: Config) -> OnPolicy:
         state_keys=idea.needs.state_keys or needs_states(config.rewards),
         tools=needs_tools(config.rewards),
     )
-    loss = LOSSES[config.loss]()
+    loss = LOSSES[config.loss].make()
     losses = [(truncate_importance(loss, proximal=reference_of) if config.decoupled else loss, 1.0)]
     losses += [(anchor.loss(), 1.0)] if anchor.is_in_loss else []
     losses += [(value(), 0.5)] if needs.critic else []
@@ -199,7 +196,7 @@ def method(config: Config) -> OnPolicy:
             keeps_zeros=needs.critic or config.entropy_coef > 0 or anchor.is_in_loss,
             has_reference=anchor.is_in_loss or config.decoupled,
             is_own_reference=config.decoupled,
-            is_on_policy=config.credit not in SELECTING,
+            is_on_policy=not idea.is_selecting,
         ),
         needs=needs,
         state=Folds(

@@ -62,6 +62,8 @@ class Idea:
     """whether it compares episodes of one task"""
     is_fitted: bool = False
     """whether it learns from the episodes of earlier steps what a turn contributes"""
+    is_selecting: bool = False
+    """whether it weighs what is imitated and pushes nothing away"""
 
 
 def value_by(estimate: Callable[[Sequence[Group], Critic, Options], Credit]) -> Callable[..., Assign]:
@@ -125,29 +127,34 @@ IDEAS: Mapping[str, Idea] = {
         make=lambda options, fitted: lambda groups, _: attribute_turns(groups, options, fitted),
         reads=DISCOUNT, is_fitted=True,
     ),
-    "best_of": Idea(make=pure(lambda g, _: exponential_weights(best_of_group(g))), is_grouped=True),
-    "awr": Idea(make=pure(lambda g, _: exponential_weights(g)), is_grouped=True),
+    "best_of": Idea(make=pure(lambda g, _: exponential_weights(best_of_group(g))), is_grouped=True, is_selecting=True),
+    "awr": Idea(make=pure(lambda g, _: exponential_weights(g)), is_grouped=True, is_selecting=True),
 }  # fmt: skip
 """name → idea of credit"""
-SELECTING = frozenset({"best_of", "awr"})
-"""Ideas that weigh what is imitated and push nothing away."""
 
-LOSSES: Mapping[str, Callable[[], Loss]] = {
-    "reinforce": reinforce,
-    "clipped": clip_ratio,
-    "clip_higher": lambda: clip_ratio(0.2, 0.28),
-    "dual_clip": lambda: clip_ratio(dual=3.0),
-    "gspo": lambda: gspo(bound_tokens=2000),
-    "gspo_turn": lambda: gspo(unit="turn", bound_tokens=2000),
-    "cispo": cispo,
-    "truncated": lambda: truncate_importance(reinforce()),
-    "masked": lambda: mask_importance(reinforce()),
+
+class PolicyLoss(NamedTuple):
+    """One policy loss: ``PolicyLoss(make=cispo, needs_updates=True)``."""
+
+    make: Callable[[], Loss]
+    needs_updates: bool = False
+    """whether it is `reinforce` while a step has one update"""
+    has_ratio: bool = True
+    """whether it clips a ratio of its own"""
+
+
+LOSSES: Mapping[str, PolicyLoss] = {
+    "reinforce": PolicyLoss(reinforce, has_ratio=False),
+    "clipped": PolicyLoss(clip_ratio),
+    "clip_higher": PolicyLoss(lambda: clip_ratio(0.2, 0.28)),
+    "dual_clip": PolicyLoss(lambda: clip_ratio(dual=3.0), needs_updates=True),
+    "gspo": PolicyLoss(lambda: gspo(bound_tokens=2000), needs_updates=True),
+    "gspo_turn": PolicyLoss(lambda: gspo(unit="turn", bound_tokens=2000), needs_updates=True),
+    "cispo": PolicyLoss(cispo, needs_updates=True),
+    "truncated": PolicyLoss(lambda: truncate_importance(reinforce()), has_ratio=False),
+    "masked": PolicyLoss(lambda: mask_importance(reinforce()), has_ratio=False),
 }
 """name → policy loss"""
-NEEDS_UPDATES = frozenset({"gspo", "gspo_turn", "cispo", "dual_clip"})
-"""Losses that are `reinforce` while a step has one update."""
-NO_RATIO = frozenset({"reinforce", "truncated", "masked"})
-"""Losses that clip no ratio of their own."""
 
 
 def by_environment(trajectory: Trajectory, _: Turn) -> str:
