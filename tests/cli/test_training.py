@@ -254,7 +254,7 @@ def test_help_has_80_columns_and_the_options_of_the_method_before_those_of_all(
     titles = [line for line in lines if line and line.endswith(":") and not line.startswith(" ")]
     assert titles[:2] == ["options:", "options of grpo:"] and len(titles) == 3
     text = "\n".join(lines)
-    assert "GRPO, REINFORCE++: the outcome" in text and text.index("--group-size N") < text.index(
+    assert "GRPO (arXiv 2402.03300): an episode" in text and text.index("--group-size N") < text.index(
         "sections, each with --help-section NAME"
     )
     assert "--steps N" not in text and "update: how long and how the weights learn\n    --steps" in text
@@ -281,7 +281,10 @@ def test_the_help_of_train_lists_the_methods(cli: Cli) -> None:
     assert found.status == 0
     assert "\n  grpo " in found.out
     assert "\nGroups of episodes, no critic:\n" in found.out
-    assert "\n  dpo                     the better of two episodes against the worse\n" in found.out
+    assert (
+        "\n  dpo                     makes the preferred of two episodes likelier, against a frozen reference\n"
+        in found.out
+    )
     assert max(map(len, found.out.splitlines())) <= 101 and all(
         f"\n  {name} " in found.out for name in MODULES
     )
