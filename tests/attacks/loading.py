@@ -18,7 +18,7 @@ from tests.runs.monitors.test_measures import episode
 
 from quintain.errors import DataError, ModelError, StoreError
 from quintain.learning import checkpoint as states
-from quintain.models import load
+from quintain.models import load, weights
 from quintain.store import checkpoints, codec
 from quintain.store.checkpoints import MANIFEST, Checkpoints, damage
 
@@ -128,16 +128,15 @@ def taken_over(name: str) -> Callable[[Scene], Found]:
 
 def any_state(scene: Scene) -> None:
     """Open pickled states."""
-    original = states.load_file
+    original = states.safe_open
 
-    def load_file(file: Path) -> Any:
-        if file.read_bytes()[:1] != b"c":
-            return original(file)
-        unpickled(file)
-        return {}
+    def open_file(file: Path, **options: Any) -> Any:
+        if file.read_bytes()[:1] == b"c":
+            unpickled(file)
+        return original(file, **options)
 
-    scene.patch.setattr(states, "load_file", load_file)
-    scene.patch.setattr(states, "load_model", lambda _, file: load_file(file))  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
+    scene.patch.setattr(states, "safe_open", open_file)
+    scene.patch.setattr(weights, "safe_open", open_file)
 
 
 def numbered(text: str) -> Callable[[Scene], object]:
@@ -146,7 +145,8 @@ def numbered(text: str) -> Callable[[Scene], object]:
     def work(scene: Scene) -> object:
         folder, module, optimizer = state(scene)
         (folder / "learner.json").write_text(text)
-        return states.load_state(folder, [module], optimizer)
+        states.load_state(folder, [module], optimizer)
+        return states.load_numbers(folder, ["step"])
 
     return work
 

@@ -1,7 +1,11 @@
+from pathlib import Path
+
 import pytest
 import torch
+from safetensors.torch import save_file
 
-from quintain.models.heads import ValueHead
+from quintain.errors import ModelError
+from quintain.models.heads import FILE, ValueHead
 
 
 def test_values_by_hand() -> None:
@@ -37,3 +41,28 @@ def test_before_turns_and_after_them_are_read_each_on_a_scale_of_its_own() -> No
     assert head(hidden, is_after).abs().max() < 0.05, "the weights are new"
     assert torch.equal(head.linear.weight, ValueHead(2, seed=3).linear.weight)
     assert head.state_dict()["mean"].tolist() == [[pytest.approx(0.9), 3.0], [1.0, 3.0]], "the scales stay"
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        (b"x", "header"),
+        (
+            {"linear.weight": torch.ones(1, 3), "linear.bias": torch.ones(1)},
+            r"of shape \(1, 3\) for \(1, 4\)",
+        ),
+        ({"linear.weight": torch.full((1, 4), float("nan")), "linear.bias": torch.ones(1)}, "not finite"),
+        ({"linear.weight": torch.ones(1, 4)}, "weights without linear.bias"),
+    ],
+)
+def test_a_head_beside_a_model_that_is_none_is_refused(
+    tmp_path: Path, content: bytes | dict[str, torch.Tensor], match: str
+) -> None:
+    if isinstance(content, bytes):
+        (tmp_path / FILE).write_bytes(content)
+    else:
+        save_file(content, tmp_path / FILE)
+    with pytest.raises(
+        ModelError, match=rf"value head beside the model .*: got .*{match}.*; take value_head"
+    ):
+        ValueHead.of(4, tmp_path)

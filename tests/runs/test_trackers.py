@@ -9,6 +9,7 @@ import pytest
 from quintain.errors import MissingExtra, UsageError
 from quintain.runs import trackers
 from quintain.runs.trackers import Tracked, Trackers, identity, tracker_names, tracking
+from quintain.store.manifest import check_plain
 
 ROWS = {1: {"eval/success": 0.5, "train/loss": float("nan")}, 2: {"eval/success": 0.75}}
 
@@ -116,6 +117,40 @@ def test_wandb_offline_holds_the_numbers(tmp_path: Path, monkeypatch: pytest.Mon
     files = list((tmp_path / "runs" / "a" / "wandb").glob("offline-run-*/*.wandb"))
     assert len(files) == 1
     assert b"eval/success" in files[0].read_bytes()
+    check_plain(tmp_path / "runs" / "a")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_links_of_wandb_that_lead_out_of_the_run_are_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    folder, log = tmp_path / "runs" / "a", tmp_path / "core.log"
+    log.write_text("of the user")
+    logs = folder / "wandb" / "offline-run-1" / "logs"
+    logs.mkdir(parents=True)
+    (folder / "wandb" / "latest-run").symlink_to("offline-run-1")
+
+    class Fake:
+        """Makes the links that wandb's own process makes, when it begins and once more."""
+
+        def init(self, **_: Any) -> "Fake":
+            (logs / "debug-core.log").symlink_to(log)
+            if fails:
+                raise OSError("no network")
+            return self
+
+        def log(self, row: dict[str, float], step: int) -> None:
+            check_plain(folder)  # a run that is killed here can be resumed
+
+        def finish(self) -> None:
+            (logs / "debug-core.log").symlink_to(log)
+
+    monkeypatch.setattr(trackers, "find_spec", lambda name: name)
+    monkeypatch.setattr(trackers, "import_module", lambda name: Fake())
+    with tracking("wandb", told(tmp_path)) as found:
+        found.log(1, ROWS[1])
+    check_plain(folder)
+    assert (folder / "wandb" / "latest-run").is_symlink() and log.read_text() == "of the user"
 
 
 @pytest.mark.filterwarnings("ignore")

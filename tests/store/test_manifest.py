@@ -190,3 +190,14 @@ def test_what_libraries_write_into_a_run_is_closed_with_it(folder: Path, tmp_pat
     assert rights["model/inner/config.json"] == 0o600
     assert rights["model/inner"] == rights["script.sh"] == 0o700
     assert not [name for name, mode in rights.items() if mode & 0o077]
+
+
+def test_an_open_folder_of_a_run_is_closed_when_it_is_resumed_and_left_when_it_is_read(folder: Path) -> None:
+    folder.chmod(0o755)
+    (folder / "config.json").chmod(0o644)
+    with Run.open(folder, writable=False):
+        pass
+    assert folder.stat().st_mode & 0o777 == 0o755
+    with Run.open(folder):
+        rights = {each.stat().st_mode & 0o077 for each in (folder, *folder.rglob("*"))}
+    assert rights == {0}

@@ -397,11 +397,12 @@ class Learner:
         Raises:
             StoreError: it is missing, broken or of another model.
         """
+        numbers = load_numbers(folder, self._numbers)
         if any(folder.glob(SHARDS)):
             load_shards(folder, self.named_parameters, self.optimizer)
-            self._numbers = load_numbers(folder)
         else:
-            self._numbers = load_state(folder, self._modules, self.optimizer)
+            load_state(folder, self._modules, self.optimizer)
+        self._numbers = numbers
 
     @property
     def named_parameters(self) -> dict[str, nn.Parameter]:

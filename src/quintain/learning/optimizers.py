@@ -38,6 +38,18 @@ def make_optimizer(
     raise ConfigError(f"optimizer: got {name!r}; {suggestion(name, get_args(OptimizerName))}")
 
 
+def moment_shapes(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of what `optimizer`, made by `make_optimizer`, keeps of `parameter` after a step."""
+    whole = tuple(parameter.shape)
+    if isinstance(optimizer, torch.optim.SGD):
+        return {"momentum_buffer": whole}
+    if isinstance(optimizer, torch.optim.AdamW):
+        return {"step": (), "exp_avg": whole, "exp_avg_sq": whole}
+    if len(whole) < 2:
+        return {"step": (), "variance": whole}
+    return {"step": (), "row_var": (*whole[:-1], 1), "col_var": (*whole[:-2], 1, whole[-1])}
+
+
 def scale_at(step: int, last: int, *, schedule: Schedule, by_method: float, warmup: int = 0) -> float:
     """Return the factor on the learning rate at `step`, from 1 to `last`.
 

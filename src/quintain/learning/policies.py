@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_model, save_model
+from safetensors.torch import save_model
 from torch import Tensor, nn
 
 from quintain.config import build, rename
@@ -31,7 +31,7 @@ from quintain.data.samples import imitation_samples, in_streams
 from quintain.data.turn_values import turn_value_samples
 from quintain.engines.protocol import Engine, Reply
 from quintain.errors import ConfigError, UsageError, suggestion
-from quintain.learning.checkpoint import head_in
+from quintain.learning.checkpoint import SHARDS, head_in, load_modules, load_shards
 from quintain.learning.job import MAIN, Job, PolicySpec
 from quintain.learning.learner import Forward, Learner, Optimization
 from quintain.learning.sections import MICRO_TOKENS, ModelSection, PolicyFields, PolicySettings
@@ -463,7 +463,7 @@ class Policy:
         if self.learner is not None:
             self.learner.load(folder)
         elif self.follows:
-            load_model(self._module(), folder / FOLLOWER)
+            load_modules(folder, [self._module()], FOLLOWER)
             self.forward.note_restored()
 
     def _module(self) -> nn.Module:
@@ -699,10 +699,13 @@ def load_main(model: PreTrainedModel, config: Mapping[str, Any], checkpoint: Pat
     rank = settings.lora_rank
     if rank:
         shared.add(MAIN, settings, seed=0)  # what is loaded takes its place
-    optimization = Optimization(optimizer=config.get("optimizer", "adamw"))
     head = head_in(checkpoint)
-    trained = shared.trained(MAIN if rank else None)
-    Learner(model, optimization, value_head=head, trained=trained).load(checkpoint)
+    modules = [shared.trained(MAIN if rank else None), *([] if head is None else [head])]
+    if any(checkpoint.glob(SHARDS)):
+        trained = (each for module in modules for each in module.parameters() if each.requires_grad)
+        load_shards(checkpoint, Forward(model, value_head=head).named(trained), optimizer=None)
+    else:
+        load_modules(checkpoint, modules)
     return head
 
 

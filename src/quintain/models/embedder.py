@@ -18,11 +18,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load_model, save_model
+from safetensors.torch import save_model
 from torch import Tensor, nn
 
 from quintain.errors import ModelError
 from quintain.models.seeding import draw_weights
+from quintain.models.weights import read_state
 
 EMBEDDER = "embedder"
 """Folder of a run in which its embedder is kept."""
@@ -93,9 +94,12 @@ class Embedder(nn.Module):
             )
         try:
             settings = json.loads((place / SETTINGS).read_text(encoding="utf-8"))
-            found = cls(size=int(settings["size"]), buckets=int(settings["buckets"]))
-            load_model(found, place / WEIGHTS)
-        except (OSError, ValueError, TypeError, KeyError, RuntimeError, SafetensorError) as error:
+            size, buckets = int(settings["size"]), int(settings["buckets"])
+            if size < 1 or buckets < 1 or 4 * size * buckets > (place / WEIGHTS).stat().st_size:
+                raise ValueError(f"{buckets} buckets of size {size}, which {WEIGHTS} does not hold")
+            found = cls(size=size, buckets=buckets)
+            read_state(found, place / WEIGHTS)
+        except (OSError, ValueError, TypeError, KeyError, ArithmeticError, SafetensorError) as error:
             raise ModelError(
                 f"embedder: got {place}, which cannot be read ({error}); train it anew"
             ) from error

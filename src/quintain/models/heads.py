@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Self, cast
 
 import torch
-from safetensors.torch import load_model, save_model
+from safetensors import SafetensorError
+from safetensors.torch import save_model
 from torch import Tensor, nn
 
+from quintain.errors import ModelError
 from quintain.models.seeding import draw_weights
+from quintain.models.weights import read_state
 
 FILE = "value_head.safetensors"
 """What a head is called in the folder of its model."""
@@ -46,10 +49,18 @@ class ValueHead(nn.Module):
         """Return the head that is kept beside the model in `folder`, or a fresh one where there is none.
 
         One of a `width`, or one that has scales, is always fresh.
+
+        Raises:
+            ModelError: the file is broken, or of another head.
         """
         head = cls(hidden, seed=seed, width=width, has_scales=has_scales)
         if not width and not has_scales and (folder / FILE).is_file():
-            load_model(head, folder / FILE)
+            try:
+                read_state(head, folder / FILE)
+            except (OSError, SafetensorError, ValueError) as error:
+                raise ModelError(
+                    f"value head beside the model {folder}: got {error}; take {FILE} away, or write it anew"
+                ) from error
         return head
 
     def keep(self, folder: Path) -> None:

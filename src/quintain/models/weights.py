@@ -1,21 +1,22 @@
 """The weights of a model as safetensors files in a folder, and back into a model that is in use.
 
 The names are those of the model's own tensors, as `save_pretrained` writes them; tied tensors stand once. Reading
-changes nothing unless every tensor fits, so that a model is of one version or the other and never of both.
+changes nothing unless every tensor fits, so that a model is of one version or the other and never of both. The state
+of any module is read by `read_state`, which has numbers checked, too: it may come from a folder of others.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from quintain.errors import ModelError, StoreError
 from quintain.models.adapters import plain
@@ -77,8 +78,8 @@ def read_weights(model: PreTrainedModel, folder: Path) -> None:
         )
     targets = cast("dict[str, Tensor]", model.state_dict())
     try:
-        found = {name: tuple(shape) for name, shape in _shapes(files)}
-        _check(folder, targets, found)
+        if came := _find_misfit(targets, {name: tuple(shape) for name, shape in _shapes(files)}):
+            raise _refusal(folder, came, "give weights of this model")
         new = dict(_tensors(files))
     except (OSError, SafetensorError) as error:
         raise _refusal(folder, f"a file that cannot be read ({error})", "write it again") from error
@@ -86,24 +87,54 @@ def read_weights(model: PreTrainedModel, folder: Path) -> None:
         targets[name].copy_(tensor)
 
 
-def _check(folder: Path, targets: dict[str, Tensor], found: dict[str, tuple[int, ...]]) -> None:
-    """Refuse files whose tensors are not those of `targets`, tied ones once."""
-    unknown = sorted(found.keys() - targets.keys())
-    if unknown:
-        raise _refusal(folder, f"a tensor {unknown[0]} that the model has not", "give weights of this model")
+@torch.no_grad()
+def read_state(module: nn.Module, file: Path) -> None:
+    """Put the tensors in `file` into `module`, in place: all of its state, tied tensors under any of their names.
+
+    Raises:
+        OSError: the file cannot be read.
+        SafetensorError: it is no safetensors file.
+        ValueError: tensors are missing, unknown, of another shape or type, or not finite; nothing is changed.
+    """
+    targets = cast("dict[str, Tensor]", module.state_dict())
+    with safe_open(file, framework="pt") as opened:
+        names = list(opened.keys())
+        if came := _find_misfit(targets, {name: tuple(opened.get_slice(name).get_shape()) for name in names}):
+            raise ValueError(f"{file.name} with {came}")
+        for name in names:
+            check_numbers(name, cast(Tensor, opened.get_tensor(name)), targets[name].dtype)
+        for name in names:
+            targets[name].copy_(cast(Tensor, opened.get_tensor(name)))
+
+
+def check_numbers(name: str, tensor: Tensor, dtype: torch.dtype, *, is_positive: bool = False) -> None:
+    """Refuse a stored `tensor` of another type than `dtype`, with numbers that are not finite, or that are below 0.
+
+    Raises:
+        ValueError: it is so.
+    """
+    if tensor.dtype != dtype:
+        raise ValueError(f"{name} of {tensor.dtype} for {dtype}".replace("torch.", ""))
+    if dtype.is_floating_point and not tensor.isfinite().all():
+        raise ValueError(f"{name} with numbers that are not finite")
+    if is_positive and (tensor < 0).any():
+        raise ValueError(f"{name} with numbers below 0")
+
+
+def _find_misfit(targets: Mapping[str, Tensor], found: Mapping[str, tuple[int, ...]]) -> str:
+    """Return in what tensors of the shapes `found` are not those of `targets`, tied ones once; "" where they are."""
+    if unknown := sorted(found.keys() - targets.keys()):
+        return f"a tensor {unknown[0]} that the model has not"
     written = {targets[name].data_ptr() for name in found}
     missing = [
         name for name, tensor in targets.items() if name not in found and tensor.data_ptr() not in written
     ]
     if missing:
-        raise _refusal(folder, f"weights without {missing[0]} ({len(missing)} missing)", "give all of them")
+        return f"weights without {missing[0]} ({len(missing)} missing)"
     for name, shape in found.items():
         if shape != tuple(targets[name].shape):
-            raise _refusal(
-                folder,
-                f"{name} of shape {shape} for {tuple(targets[name].shape)}",
-                "give weights of this model",
-            )
+            return f"{name} of shape {shape} for {tuple(targets[name].shape)}"
+    return ""
 
 
 def _shapes(files: list[Path]) -> Iterator[tuple[str, list[int]]]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from quintain.errors import MissingExtra, UsageError, suggestion
+from quintain.store.manifest import remove_links
 
 LOG = logging.getLogger(__name__)
 PROJECT = "quintain"
@@ -51,17 +52,24 @@ class Tracker(Protocol):
 
 
 class Wandb:
-    """Weights & Biases; the run's folder holds its files, and a resumed run goes on as the same one."""
+    """Weights & Biases; the run's folder holds its files, and a resumed run goes on as the same one.
+
+    Its link to a log in the user's cache is taken away: a run with a link that leads out of it cannot be opened.
+    """
 
     def __init__(self, run: Tracked) -> None:
-        self._run: Any = import_module("wandb").init(
-            project=PROJECT,
-            name=run.folder.name,
-            dir=str(run.folder),
-            config=dict(run.config),
-            resume="allow",
-            id=identity(run),
-        )
+        self._folder = run.folder
+        try:
+            self._run: Any = import_module("wandb").init(
+                project=PROJECT,
+                name=run.folder.name,
+                dir=str(run.folder),
+                config=dict(run.config),
+                resume="allow",
+                id=identity(run),
+            )
+        finally:
+            self._remove_links()
 
     def log(self, step: int, row: Mapping[str, float]) -> None:
         """See `Tracker.log`."""
@@ -70,6 +78,10 @@ class Wandb:
     def close(self) -> None:
         """See `Tracker.close`."""
         self._run.finish()
+        self._remove_links()
+
+    def _remove_links(self) -> None:
+        remove_links(self._folder, self._folder / "wandb")
 
 
 class Trackio:

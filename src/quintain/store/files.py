@@ -143,14 +143,18 @@ def _never_through_a_link(file: str, flags: int) -> int:
 
 
 def close_to_others(folder: Path) -> None:
-    """Leave what is in `folder` to its owner alone; links, and what is another user's, stay as they are."""
+    """Leave `folder` to its owner alone; links in it, and what is another user's, stay as they are."""
+    _close(folder)
     for parent, folders, plain in os.walk(folder):
         for name in (*folders, *plain):
-            place = os.path.join(parent, name)
-            with suppress(OSError):  # of another user, or on a disk that knows no rights
-                mode = os.lstat(place).st_mode
-                if mode & OTHERS and not stat.S_ISLNK(mode):
-                    os.chmod(place, stat.S_IMODE(mode) & ~OTHERS)
+            _close(os.path.join(parent, name))
+
+
+def _close(place: str | Path) -> None:
+    with suppress(OSError):  # of another user, or on a disk that knows no rights
+        mode = os.lstat(place).st_mode
+        if mode & OTHERS and not stat.S_ISLNK(mode):
+            os.chmod(place, stat.S_IMODE(mode) & ~OTHERS)
 
 
 def remove_folder(folder: Path) -> None:

@@ -7,7 +7,7 @@ template, what an environment is made of) by its absolute one. Checkpoints have 
 import json
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import cast
@@ -47,8 +47,25 @@ def check_plain(folder: Path) -> None:
     Raises:
         StoreError: there is such a thing.
     """
-    inside = os.path.realpath(folder)
-    for parent, folders, plain in os.walk(folder):
+    for place, mode in _find_odd(folder):
+        kind = "a link that leads out of it" if stat.S_ISLNK(mode) else "neither a file nor a folder"
+        raise StoreError(
+            f"opening {folder}: got {place.relative_to(folder)}, which is {kind}; put the file or folder "
+            "itself in that place, or take it away"
+        )
+
+
+def remove_links(run: Path, folder: Path) -> None:
+    """Take links that lead out of the `run` away from a `folder` in it, which software of others writes."""
+    for place, mode in _find_odd(run, folder):
+        if stat.S_ISLNK(mode):
+            place.unlink(missing_ok=True)
+
+
+def _find_odd(run: Path, folder: Path | None = None) -> Iterator[tuple[Path, int]]:
+    """Yield what in `folder`, all of the `run` for None, is no file, no folder and no link to within the run."""
+    inside = os.path.realpath(run)
+    for parent, folders, plain in os.walk(run if folder is None else folder):
         for name in (*folders, *plain):
             place = Path(parent, name)
             with suppress(FileNotFoundError):  # whoever writes the run took it away
@@ -57,11 +74,7 @@ def check_plain(folder: Path) -> None:
                     continue
                 if stat.S_ISLNK(mode) and Path(os.path.realpath(place)).is_relative_to(inside):
                     continue
-                kind = "a link that leads out of it" if stat.S_ISLNK(mode) else "neither a file nor a folder"
-                raise StoreError(
-                    f"opening {folder}: got {place.relative_to(folder)}, which is {kind}; put the file or folder "
-                    "itself in that place, or take it away"
-                )
+                yield place, mode
 
 
 def name_in(folder: Path, file: Path) -> str:

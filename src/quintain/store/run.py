@@ -75,10 +75,10 @@ class Run:
     def open(cls, folder: Path, *, writable: bool = True, accepts_changes: bool = False) -> "Run":
         """Take up the run `folder`, or only read it with ``writable=False``.
 
-        A writer continues after the newest intact checkpoint: records of later steps are marked as superseded
-        and ``metrics.jsonl`` is written anew. Raises `UsageError` for a folder that is no run and
-        `StoreError` for one that another process writes, that a newer release wrote, whose checkpoints are
-        all damaged, that holds a link, or of whose other files one is not what was written, unless it
+        A writer closes the folder to others, and continues after the newest intact checkpoint: records of later
+        steps are marked as superseded and ``metrics.jsonl`` is written anew. Raises `UsageError` for a folder
+        that is no run and `StoreError` for one that another process writes, that a newer release wrote, whose
+        checkpoints are all damaged, that holds a link, or of whose other files one is not what was written, unless it
         `accepts_changes`.
         """
         read_settings(folder)
@@ -94,6 +94,9 @@ class Run:
         run = _open_run(folder, _lock(folder))
         try:
             run.accepts_changes = accepts_changes
+            files.close_to_others(
+                folder
+            )  # one of an earlier release, or unpacked from an archive, may be open
             run._compare_files()
             run._take_up()
         except BaseException:

@@ -176,8 +176,9 @@ class ShardedLearner(Learner):
             raise StoreError(
                 f"checkpoint {folder}: got one of a learner without ranks; resume it with learner_ranks=0"
             )
+        numbers = load_numbers(folder, self._numbers)
         self._ask("load", str(folder.resolve()))
-        self._numbers = load_numbers(folder)
+        self._numbers = numbers
         self._fetch()
 
     def _ask(self, do: str, *arguments: object) -> list[Any]:
