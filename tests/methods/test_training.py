@@ -274,7 +274,7 @@ def _plain_losses(tmp_path_factory: pytest.TempPathFactory) -> list[float]:  # p
 def test_other_losses_on_pairs_are_learned_from(
     options: dict[str, Any], tmp_path: Path, plain_losses: list[float]
 ) -> None:
-    """Each differs from the usual one within two steps: at the start, where both policies are one, some say the same."""
+    """Each differs from the usual within two steps: at the start, where both policies are one, some say the same."""
     losses = dpo_losses(tmp_path / "run", **options)
     assert len(plain_losses) == len(losses) == 2
     assert all(math.isfinite(loss) for loss in losses) and losses != plain_losses
