@@ -24,9 +24,12 @@ from quintain.processes.tree import below
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
 ADAM = Optimization(learning_rate=1e-2)
 RUN = [
-    "ppo", "--environment", "guess?high=8&max_turns=3", "--steps", "5", "--eval-every", "1", "--eval-episodes", "8",
-    "--demonstrations", "16", "--imitation-epochs", "2",
+    "ppo", "--environment", "guess?high=8&max_turns=3", "--model", "micro", "--steps", "6", "--eval-every", "1",
+    "--eval-episodes", "8", "--demonstrations", "16", "--imitation-epochs", "2",
+    "--optimizer", "sgd", "--learning-rate", "3e-2",
 ]  # fmt: skip
+"""SGD keeps rounding as small as it is; AdamW makes as much of gradients that are rounding alone as of others, and then
+a token is sampled otherwise."""
 
 
 @pytest.fixture(scope="module", name="start")
@@ -117,7 +120,7 @@ def test_a_run_whose_rank_dies_is_resumed_on_four_and_ends_as_if_nothing_had_hap
     assert whole.communicate(timeout=1500) and whole.returncode == 0
     dies = begun("dies", "--learner-ranks", "2")
     told = tmp_path / "dies" / "metrics.jsonl"
-    while dies.poll() is None and not (told.exists() and told.read_text().count("\n") > 2):
+    while dies.poll() is None and not (told.exists() and told.read_text().count("\n") > 1):
         time.sleep(0.05)
     ranks = [each for each in below(dies.pid) if "sharding.host" in _command(each)]
     assert ranks, "they are there"
@@ -134,14 +137,11 @@ def test_a_run_whose_rank_dies_is_resumed_on_four_and_ends_as_if_nothing_had_hap
         [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
         for name in ("whole", "dies")
     )
-    assert [row["step"] for row in one] == [row["step"] for row in other] == [0, 1, 2, 3, 4, 5]
+    assert [row["step"] for row in one] == [row["step"] for row in other] == [*range(7)]
     for row, same in zip(one, other, strict=True):
         names = {"eval/success", *(("train/loss", "train/grad_norm", "train/success") if row["step"] else ())}
-        # AdamW makes much of gradients that are rounding alone; then a token is sampled otherwise.
-        rel, apart = (1e-3, 1e-6) if row["step"] < 2 else (0.1, 0.2)
         assert {name: row[name] for name in names} == {
-            name: pytest.approx(same[name], rel=rel, abs=apart if "success" in name else 1e-6)
-            for name in names
+            name: pytest.approx(same[name], rel=1e-3, abs=1e-6) for name in names
         }, row["step"]
 
 

@@ -3,15 +3,17 @@
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, make_dataclass
 from enum import Enum
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError, Thread
 from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
 from annotated_types import Ge, Interval, Le, Lt
 
-from quintain.config import Option, options, sections, show, words
+from quintain.config import Option, fields, options, sections, show, words
 from quintain.config.ranges import NonNegativeFloat, PositiveInt, PositiveShare, Share
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -158,3 +160,20 @@ def test_the_room_loads_nothing_heavy() -> None:
         timeout=60,
     )
     assert done.stdout == "set()\n"
+
+
+def test_source_is_parsed_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    meeting, met = Barrier(2), list[int]()
+
+    def read(_: object) -> str:
+        with suppress(BrokenBarrierError):
+            met.append(meeting.wait(0.2))
+        return "class Any: pass"
+
+    monkeypatch.setattr(fields.inspect, "getsource", read)
+    threads = [Thread(target=fields.field_helps.__wrapped__, args=(Policy,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not met

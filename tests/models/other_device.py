@@ -18,8 +18,14 @@ NAME = "other"
 COPIES = ("aten::copy_", "aten::_copy_from", "aten::_copy_from_and_resize")
 NUMBERS: dict[int, Tensor] = {}
 """storage of a tensor of `other` → the tensor of the processor that stands for it"""
-WHOLE = ("arange", "arange.start", "arange.start_step", "scaled_dot_product_attention")
+WHOLE = ("abs", "arange", "arange.start", "arange.start_step", "scaled_dot_product_attention")
 """What torch otherwise takes apart into writing to tensors of another size; there are no gradients."""
+VIEWS = (
+    "_reshape_alias", "diagonal", "expand", "permute", "select.int", "slice.Tensor", "split.Tensor",
+    "split_with_sizes", "squeeze", "squeeze.dim", "squeeze.dims", "t", "transpose.int", "unbind.int", "unfold",
+    "unsqueeze",
+)  # fmt: skip
+"""What torch otherwise makes of the distances between numbers, which are others in what stands for a tensor."""
 OPEN: list[torch.library.Library] = []
 CROSSINGS: list[str] = []
 """what went from the one to the other, or was read as a number: a card is waited for there"""
@@ -32,7 +38,10 @@ def is_other(tensor: Tensor) -> bool:
 def numbers(leaf: Any) -> Any:
     """Return the tensor of the processor that a tensor of `other` stands for; all else as it is."""
     if isinstance(leaf, Tensor) and is_other(leaf):
-        return NUMBERS[cast(Any, leaf.untyped_storage())._cdata]
+        held = NUMBERS[cast(Any, leaf.untyped_storage())._cdata]
+        return (
+            held if held.shape == leaf.shape else held.reshape(leaf.shape)
+        )  # torch gave it another shape by itself
     return torch.device("cpu") if isinstance(leaf, torch.device) else leaf
 
 
@@ -67,7 +76,10 @@ def compute(op: Any, *args: Any, **kwargs: Any) -> Any:
     is_here = any(map(is_other, tensors)) or place == NAME
     if wide and is_here and (name != "aten::_to_copy" or place != "cpu"):
         raise TypeError(f"{name}: got float64, which {NAME} has not")
-    if name == "aten::view":  # whether it can be one was asked of a tensor that has no gaps
+    if name in (
+        "aten::view",
+        "aten::_reshape_alias",
+    ):  # whether it can be one was asked of a tensor that has no gaps
         return wrapped(numbers(args[0]).reshape(args[1]))
     found = op(*tree_map(numbers, args), **tree_map(numbers, kwargs))
     if str(kwargs.get("device", "")) == "cpu":
@@ -94,11 +106,12 @@ def is_wide(tensor: Tensor) -> bool:
 def install() -> torch.device:
     """Make the device and return it."""
     cast(Any, backend_registration)._setup_privateuseone_for_python_backend(NAME)
+    cast(Any, torch).other.get_amp_supported_dtype = lambda: [torch.bfloat16]
     library = torch.library.Library("_", "IMPL")
     library.fallback(compute, "PrivateUse1")
     OPEN.append(library)
     aten = torch.library.Library("aten", "IMPL")
-    for name in WHOLE:
+    for name in (*WHOLE, *VIEWS):
         base, _, overload = name.partition(".")
         op = getattr(getattr(torch.ops.aten, base), overload or "default")
         aten.impl(name, partial(compute, op), "PrivateUse1")

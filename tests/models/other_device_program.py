@@ -49,7 +49,7 @@ def count_crossings(engine: Local, num: int) -> float:
 
 
 def main() -> None:
-    """Sample over two turns, score, and let a learner say something of it; its numbers are not those of a device."""
+    """Sample over two turns, score, and let a learner learn of it."""
     try:
         torch.add(torch.ones(2, device=DEVICE), torch.ones(2))
     except RuntimeError as error:

@@ -21,16 +21,32 @@ def test_names_of_devices() -> None:
         find_device("cuda:77")
 
 
-@pytest.mark.skipif(
+makes_devices = pytest.mark.skipif(
     not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
     reason="this torch makes no devices in Python",
 )
-@pytest.mark.slow
-def test_nothing_of_the_processor_gets_into_what_a_device_computes() -> None:
+
+
+def run_on_other(call: str) -> None:
+    """Run the module that `call` names, `other_device_program.main()`, in a process of its own."""
     start = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'src')!r}]"
-    program = f"{start}; from tests.models.other_device_program import main; main()"
-    told = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=240
-    )
+    module, _, function = call.partition(".")
+    program = f"{start}; from tests.models import {module}; {module}.{function}"
+    told = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert told.returncode == 0, told.stderr[-3000:]
     assert told.stdout.splitlines()[-1] == "done"
+
+
+@makes_devices
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_nothing_of_the_processor_gets_into_what_a_device_computes() -> None:
+    run_on_other("other_device_program.main()")
+
+
+@makes_devices
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("method", ["grpo", "ppo", "archer", "eto"])
+def test_a_run_on_a_device_without_float64_and_linux(method: str) -> None:
+    run_on_other(f"other_device_runs.main({method!r})")

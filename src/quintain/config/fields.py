@@ -9,10 +9,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import cache
 from itertools import pairwise
+from threading import Lock
 from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
 
 NAME = "NAME"
 """Stands in the name of an option for any name in a table: ``policies.NAME.device``."""
+READING = Lock()
+"""Held while source is parsed: before Python 3.11.8 and 3.12.2 threads that parse at once end with a SystemError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,10 +136,11 @@ def field_helps(config_class: type[Any]) -> dict[str, str]:
     helps: dict[str, str] = {}
     for base in reversed(dataclasses_of(config_class)):
         try:
-            source = textwrap.dedent(inspect.getsource(base))
+            with READING:
+                body = cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]).body
         except (OSError, TypeError):
             continue
-        for node, below in pairwise(cast(ast.ClassDef, ast.parse(source).body[0]).body):
+        for node, below in pairwise(body):
             match node, below:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                     helps[name] = " ".join(text.split())

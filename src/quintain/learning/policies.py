@@ -358,7 +358,7 @@ class Policy:
         self.activate()
         batches = micro_batches(samples, max_tokens=self.max_tokens)
         parts = [
-            cast(Tensor, outputs.values)[batch.turn_id >= 0].cpu()
+            cast(Tensor, outputs.values).cpu()[batch.turn_id >= 0]
             for batch, outputs in self.infer_each(batches)
         ]
         return torch.cat(parts).tolist()
@@ -411,7 +411,7 @@ class Policy:
         if not trajectories:
             return []
         batches = micro_batches(imitation_samples(trajectories), max_tokens=self.max_tokens)
-        parts = [number(outputs)[batch.turn_id >= 0].cpu() for batch, outputs in self.infer_each(batches)]
+        parts = [number(outputs).cpu()[batch.turn_id >= 0] for batch, outputs in self.infer_each(batches)]
         return nest_by_turn(torch.cat(parts).numpy(), trajectories)
 
     def follow(self, leader: Policy, *, rate: float | None = None) -> None:
