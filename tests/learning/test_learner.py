@@ -16,7 +16,7 @@ from transformers import GemmaConfig, GemmaForCausalLM, PreTrainedModel, Qwen3Co
 from quintain.data.pack import micro_batches, pack
 from quintain.engines.local import Local
 from quintain.engines.protocol import Request, Sampling
-from quintain.errors import ConfigError, InvariantError, StoreError, UsageError
+from quintain.errors import ConfigError, InvariantError, MemoryShortage, StoreError, UsageError
 from quintain.learning.gap import gap
 from quintain.learning.learner import Learner, Optimization
 from quintain.losses.policy import clip_ratio
@@ -259,6 +259,29 @@ def test_a_step_that_is_not_finite_changes_nothing_and_the_third_in_a_row_stops(
     assert learner.version == 1
     for got, want in zip(learner.parameters, weights, strict=True):
         assert torch.equal(got, want)
+
+
+def test_a_step_without_memory_is_a_line_and_changes_nothing() -> None:
+    learner, asked = Learner(qwen(), Optimization(learning_rate=1e-2)), list[Batch]()
+    weights = [p.detach().clone() for p in learner.parameters]
+
+    def full(outputs: Outputs, batch: Batch) -> LossReport:
+        asked.append(batch)
+        if len(asked) == 2:
+            raise torch.OutOfMemoryError(
+                "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 79.10 GiB"
+            )
+        return nll(outputs, batch)
+
+    batch = pack(streams(1))
+    with pytest.raises(MemoryShortage) as found:
+        learner.step([batch, batch], full)
+    line = str(found.value)
+    assert line.startswith("an optimizer step: got no more memory (") and "\n" not in line
+    assert "lower --micro-tokens (now 16,384 at once), give --gradient-checkpointing true" in line
+    assert found.value.exit_code == 12 and learner.version == 0
+    assert all(torch.equal(got, want) for got, want in zip(learner.parameters, weights, strict=True))
+    assert not learner.step([batch], full).is_skipped
 
 
 def test_the_rate_scale_scales_the_step() -> None:
