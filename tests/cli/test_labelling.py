@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shutil
 import urllib.request
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from quintain.cli.main import main
 from quintain.data.labels import read_labels
 from quintain.data.samples import num_shared
 from quintain.environments.catalog import find
@@ -43,22 +45,29 @@ def typed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     return call
 
 
-@pytest.fixture
-def run(cli: Cli, tmp_path: Path) -> Path:
-    """Two episodes each of three tasks of ``guess``: the expert's, and one that errs."""
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two episodes each of three tasks of ``guess``, the expert's and one that errs, in the run ``both``."""
+    root = tmp_path_factory.mktemp("labelled")
     for name, mistakes in (("right", "0"), ("wrong", "0.7")):
-        cli("collect", "guess", "--episodes", "3", "--mistakes", mistakes, "--out", f"runs/{name}")
+        given = ("--episodes", "3", "--mistakes", mistakes, "--out", str(root / name))
+        assert main(["collect", "guess", *given]) == 0
     episodes: list[Trajectory] = []
     config: dict[str, Any] = {}
     for index, name in enumerate(("right", "wrong")):
-        with Run.open(tmp_path / "runs" / name, writable=False) as made:
+        with Run.open(root / name, writable=False) as made:
             episodes += [replace(t, index=index, id="") for t in made.trajectories()]
             config = dict(made.config)
-    chat = Chat(tokenizer_of(tmp_path / "runs" / "right"))
+    chat = Chat(tokenizer_of(root / "right"))
     episodes[-1] = misspelt(episodes[-1], chat)
-    folder = tmp_path / "runs" / "both"
-    write_run(episodes, tokenizer_of(tmp_path / "runs" / "right"), folder, config)
-    return folder
+    write_run(episodes, tokenizer_of(root / "right"), root / "both", config)
+    return root
+
+
+@pytest.fixture
+def run(cli: Cli, tmp_path: Path, runs: Path) -> Path:
+    """The run ``both`` beside those that it was made of, in the folder of a test."""
+    return shutil.copytree(runs, tmp_path / "runs") / "both"
 
 
 def misspelt(trajectory: Trajectory, chat: Chat) -> Trajectory:

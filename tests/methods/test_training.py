@@ -186,7 +186,11 @@ def test_a_recipe_trains_and_resumes_bit_for_bit(
 
 
 @pytest.mark.parametrize(
-    ("recipe", "environment"), [("grpo", "guess?max_turns=1&high=3"), ("sft", "keydoor?rooms=1")]
+    ("recipe", "environment"),
+    [
+        pytest.param("grpo", "guess?max_turns=1&high=3", marks=pytest.mark.slow),
+        ("sft", "keydoor?rooms=1"),
+    ],
 )
 def test_the_catalogue_trains_too(recipe: str, environment: str, tmp_path: Path) -> None:
     folder = train(recipe, tmp_path / "run", environment=environment, steps=1)

@@ -159,7 +159,7 @@ def test_what_no_run_can_have(make: Any, words: str) -> None:
         make()
 
 
-@pytest.mark.parametrize("recipe", ["digi_rl", "web_rl"])
+@pytest.mark.parametrize("recipe", ["digi_rl", pytest.param("web_rl", marks=pytest.mark.slow)])
 def test_it_trains(recipe: str, tmp_path: Path) -> None:
     folder = train(recipe, tmp_path / recipe, max_turn_tokens=6, steps=3, **SMALL[recipe])
     found = rows(folder)
