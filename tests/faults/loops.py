@@ -44,7 +44,7 @@ LOOPS: dict[str, tuple[str, ...]] = {
     ),
     "replay": (
         "archer", *EPISODES, "--steps", "6", "--eval-every", "2", "--batch-size", "4", "--critic-updates", "2",
-        "--critic-first", "2",
+        "--critic-first", "2", "--critic-explains", "0",
     ),
     "replay from a log": (
         "digi_rl", *EPISODES, "--steps", "6", "--eval-every", "2", "--offline-tasks", "4", "--offline-steps", "2",

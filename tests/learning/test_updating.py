@@ -366,8 +366,11 @@ def test_the_policy_rests_while_the_critic_learns_first() -> None:
     assert main.version == 6, "as many steps as critic_epochs says, each time"
     assert are_equal(weights(main), before) and not are_equal(list(head.parameters()), head_before)
     assert all(p.requires_grad for p in main.model.parameters())
-    learn_in_epochs(policies, streams(3), update, OnPolicyJob(), step=3, seed=0)
+    learned = learn_in_epochs(policies, streams(3), update, OnPolicyJob(), step=3, seed=0)
     assert main.version == 7 and not are_equal(weights(main), before)
+    assert learned is not None and learned.lr_scale == pytest.approx(0.1), "its rate rises from here"
+    again = learn_in_epochs(policies, streams(3), update, OnPolicyJob(), step=30, seed=0, num_learned=4)
+    assert again is not None and again.lr_scale == pytest.approx(0.5)
 
 
 def test_an_error_in_the_rest_wakes_the_policy_again() -> None:

@@ -49,7 +49,8 @@ class Update:
     head_layers: int | None = None
     """only the last so many layers, the norm behind them and a value head learn; 0: a value head alone; None: all"""
     lr_warmup: int = 10
-    """steps over which the learning rate rises: the first ones of a fresh Adam are the least informed"""
+    """steps over which the learning rate rises, of those in which the policy learns: the first ones of a fresh Adam are
+    the least informed"""
     critic_steps: int = 0
     """first steps in which only the value head learns, by `critic_loss`, `critic_epochs` times (VC-PPO, 2503.01491)"""
     critic_epochs: int = 8

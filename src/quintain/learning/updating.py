@@ -195,13 +195,14 @@ def learn(
     policy: str = MAIN,
     signals: SignalRecorder | None = None,
     rate: float = 1.0,
+    num_learned: int | None = None,
     corpus: Corpus | None = None,
 ) -> StepReport | None:
     """Update `policy` by `credit`; return what was done, None where nothing can be learned.
 
     Each update imitates some of the `corpus` besides. `signals` takes in what the tokens are trained with. `leaves`
     says which streams of an episode are trained; with `has_versions` each token says by which weights it was sampled.
-    `rate` is a factor on the learning rate.
+    `rate` is a factor on the learning rate, and `num_learned` as in `learn_in_epochs`.
     """
     if step <= update.critic_steps:
         update = replace(update, keeps_zeros=True)
@@ -213,7 +214,7 @@ def learn(
     observe = None if signals is None else partial(signals.observe, credit.trajectories)
     report = learn_in_epochs(
         policies, samples, update, config,
-        step=step, seed=seed, policy=policy, observe=observe, rate=rate, corpus=corpus,
+        step=step, seed=seed, policy=policy, observe=observe, rate=rate, num_learned=num_learned, corpus=corpus,
     )  # fmt: skip
     if report is None or not left_out:
         return report
@@ -231,12 +232,14 @@ def learn_in_epochs(
     policy: str = MAIN,
     observe: Callable[[Sequence[Sample], Batch, Outputs], None] | None = None,
     rate: float = 1.0,
+    num_learned: int | None = None,
     corpus: Corpus | None = None,
 ) -> StepReport | None:
     """Update `policy` in epochs of minibatches of `samples`; return the mean over the steps of the last epoch.
 
-    `rate` is a factor on the learning rate beside its schedule. `observe` gets the streams of each batch of the first
-    epoch with what the learner says of them.
+    `rate` is a factor on the learning rate beside its schedule. That rises over the first steps in which the policy
+    learns, of which there were `num_learned` before; None: all but those of its critic alone. `observe` gets the
+    streams of each batch of the first epoch with what the learner says of them.
     """
     if not samples or (update.denominator == "sampled" and not any(map(update.trains, samples))):
         return None
@@ -249,6 +252,7 @@ def learn_in_epochs(
     prepared = prepare(policies, own, samples, update)
     if step <= update.critic_steps:
         return learn_values(own, prepared, update)
+    risen = step - update.critic_steps if num_learned is None else num_learned + 1
     num_epochs, num_minibatches = counts(update, config)
     reports: list[StepReport] = []
     compared: Mapping[str, float] = {}
@@ -279,7 +283,7 @@ def learn_in_epochs(
                         step,
                         config.steps,
                         schedule=config.lr_schedule,
-                        by_method=linear(step, first=(0, 0.0), last=(max(update.lr_warmup, 1), 1.0)),
+                        by_method=linear(risen, first=(0, 0.0), last=(max(update.lr_warmup, 1), 1.0)),
                         warmup=config.lr_warmup,
                     ),
                     is_on_policy=update.is_on_policy and epoch == number == 0,

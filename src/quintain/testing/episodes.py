@@ -44,14 +44,17 @@ class Lived:
 
 
 def record_cases(case: Sequence[Lived]) -> list[Group]:
-    """Return the episodes as they are recorded: a group for each task, in order; `seed` is the place in `case`."""
+    """Return the episodes as they are recorded: a group for each task, in order; `seed` is the place in `case`.
+
+    Each says a token of its own, so that no two are the same.
+    """
     groups: list[Group] = []
     for number in sorted({lived.task for lived in case}):
         task = Task(id=f"t{number}", environment="e", seed=number)
         members = [(place, lived) for place, lived in enumerate(case) if lived.task == number]
         told = tuple(
             episode_of(
-                [turn_of()] * lived.num_turns,
+                [turn_of((place + 2,))] * lived.num_turns,
                 lived.value,
                 is_success=lived.is_success,
                 task=task,

@@ -28,6 +28,7 @@ def config(**fields: Any) -> Config:
         "batch_size": 3,
         "critic_updates": 2,
         "critic_first": 1,
+        "critic_explains": 0.0,
         "eval_start": False,
     }
     values: dict[str, Any] = {**SMALL, **small, "environment": COIN, **fields}
@@ -54,6 +55,9 @@ def test_every_variant_trains_and_its_critics_come_first(tmp_path: Path, fields:
     assert "train/loss" not in first and first["critic_1/value/squared_error"] > 0
     assert {"train/loss", "archer/advantage_std", "critic/td_error", "buffer/version_lag"} <= second.keys()
     assert weights(folder / "model") != weights(folder / "start")
+    assert second["train/lr_scale"] == pytest.approx(0.1), (
+        "the policy's rate rises from where it begins to learn"
+    )
     if fields.get("critics") != "iql":
         assert second["policy/ratio_mean"] == pytest.approx(1, abs=1e-4), "actions are the policy's own"
     assert second["critic_1/value/squared_error"] != second["critic_2/value/squared_error"], (
@@ -111,6 +115,24 @@ def test_each_policy_clips_its_own_gradient_and_actions_are_fresh() -> None:
     assert not critic.update.is_on_policy and made.needs.others[TARGETS[1]].copies == CRITICS[1]
     logged = method(config(critics="iql")).updates[-1].update
     assert not logged.is_on_policy, "only weighted imitation may learn from stored actions"
+
+
+def test_the_policy_waits_for_critics_that_foretell_new_episodes() -> None:
+    made = method(Config(critic_first=1))
+    assert isinstance(made, Replay)
+    actor = made.updates[-1]
+    counts: list[int] = []
+    for step, explained in enumerate([0.5, 0.2, 0.1, -0.3, None, 0.1, 0.4, 0.9], 1):
+        counts.append(actor.count(step))
+        made.state.observe({} if explained is None else {"critic/explained_variance": explained})
+    assert [*counts, actor.count(9)] == [0, 0, 0, 2, 0, 0, 0, 0, 2], (
+        "three steps in a row, the first alone are none"
+    )
+    recorded = method(Config(critic_first=1, critics="iql"))
+    assert isinstance(recorded, Replay)
+    assert recorded.updates[-1].count(2) == 2, (
+        "imitation of recorded turns harms nothing while critics know nothing"
+    )
 
 
 def test_what_does_not_go_together_is_refused() -> None:

@@ -69,6 +69,7 @@ FIELDS: dict[str, dict[str, Any]] = {
 
 
 START = {"environment": GARDEN, "max_turn_tokens": 4}
+HOUSE = "house?kind=put&errors=typed&things=2"
 
 
 class Garden(Coin):
@@ -220,9 +221,19 @@ def test_as_published_nothing_is_imitated_beside() -> None:
     assert made[0].update.loss is not made[1].update.loss
 
 
+def test_by_default_the_expert_goes_on_after_a_correction() -> None:
+    (shown,) = new_pupil([HOUSE], seed=0, model="micro?tokens=words", agent="foresight+text").show(
+        HOUSE, tasks_from(HOUSE, 1), expert_action, seed=0
+    )
+    (lesson,) = e2cl.lessons_of(find(HOUSE), shown, {0: Action(text="fly")})
+    usual = e2cl.go_on(find(HOUSE), lesson, e2cl.Config().onward)
+    rest = [x.action.text for x in shown.turns if not x.is_internal]
+    assert [a.text for a in usual.then] == rest[1 : e2cl.Config().onward + 1] and usual.then
+
+
 @pytest.mark.parametrize("onward", [0, 2])
 def test_lessons_are_written_and_only_what_came_of_a_draft_and_what_followed_counts(onward: int) -> None:
-    world = "house?kind=put&errors=typed&things=2"
+    world = HOUSE
     pupil = new_pupil([world], seed=0, model="micro?tokens=words", agent="foresight+text", texts=["fly fine"])
     shown = pupil.show(world, tasks_from(world, 3), expert_action, seed=0)
     assert [turn.seat for turn in shown[0].turns[:2]] == ["agent/draft", "agent"]

@@ -4,14 +4,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.build import make_episode, make_group
 
+from quintain.credit.gae import Critic
 from quintain.data.samples import since_segment
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, advance, begin
 from quintain.errors import ConfigError
 from quintain.methods.find import find_method
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
 from quintain.methods.rl import epo, metaspatial, mucode, openmanus, pag, toolrl, ui_r1
 from quintain.methods.rl.parts.contexts import (
     ExpertLabels,
@@ -290,7 +293,7 @@ def test_hard_tasks_of_every_kind_come_first() -> None:
     assert hard_and_diverse([failed], lambda g: "", count=2) == []
 
 
-# metaspatial, epo
+# metaspatial, epo, ui_tars2
 
 
 def test_attempts_are_discounted_and_a_broken_judge_is_no_grade() -> None:
@@ -330,3 +333,34 @@ def test_key_turns_are_those_that_led_to_something_new() -> None:
     assert epo.key_turns(episode(value=1)) == []
     with pytest.raises(ConfigError, match="discount: got 0"):
         find_method("epo").config_class(discount=0.0).check()
+
+
+def test_by_default_a_turn_that_led_nowhere_weighs_less_than_those_that_led_on() -> None:
+    walked = episode(turn(state_key="a", is_valid=False), turn(state_key="a"), turn(state_key="b"), value=1)
+
+    def weights(**fields: float) -> list[float]:
+        made = find_method("epo").make(find_method("epo").config_class(**fields))
+        assert isinstance(made, OnPolicy)
+        (found,) = made.credit([make_group(walked)], Estimates()).advantages
+        return [3 * float(array.sum()) for array in found]
+
+    assert weights() == pytest.approx([0.5, 1.0, 2 / 3], abs=1e-6)
+    assert weights(discount=0.99) == pytest.approx([0.99, 1.0, 1 / 1.99], abs=1e-6), "as published"
+
+
+def test_by_default_the_reward_of_a_short_episode_reaches_its_first_tokens() -> None:
+    won, lost = (
+        episode(turn(ids=(1,) * 6), turn(ids=(1,) * 6, reward=reward), value=reward) for reward in (1.0, 0.0)
+    )
+    values = Critic(values=[[np.zeros(6, np.float32)] * 2] * 2)
+
+    def first(**fields: float) -> list[float]:
+        made = find_method("ui_tars2").make(find_method("ui_tars2").config_class(**fields))
+        assert isinstance(made, OnPolicy)
+        found = made.credit([make_group(won, lost)], Estimates(values=values)).advantages
+        return [float(turns[0][0]) for turns in found]
+
+    here, elsewhere = first()
+    assert here > elsewhere
+    as_published = first(adaptive=0.05)
+    assert as_published[0] == as_published[1], "λ is 0 below 20 tokens"

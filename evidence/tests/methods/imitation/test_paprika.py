@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 from tests.methods.imitation.test_paprika import group
 
+from quintain.data.pairs import Pairs
 from quintain.data.samples import pair_samples
 from quintain.learning.update import Update
 from quintain.losses.preference import dpo, rpo
@@ -55,6 +56,6 @@ def test_it_trains_on_pairs_in_rounds() -> None:
     made = method(Config(tasks=6, group_size=8, compares_ends=True, reach=1))
     run = train_rounds(start, made, num_rounds=2, seed=0, rate=0.1)
     first = run.made[0][0]
-    assert isinstance(first, list) and isinstance(first[0], Pair)
+    assert isinstance(first, Pairs) and isinstance(first[0], Pair)
     assert run.policy.objective("success") > start.objective("success")
     assert len(flatten_scored(made.collect(run.collector, 3))) == 48  # type: ignore[arg-type] # pyright: ignore

@@ -5,19 +5,21 @@ L = -A(s, a) Σ log π(a | s), A = min Q - min V by off-policy TD, a said anew.
 Two levels (arXiv 2402.19446): twin critics of turns learn from a buffer, y_Q = r + γ·V̄(s') and y_V = Q̄(s, a ~ π), with
 target networks; the policy says turns anew at states of the buffer, and each token of them is weighed by the advantage
 of its turn. No importance ratio is needed, because nothing of an older policy is learned by it. In the first steps only
-the critics learn. Two variants: with ``actor="exact"`` every legal action is weighed by its probability instead of one
-being sampled; with ``critics="iql"`` V regresses on an expectile of Q̄ of recorded turns (implicit Q-learning, arXiv
-2110.06169) and the policy imitates recorded turns by exp(β·A), so that nothing is sampled beside the episodes.
+the critics learn, and for as long as V does not foretell what comes of new episodes (`critic_explains`). Two variants:
+with ``actor="exact"`` every legal action is weighed by its probability instead of one being sampled; with
+``critics="iql"`` V regresses on an expectile of Q̄ of recorded turns (implicit Q-learning, arXiv 2110.06169) and the
+policy imitates recorded turns by exp(β·A), so that nothing is sampled beside the episodes.
 
 Differences to the official code: V and Q are two places of one stream (before and after the turn), read by one head on
 the policy's own architecture, not four heads on a RoBERTa; gradients are a mean over the batch and each policy clips
 its own (the code sums 32 batches and clips critics and actor together at 0.01, where the step does not depend on the
 gradient's size); target networks move after every update; log-probs are at the sampling temperature, and the token that
-ends a turn is trained; without the optional token baseline. Measured on worlds of this project, where the paper has
-LMRL dialogues and WebShop.
+ends a turn is trained; without the optional token baseline; the policy waits for its critics by what they explain, and
+not for a number of steps alone. Measured on worlds of this project, where the paper has LMRL dialogues and WebShop.
 """
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp
 from typing import Literal
@@ -46,11 +48,13 @@ from quintain.methods.critic.turn_critics import (
 )
 from quintain.methods.loops.queries import Consultation, Ways
 from quintain.methods.loops.replay import CriticUpdate, Lesson, Replay, ReplayBuffer
-from quintain.methods.method import Needs, sample_groups
+from quintain.methods.method import Folds, Needs, sample_groups
 from quintain.types import Credit, Group, Trajectory, flatten_scored
 
 MAX_WEIGHT = 100.0
 """Largest weight of an imitated turn (IQL's code)."""
+EXPLAINED_STEPS = 3
+"""Steps in a row in which V must explain returns: a dozen episodes say little of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +78,9 @@ class Config(ReplayJob):
     """Updates of the policy in a step."""
     critic_first: NonNegativeInt = 10
     """First steps in which only the critics learn."""
+    critic_explains: Share = 0.1
+    """Share of the variance of returns that V explained in each of the last three steps' new episodes, for the policy
+    to learn, with td; 0: not asked, as published."""
     discount: Share = 0.95
     """γ per turn."""
     target_rate: PositiveFloat = 0.1
@@ -103,6 +110,7 @@ class Config(ReplayJob):
 def method(config: Config) -> Replay:
     """Return ArCHer as `config` describes it."""
     is_iql = config.critics == "iql"
+    foresight = Foresight(0.0 if is_iql else config.critic_explains)
 
     def ways(episodes: Sequence[Trajectory], consultation: Consultation) -> Ways:
         if config.actor == "exact":
@@ -146,7 +154,9 @@ def method(config: Config) -> Replay:
         policy=MAIN,
         target=record_turns if is_iql else fresh_turns,
         update=Update(loss=reinforce(), aggregation="constant", constant=1.0, is_on_policy=not is_iql),
-        num_updates=lambda step: config.actor_updates * (step > config.critic_first),
+        num_updates=lambda step: (
+            config.actor_updates * (step > config.critic_first and foresight.is_enough())
+        ),
     )
     critics = [
         CriticUpdate(
@@ -167,7 +177,26 @@ def method(config: Config) -> Replay:
             legal_actions=config.actor == "exact",
             others=make_twins(rate=config.target_rate, size=config.critic_size),
         ),
+        state=Folds(foresight),
     )
+
+
+class Foresight:
+    """How well V foretold what came of new episodes, step by step: ``Foresight(least=0.1)``."""
+
+    def __init__(self, least: float) -> None:
+        self.least = least
+        self.explained = deque[float](maxlen=EXPLAINED_STEPS)
+
+    def observe(self, metrics: Mapping[str, float]) -> None:
+        """See `State.observe`."""
+        self.explained.append(metrics.get("critic/explained_variance", 0.0))
+
+    def is_enough(self) -> bool:
+        """Return whether it was good enough in each of the last steps."""
+        return not self.least or (
+            len(self.explained) == EXPLAINED_STEPS and min(self.explained) >= self.least
+        )
 
 
 def spread(advantages: Sequence[float]) -> dict[str, float]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.curriculum.levels import Chooser, Optimist, levels_in, take
+from quintain.data.pairs import Pairs, check_pairs, join_pairs
 from quintain.learning.job import GroupRoundsJob
 from quintain.learning.update import Update
 from quintain.losses.preference import rpo
@@ -55,11 +56,9 @@ def method(config: Config) -> Rounds:
     return Rounds(
         collect=curious(chooser, config.tasks, config.group_size, config.reach),
         reward=pay_solved,
-        build=lambda groups: [
-            pair
-            for group in groups
-            for pair in best_against_worse(group, config.pairs, prefers_short=config.prefers_short)
-        ],
+        build=lambda groups: join_pairs(
+            *(best_against_worse(group, config.pairs, prefers_short=config.prefers_short) for group in groups)
+        ),
         update=Update(
             loss=rpo(config.beta, alpha=config.imitation_weight, compares_ends=config.compares_ends),
             has_reference=True,
@@ -104,21 +103,27 @@ def pay_solved(groups: Sequence[Group]) -> list[Group]:
     return [replace(group, trajectories=tuple(map(pay, group.trajectories))) for group in groups]
 
 
-def best_against_worse(group: Group, count: int, *, prefers_short: bool = True) -> list[Pair]:
+def best_against_worse(group: Group, count: int, *, prefers_short: bool = True) -> Pairs:
     """Return the best episode of `group` against `count` that rank lower, drawn by its seed; none without success.
 
-    Success ranks first, then few turns if it `prefers_short`.
+    Success ranks first, then few turns if it `prefers_short`. What cannot be learned from is refused before it is drawn
+    from (`quintain.data.pairs`).
     """
     if not any(trajectory.is_success for trajectory in group.scored):
-        return []
+        return Pairs(())
 
     def rank(trajectory: Trajectory) -> tuple[float, int]:
         return float(trajectory.is_success), -num_turns(trajectory) if prefers_short else 0
 
     best = max(group.scored, key=rank)
-    worse = [trajectory for trajectory in group.scored if rank(trajectory) < rank(best)]
-    drawn = random.Random(derive_seed("worse", best.seed)).sample(worse, min(count, len(worse)))
-    return [
-        Pair(chosen=best, rejected=other, margin=float(best.is_success) - float(other.is_success))
-        for other in drawn
-    ]
+    # Two that were solved have one outcome, so that margins say nothing.
+    found = check_pairs(
+        (
+            Pair(chosen=best, rejected=other, margin=float(best.is_success) - float(other.is_success))
+            for other in group.scored
+            if rank(other) < rank(best)
+        ),
+        margin=None,
+    )
+    drawn = random.Random(derive_seed("worse", best.seed)).sample(found.pairs, min(count, len(found)))
+    return Pairs(tuple(drawn), found.refused)

@@ -255,8 +255,12 @@ def train_by_replay(method: Replay, job: Job, run: Run) -> None:
         consulted = Consulted(context, 2 * method.buffer.capacity)
         if method.log:
             buffer.add(0, method.reward(read_logged(Path(method.log), context)))
+        num_learned = [0] * len(method.updates)
+        """steps in which each update was made"""
         for past, played in recall(run, method.state):
             buffer.add(past, method.reward(split_seats(played)))
+            for number, update in enumerate(method.updates):
+                num_learned[number] += len(buffer) >= method.buffer.min_size and update.count(past) > 0
         for step in context.steps():
             consulted.begin(step)
             if method.needs.renews_reference and (step - 1) % method.phase == 0:
@@ -286,10 +290,13 @@ def train_by_replay(method: Replay, job: Job, run: Run) -> None:
                     consulted,
                     context.seed("replay", step, number),
                     used,
+                    num_learned[number],
                 )
                 for number, update in enumerate(method.updates)
                 if is_ready and update.count(step)
             ]
+            for number, update in enumerate(method.updates):
+                num_learned[number] += is_ready and update.count(step) > 0
             row = context.measure(
                 groups,
                 next((report for policy, report, _ in reversed(reports) if policy == MAIN), None),
@@ -391,10 +398,12 @@ def make_updates(
     consulted: Consultation,
     seed: int,
     used: dict[str, None],
+    num_learned: int,
 ) -> tuple[str, StepReport | None, Mapping[str, float]]:
     """Make the updates that `update` asks for; return the policy, the last report and its metrics.
 
-    The names of the episodes that were drawn are added to `used`.
+    The names of the episodes that were drawn are added to `used`. The learning rate rises over the first steps in which
+    such updates are made, of which there were `num_learned` before.
     """
     from quintain.learning.updating import learn, learn_in_epochs
 
@@ -409,13 +418,13 @@ def make_updates(
         if isinstance(found, Lesson):
             report = learn_in_epochs(
                 policies, found.samples, update.update, job,
-                step=step, seed=order, policy=update.policy, rate=update.rate,
+                step=step, seed=order, policy=update.policy, rate=update.rate, num_learned=num_learned,
             )  # fmt: skip
         else:
             report = learn(
                 policies, found, update.update, job,
                 step=step, seed=order, policy=update.policy, rate=update.rate,
-                has_versions=job.max_staleness > 0,
+                has_versions=job.max_staleness > 0, num_learned=num_learned,
             )  # fmt: skip
         metrics = {**found.metrics, **(report.metrics if report else {})}
     return update.policy, report, metrics

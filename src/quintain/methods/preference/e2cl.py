@@ -12,10 +12,11 @@ episodes; the learning rate falls to 0 over the updates of a round.
 
 Differences to the paper: the three kinds of answer stand in one conversation (`quintain.agents.foresight`), where the
 paper has a prompt for each with the state alone, in which what comes after a correction looks like any other step;
-`onward` is for that. Drafts without an error are taught as well, so that the word for them is not that of the expert's
-actions alone; the correction in episodes of its own is that of the environment's expert where it is carried out, where
-the paper asks GPT-4o, and another model whether that would be carried out; feedback is the first sentence that the
-environment says. Nothing is cut to eight tokens. Measured on `house`; the paper has VirtualHome.
+`onward` is for that: with 0 no draft after a correction is ever imitated. Drafts without an error are taught as well, so
+that the word for them is not that of the expert's actions alone; the correction in episodes of its own is that of the
+environment's expert where it is carried out, where the paper asks GPT-4o, and another model whether that would be
+carried out; feedback is the first sentence that the environment says. Nothing is cut to eight tokens. Measured on
+`house`; the paper has VirtualHome.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Config(ExploringJob):
     agent: str = f"{HARNESS}+text"
     tasks: NonNegativeInt = 32
     """Tasks of a round that the policy plays by itself, an episode each."""
-    onward: NonNegativeInt = 0
+    onward: NonNegativeInt = 20
     """Actions of the expert after a correction that are imitated, in the same conversation; the claim has none."""
     batch_size: PositiveInt = 30
     """Episodes of an optimizer step."""

@@ -192,7 +192,7 @@ def learned(
     weights = torch.zeros(read.shape[1], talks.words.shape[1], dtype=torch.float64)
     reference = said(weights)
     batch = replace(batch, extra=replace(batch.extra, reference_logprobs=reference))
-    loss = dpo(float(options.get("beta", 0.1)), by_turn=True)
+    loss = dpo(float(options.get("critic_beta", 1.0)), by_turn=True)
     weights.requires_grad_()
     optimizer = torch.optim.Adam([weights], lr=float(options.get("rate", 0.05)))
     for _ in range(int(options.get("updates", 100))):
