@@ -31,6 +31,7 @@ from quintain_evidence.layers.needs import needs_of
 from quintain_evidence.layers.records import RESULTS
 from quintain_evidence.layers.spec import signatures
 from quintain_evidence.layers.standing import standings
+from quintain_evidence.pages import count_behind
 
 ROOT = Path(__file__).resolve().parents[1]
 COLUMNS = ROOT / "src" / "quintain" / "methods" / "columns.json"
@@ -56,6 +57,8 @@ def columns_of_all() -> dict[str, dict[str, Any]]:
 def readme_lines() -> Iterator[str]:
     """Yield the tables of README.md: methods by what they are for, each with its columns."""
     entries = {entry.name: entry for entry in told()}
+    yield count_behind(KNOWN)
+    yield ""
     for purpose, names in PURPOSES.items():
         yield f"<details><summary>{purpose}</summary>"
         yield ""

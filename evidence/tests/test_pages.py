@@ -7,6 +7,7 @@ import pytest
 
 from quintain.cli.main import main
 from quintain_evidence.layers.comparison import Comparison
+from quintain_evidence.layers.inference import Bound
 from quintain_evidence.layers.league import Earlier, Outcome
 from quintain_evidence.layers.runner import run
 from quintain_evidence.layers.spec import Signature, signatures
@@ -14,6 +15,8 @@ from quintain_evidence.layers.standing import Standing, standings
 from quintain_evidence.pages import (
     END_MARK,
     START_MARK,
+    count_behind,
+    list_behind,
     taken,
     version_cell,
     with_block,
@@ -126,3 +129,42 @@ def test_the_command_writes_the_pages(
     assert page.endswith("**What to look for.** That.\n")
     assert main(words) == 0
     assert (docs / "methods" / "toy.md").read_text() == page
+
+
+def test_what_is_behind_is_counted_and_named() -> None:
+    def row(name: str, family: str, by_values: str, mean: float | None) -> Standing:
+        bound = (
+            None
+            if mean is None
+            else Bound(
+                mean=mean,
+                low=mean - 0.1,
+                high=mean + 0.1,
+                p_value=0.5,
+                num=6,
+                error=0.05,
+                critical=2.0,
+                freedom=5,
+            )
+        )
+        found = Comparison(
+            verdict="none", reasons=(), by_values=by_values, worst=by_values, baseline="grpo", world="guess",
+            model="mini", outcome=Outcome(row=name, verdict=by_values, bound=bound), power=None, loss=0.1,
+        )  # fmt: skip
+        return Standing(
+            row=name, title=name, family=family, claims=(), objective=None, checks=None, departs="",
+            comparison=found, promise=None,
+        )  # fmt: skip
+
+    rows = {
+        "a": row("a", "rl", "unresolved", 0.1),
+        "b": row("b", "preference", "unresolved", -0.1),
+        "c": row("c", "preference", "worse", -0.2),
+        "d": row("d", "preference", "not worse", -0.01),
+        "e": row("e", "preference", "unfinished", None),
+    }
+    told = count_behind(rows)
+    assert "*unresolved* or *worse* in 3 of 4 rows; 2 of 3 have a mean **below the baseline's**" in told
+    assert "and 2 of 2 outside of `critic`, `rl`, `toolrl`." in told
+    assert list_behind(rows) == "Behind: [`c`](../methods/c.md) -0.200, [`b`](../methods/b.md) -0.100."
+    assert list_behind({}) == ""

@@ -240,6 +240,7 @@ class ArcherOptions(ReplayJobOptions, total=False):
     critic_rate: float
     actor_updates: int
     critic_first: int
+    critic_explains: float
     discount: float
     target_rate: float
     ways: int

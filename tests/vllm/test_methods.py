@@ -16,7 +16,7 @@ SPEC = f"vllm?program={PROGRAM}&arguments={ARGUMENTS.replace(' ', '+')}&start_ti
 FIELDS: dict[str, dict[str, Any]] = {
     "grpo": {"tasks": 4, "group_size": 4},
     "ppo": {"episodes": 8},
-    "archer": {"tasks": 4, "group_size": 2, "critic_first": 0, "critic_updates": 2},
+    "archer": {"tasks": 4, "group_size": 2, "critic_first": 0, "critic_explains": 0.0, "critic_updates": 2},
     "eto": {"tasks": 8},
 }
 

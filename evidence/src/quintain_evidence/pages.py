@@ -20,6 +20,8 @@ START_MARK = "<!-- measured: written by `quintain bench methods --pages`, do not
 END_MARK = "<!-- end of measured -->"
 BEFORE = "**What to look for.**"
 """What the block stands in front of in a page that has none yet."""
+BEHIND, REINFORCED = ("unresolved", "worse"), ("critic", "rl", "toolrl")
+"""Verdicts that do not speak for a method, and families that learn by reinforcement."""
 HISTORY = "history"
 """Folder of the histories, beside the distribution's own."""
 
@@ -92,6 +94,10 @@ def overview(standings: Mapping[str, Standing], link: str) -> str:
         "",
         counted(standings),
         "",
+        count_behind(standings),
+        "",
+        list_behind(standings),
+        "",
         "| row | done | formula | mechanism | over the rival | comparison | by its values | real model | why not |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
@@ -124,6 +130,41 @@ def counted(standings: Mapping[str, Standing]) -> str:
         f"{told(('better', 'not worse', 'unresolved', 'worse', 'none'), [r.compared for r in rows])}; "
         f"{sum(r.has_promise for r in rows)} on a real model; {sum(r.is_done for r in rows)} done."
     )
+
+
+def count_behind(standings: Mapping[str, Standing]) -> str:
+    """Return how many comparisons that are not decided for the method are behind the baseline, in two sentences."""
+    found = {
+        row: (each.family, each.comparison.by_values, each.comparison.outcome.bound.mean)
+        for row, each in standings.items()
+        if each.comparison is not None and each.comparison.outcome.bound is not None
+    }
+    undecided = {row: told for row, told in found.items() if told[1] in BEHIND}
+    others = {row: told for row, told in undecided.items() if told[0] not in REINFORCED}
+
+    def told(rows: Mapping[str, tuple[str, str, float]]) -> str:
+        return f"{sum(mean < 0 for _, _, mean in rows.values())} of {len(rows)}"
+
+    return (
+        "By its values, whatever else forbids a verdict, a comparison is *unresolved* or *worse* in "
+        f"{len(undecided)} of {len(found)} rows; {told(undecided)} have a mean **below the baseline's**, and "
+        f"{told(others)} outside of "
+        f"{', '.join(f'`{name}`' for name in REINFORCED)}. *Unresolved* says that few seeds do not exclude 0, not that "
+        "nothing is lost."
+    )
+
+
+def list_behind(standings: Mapping[str, Standing]) -> str:
+    """Return every row whose mean is below its baseline's where its values say unresolved or worse, the worst first."""
+    found = [
+        (each.comparison.outcome.bound.mean, row)
+        for row, each in standings.items()
+        if each.comparison is not None
+        and each.comparison.outcome.bound is not None
+        and each.comparison.by_values in BEHIND
+    ]
+    told = [f"[`{row}`](../methods/{row}.md) {mean:+.3f}" for mean, row in sorted(found) if mean < 0]
+    return f"Behind: {', '.join(told)}." if told else ""
 
 
 def why_not(found: Standing) -> list[str]:

@@ -166,13 +166,13 @@ def test_a_schedule_of_the_configuration_takes_the_place_of_the_methods() -> Non
 
 
 def test_settings_that_are_not_the_defaults() -> None:
-    assert own_defaults("epo") == {"discount": 0.99, "is_weighted": True}
+    assert own_defaults("epo") == {"discount": 0.5, "is_weighted": True}
     assert own_defaults("nobody") == {}
-    assert differing("epo", {"discount": 0.5, "episodes": 3}) == ("discount = 0.5 (0.99)",)
-    assert differing("epo", {"discount": 0.5}, ("discount",)) == ()
+    assert differing("epo", {"discount": 0.9, "episodes": 3}) == ("discount = 0.9 (0.5)",)
+    assert differing("epo", {"discount": 0.9}, ("discount",)) == ()
     assert is_same([1, 2], (1, 2)) and is_same({"a": "b"}, {"a": "b"}) and not is_same(1, (1,))
-    claim = build(Signature, {**CLAIM, "row": "epo", "options": {"discount": 0.5, "draws": 3}}, "a test")
-    assert set_in_claim(claim) == ("discount = 0.5 (0.99)",)
+    claim = build(Signature, {**CLAIM, "row": "epo", "options": {"discount": 0.9, "draws": 3}}, "a test")
+    assert set_in_claim(claim) == ("discount = 0.9 (0.5)",)
     assert set_in_claim(replace(claim, other_options=("discount",))) == ()
 
 

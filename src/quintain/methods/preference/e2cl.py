@@ -12,9 +12,9 @@ episodes; the learning rate falls to 0 over the updates of a round.
 
 Differences to the paper: the three kinds of answer stand in one conversation (`quintain.agents.foresight`), where the
 paper has a prompt for each with the state alone, in which what comes after a correction looks like any other step;
-`onward` is for that: with 0 no draft after a correction is ever imitated. Drafts without an error are taught as well, so
-that the word for them is not that of the expert's actions alone; the correction in episodes of its own is that of the
-environment's expert where it is carried out, where the paper asks GPT-4o, and another model whether that would be
+`onward` is for that: with 0 no draft after a correction is ever imitated. Drafts without an error are taught as well,
+so that the word for them is not that of the expert's actions alone; the correction in episodes of its own is that of
+the environment's expert where it is carried out, where the paper asks GPT-4o, and another model whether that would be
 carried out; feedback is the first sentence that the environment says. Nothing is cut to eight tokens. Measured on
 `house`; the paper has VirtualHome.
 """
