@@ -24,7 +24,7 @@ FIELDS: dict[str, Any] = {
 METHODS: dict[str, dict[str, Any]] = {
     "grpo": {"tasks": 2, "group_size": 2, "lora_rank": 4},
     "ppo": {"episodes": 2},
-    "archer": {"tasks": 2, "group_size": 2, "critic_first": 0, "critic_updates": 2},
+    "archer": {"tasks": 2, "group_size": 2, "critic_first": 0, "critic_explains": 0.0, "critic_updates": 2},
     "eto": {"tasks": 4},
 }
 UPDATED = ("ppo", "archer", "eto")
