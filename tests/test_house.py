@@ -203,6 +203,18 @@ def swallows(node: ast.AST) -> Found:
             yield node.lineno, f"swallows {kind}"
 
 
+def reads_deep_json(node: ast.AST) -> Found:
+    """JSON of somebody else, whose nesting is no ValueError, where one is caught."""
+    if isinstance(node, ast.Try) and any(
+        isinstance(part, ast.Call) and called(part) in ("json.loads", "json.load")
+        for line in node.body
+        for part in ast.walk(line)
+    ):
+        kinds = ", ".join(ast.unparse(handler.type) for handler in node.handlers if handler.type)
+        if "ValueError" in kinds and "RecursionError" not in kinds:
+            yield node.lineno, "reads JSON that may be nested too deeply: use load_json"
+
+
 def waits_forever(node: ast.AST) -> Found:
     """Waits without a deadline."""
     if not isinstance(node, ast.Call):
@@ -259,6 +271,7 @@ RULES: tuple[Rule, ...] = (
     advises_unquoted,
     reads_names,
     swallows,
+    reads_deep_json,
     waits_forever,
     is_vague,
     is_participle,
@@ -272,6 +285,7 @@ ASKED = (
     ast.JoinedStr,
     ast.Subscript,
     ast.ExceptHandler,
+    ast.Try,
     ast.ClassDef,
     ast.FunctionDef,
     ast.AsyncFunctionDef,
@@ -328,6 +342,10 @@ def test_nothing_opens_code() -> None:
 def test_nothing_swallows_every_exception() -> None:
     allowed = {PACKAGE / place for place in MAY_SWALLOW}
     assert broken([path for path in MODULES if path not in allowed], swallows) == []
+
+
+def test_json_that_is_nested_too_deeply_is_an_error_of_its_place() -> None:
+    assert broken(MODULES, reads_deep_json) == []
 
 
 def test_every_wait_has_a_deadline() -> None:
@@ -476,6 +494,13 @@ def test_every_module_says_what_it_is() -> None:
         ("try: f()\nexcept: pass", swallows, ["swallows everything"]),
         ("try: f()\nexcept Exception as e: raise ValueError from e", swallows, []),
         ("try: f()\nexcept OSError: pass", swallows, []),
+        (
+            "try: json.loads(text)\nexcept ValueError: pass",
+            reads_deep_json,
+            ["reads JSON that may be nested too deeply: use load_json"],
+        ),
+        ("try: json.loads(text)\nexcept (ValueError, RecursionError): pass", reads_deep_json, []),
+        ("try: load_json(text)\nexcept ValueError: pass", reads_deep_json, []),
         ("print(text)", prints, ["calls print"]),
         ("sys.stderr.write(text)", prints, ["calls sys.stderr.write"]),
         ("write_line(text)", prints, []),

@@ -134,7 +134,40 @@ def test_a_damaged_checkpoint_is_status_6(cli: Cli, run: Path) -> None:
     assert found.status == 6
     assert "step-000001\tfail\t" in found.out
     assert "step-000000\tpass\t" in found.out
-    assert found.out.splitlines()[-1].endswith("1 of 5 failed")
+    assert found.out.splitlines()[-1].endswith("1 of 6 failed")
+
+
+def test_a_changed_configuration_is_status_6(cli: Cli, run: Path) -> None:
+    assert "files\tpass\t" in cli("check", str(run)).out
+    config = run / "config.json"
+    config.write_text(config.read_text().replace("guess", "shop"))
+    found = cli("check", str(run))
+    assert found.status == 6
+    assert "files\tfail\tnot what the run wrote or began with: config.json (changed)" in found.out
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["check", "view", "eval", "resume", "export --to hf --out o", "compare", "label --labeller ann"],
+)
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"config": ' * 100_000], ids=["lists", "objects"])
+def test_a_configuration_that_is_nested_too_deeply_is_status_6(
+    cli: Cli, run: Path, command: str, text: str
+) -> None:
+    (run / "config.json").write_text(text)
+    found = cli(*command.split(), str(run))
+    assert found.status == 6
+    assert "got a broken file (it is nested too deeply to be read); restore it from a copy" in found.line
+
+
+@pytest.mark.parametrize("steps", ['"x"', "1e400", "[1]", "null"])
+def test_steps_that_are_no_number_are_status_6(cli: Cli, run: Path, steps: str) -> None:
+    row = json.loads((run / "config.json").read_text())
+    text = json.dumps(row | {"config": row["config"] | {"steps": "HERE"}}).replace('"HERE"', steps)
+    (run / "config.json").write_text(text)
+    found = cli("resume", str(run), "--accept-changes", "--trust-run")
+    assert found.status == 6
+    assert "which is no whole number; restore config.json and run.db from a copy" in found.line
 
 
 def test_a_run_without_checkpoints_says_so(cli: Cli) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 
 from quintain.agents.functions import Definition, functions_of, rename
 from quintain.errors import DataError
+from quintain.types.json_text import load_json
 
 WORD = re.compile(r"[A-Za-z]{3,}")
 SILENT = frozenset(
@@ -75,7 +76,7 @@ class ActionLibrary:
                 )
             return cls(path=path)
         try:
-            rows = json.loads(path.read_text(encoding="utf-8"))
+            rows = load_json(path.read_text(encoding="utf-8"))
             entries = [_read_entry(row) for row in rows]
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(

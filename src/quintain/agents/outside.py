@@ -35,6 +35,7 @@ from quintain.errors import EnvironmentFault, UsageError, suggestion
 from quintain.processes.tree import below, send
 from quintain.text.chat import Chat
 from quintain.types import Action, Score, Task, ToolCall
+from quintain.types.json_text import load_json
 
 Run = Callable[[str, str, Task], object]
 Grade = Callable[[Task, Any], object]
@@ -369,7 +370,7 @@ def command_runner(command: str, deadline: float) -> Run:
         lines = out.text().strip().splitlines()
         last = lines[-1] if lines else ""
         try:
-            return json.loads(last)
+            return load_json(last)
         except ValueError:
             return last
 

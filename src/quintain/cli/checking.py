@@ -208,6 +208,14 @@ def run_lines(folder: Path) -> Iterator[Finding]:
 
     with Run.open(folder, writable=False) as run:
         yield Finding("settings", "pass", f"{run.recipe}, {run.status}")
+        others = run.check_files("checking", is_all=False, accepts_changes=True)
+        yield Finding(
+            "files",
+            "fail" if others else "pass",
+            f"not what the run wrote or began with: {others}"
+            if others
+            else "what the run wrote or began with",
+        )
         num = num_calls = 0
         changed: list[str] = []
         for trajectory in run.trajectories():

@@ -9,16 +9,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from quintain.data.calls import CLASSES, Fault, find_faults
 from quintain.data.files import FileValue, read_objects
 from quintain.data.forms import USES, Form, form_of
 from quintain.data.records import Overlong, TrainOn, Unusable, as_object
 from quintain.environments.tools import Shapes
-from quintain.errors import DataError
+from quintain.errors import DataError, ModelError
 from quintain.types import Trajectory
 from quintain.types.findings import Finding
+from quintain.types.json_text import load_json
 
 if TYPE_CHECKING:
     from quintain.agents.transcripts import Transcriber
@@ -102,8 +103,6 @@ def chat_of(
     A run is named by its folder, or by its name under `root`. A file with another chat `template` and `options` of it
     may be given.
     """
-    import json
-
     from quintain.learning.saved import tokenizer_folder
     from quintain.models.load import load_tokenizer
     from quintain.text.chat import Chat
@@ -115,7 +114,11 @@ def chat_of(
         return Chat(train_tokenizer(readable(texts_of, source))), None
     folder = tokenizer_folder(model, root)
     config = folder / "config.json"
-    known = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+    try:
+        found: object = load_json(config.read_bytes()) if config.is_file() else {}
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{config}: got {error}; restore it from a copy") from error
+    known = cast("dict[str, object]", found) if isinstance(found, dict) else {}
     limit = known.get("max_position_embeddings")
     tokenizer = load_tokenizer(folder)
     set_template(tokenizer, template=template, options=options)

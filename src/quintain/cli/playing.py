@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from quintain.cli.arguments import Parser, whole_number
 from quintain.errors import DataError, UsageError, suggestion
+from quintain.types.json_text import load_json
 from quintain.types.terminal import write_line
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def read_call(tool: "ToolSpec", text: str) -> dict[str, Any]:
     """
     if text.lstrip().startswith("{"):
         try:
-            found: dict[str, Any] = json.loads(text)
+            found: dict[str, Any] = load_json(text)
         except ValueError as error:
             raise UsageError(f"arguments of {tool.name}: got {error}; write a JSON object") from None
         return found
@@ -212,6 +213,6 @@ def read_call(tool: "ToolSpec", text: str) -> dict[str, Any]:
 def plain(value: str) -> Any:
     """Return `value` as JSON where it is JSON, else as text."""
     try:
-        return json.loads(value)
+        return load_json(value)
     except ValueError:
         return value

@@ -8,7 +8,6 @@ have its value is one line, before anything is built.
 from __future__ import annotations
 
 import inspect
-import json
 import math
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from quintain.config.fields import Option, is_list, own_options, parts_of
 from quintain.config.values import read_text
 from quintain.config.wording import show
 from quintain.errors import UsageError, suggestion
+from quintain.types.json_text import load_json
 
 Pairs = Sequence[tuple[str, str]]
 """(name, text) of each option, in the order in which they stand"""
@@ -146,7 +146,7 @@ def read_option(option: Option, text: str, whose: str) -> Any:
 def read_json(text: str) -> Any:
     """Return `text` as JSON where it is JSON, or a word of Python's, else as it is."""
     try:
-        return json.loads(text)
+        return load_json(text)
     except ValueError:
         return PYTHON.get(text, text)
 

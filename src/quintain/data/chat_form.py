@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from quintain.data.records import Record, RecordMessage
 from quintain.types import Message, ToolCall, ToolSpec, as_content, as_text
+from quintain.types.json_text import load_json
 
 REACT = re.compile(
     r"\s*(?:Thought:\s*(?P<thought>.*?)\s*)?^Action:[ \t]*(?P<name>[\w.-]+)\s*^Action Input:\s*(?P<input>.*?)\s*",
@@ -96,7 +97,7 @@ def arguments_of(text: str) -> dict[str, Any] | None:
     if not text.strip().startswith("{"):
         return None
     try:
-        return cast("dict[str, Any]", json.loads(text))
+        return cast("dict[str, Any]", load_json(text))
     except ValueError:
         return None
 

@@ -25,6 +25,7 @@ from quintain.config.spec import options_from, read_options, split_query
 from quintain.errors import DataError, UsageError
 from quintain.processes.http_json import HttpServer, HttpTrouble, check_headers, check_url, key_in
 from quintain.types import NOTHING, ToolCall
+from quintain.types.json_text import load_json
 
 T = TypeVar("T")
 AT_ONCE = 16
@@ -365,7 +366,7 @@ def read_echo(answer: Any) -> list[tuple[int, float]]:
 
 def _call(name: Any, arguments: Any) -> ToolCall:
     """Return a call whose arguments are an object, or the JSON text of one."""
-    found = json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
+    found = load_json(arguments or "{}") if isinstance(arguments, str) else arguments
     if not isinstance(name, str) or not isinstance(found, dict):
         raise TypeError(f"a call of {name!r:.40} with arguments of type {type(found).__name__}")
     return ToolCall(name=name, arguments=cast("dict[str, Any]", found))
@@ -401,7 +402,7 @@ def read_tape(path: Path) -> dict[str, Reply]:
         for line in lines:
             if not line.endswith("\n"):
                 break
-            row = cast("dict[str, Any]", json.loads(line))
+            row = cast("dict[str, Any]", load_json(line))
             name, text, tokens = str(row["name"]), str(row["text"]), int(row["tokens"])
             calls = tuple(_call(call["name"], call["arguments"]) for call in row.get("calls", ()))
             found[name] = Reply(text=text, tokens=tokens, calls=calls)

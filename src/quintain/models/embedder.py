@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from quintain.errors import ModelError
 from quintain.models.seeding import draw_weights
 from quintain.models.weights import read_state
+from quintain.types.json_text import load_json
 
 EMBEDDER = "embedder"
 """Folder of a run in which its embedder is kept."""
@@ -93,7 +94,7 @@ class Embedder(nn.Module):
                 f"embedder: got {folder}, which holds no {SETTINGS}; train one, quintain train dare"
             )
         try:
-            settings = json.loads((place / SETTINGS).read_text(encoding="utf-8"))
+            settings = load_json((place / SETTINGS).read_text(encoding="utf-8"))
             size, buckets = int(settings["size"]), int(settings["buckets"])
             if size < 1 or buckets < 1 or 4 * size * buckets > (place / WEIGHTS).stat().st_size:
                 raise ValueError(f"{buckets} buckets of size {size}, which {WEIGHTS} does not hold")

@@ -8,6 +8,7 @@ from typing import Any
 from quintain.agents.catalog import is_outside
 from quintain.environments.session import MAIN, is_of_session
 from quintain.environments.task_files import split_spec
+from quintain.errors import StoreError
 from quintain.models.embedder import EMBEDDER
 from quintain.runs.empty_rounds import describe_rounds
 from quintain.runs.outcome import best_line, is_all_warmup, outcome, warmup_line
@@ -22,9 +23,19 @@ EXTENDED = "extended"
 
 
 def count_planned(run: Run) -> int:
-    """Return how many steps `run` is to have in all: those of its configuration, or as many as it was extended to."""
-    known = [event["data"]["steps"] for event in run.events() if event["kind"] == EXTENDED]
-    return int(known[-1] if known else run.config.get("steps", 0))
+    """Return how many steps `run` is to have in all: those of its configuration, or as many as it was extended to.
+
+    Raises:
+        StoreError: what is stored of it is no whole number.
+    """
+    known = [event["data"].get("steps") for event in run.events() if event["kind"] == EXTENDED]
+    found: object = known[-1] if known else run.config.get("steps", 0)
+    if type(found) is not int:
+        raise StoreError(
+            f"the steps of {run.folder}: got {found!r:.60}, which is no whole number; restore config.json and run.db "
+            "from a copy"
+        )
+    return found
 
 
 def evaluations(run: Run) -> list[dict[str, Any]]:

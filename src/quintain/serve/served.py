@@ -18,6 +18,7 @@ from quintain.environments.tools import OwnedFault
 from quintain.environments.wire import observation_row, read_action, result_row, tool_row
 from quintain.errors import QuintainError
 from quintain.types import Action, Owner, Split, StepResult, ToolCall, as_text
+from quintain.types.json_text import load_json
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -192,7 +193,7 @@ def action_in(text: str, has_tools: bool, whole: object = None) -> Action:
     if not has_tools:
         return Action(text=text)
     try:
-        found: object = json.loads(text)
+        found: object = load_json(text)
     except ValueError:
         return Action(text=text)
     calls = cast("Sequence[object]", found) if isinstance(found, list) else [found]

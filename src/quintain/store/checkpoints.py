@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from quintain.errors import DataError, StoreError, UsageError
 from quintain.store import faults, files
+from quintain.types.json_text import load_json
 
 MANIFEST = "manifest.json"
 SCHEMA = 1
@@ -200,7 +201,7 @@ def _seal_manifest(manifest: dict[str, Any]) -> bytes:
 
 
 def _open_manifest(content: bytes) -> dict[str, Any]:
-    manifest = cast(dict[str, Any], json.loads(content)["manifest"])
+    manifest = cast(dict[str, Any], load_json(content)["manifest"])
     if _seal_manifest(manifest) != content:
         raise ValueError("the manifest was changed")
     return manifest

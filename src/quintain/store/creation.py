@@ -21,6 +21,7 @@ from quintain.store.lock import WriterLock, is_locked
 from quintain.store.manifest import check_plain
 from quintain.store.marks import mark_run
 from quintain.store.names import check_name
+from quintain.types.json_text import load_json
 from quintain.types.rows import plain
 from quintain.types.terminal import write_command
 
@@ -70,7 +71,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     check_plain(folder)
     file = folder / CONFIG
     try:
-        settings = cast(dict[str, Any], json.loads(file.read_bytes()))
+        settings = cast(dict[str, Any], load_json(file.read_bytes()))
         if settings["schema"] > _SCHEMA:
             raise StoreError(f"opening {file}: got schema {settings['schema']}; upgrade quintain")
         return {

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from quintain.errors import StoreError
 from quintain.store.files import PRIVATE
+from quintain.types.json_text import load_json
 
 LOCK_FILE = "run.lock"
 _ATTEMPTS, _PAUSE = 5, 0.02
@@ -113,7 +114,7 @@ def _is_still(file: Path, descriptor: int) -> bool:
 
 def _owner(file: Path) -> str:
     try:
-        owner = cast(dict[str, Any], json.loads(file.read_bytes()))
+        owner = cast(dict[str, Any], load_json(file.read_bytes()))
         return f"process {int(owner['pid'])} on host {owner['host']!s}"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"

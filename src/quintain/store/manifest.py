@@ -4,7 +4,6 @@ It stands in the journal. A file in the folder of the run goes by its relative p
 template, what an environment is made of) by its absolute one. Checkpoints have manifests of their own.
 """
 
-import json
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,6 +13,7 @@ from typing import cast
 
 from quintain.errors import StoreError
 from quintain.store.files import digest_of
+from quintain.types.json_text import load_json
 
 LINK = "a link"
 """What stands for the content of a symbolic link, which is not followed."""
@@ -105,7 +105,7 @@ def find_changes(folder: Path, known: Mapping[str, str]) -> dict[str, str]:
 def read_manifest(text: str) -> dict[str, str] | None:
     """Return the manifest that `text` is; None of a run that was made before there was one, or of another form."""
     try:
-        found: object = json.loads(text) if text else None
+        found: object = load_json(text) if text else None
     except ValueError:
         return None
     return cast("dict[str, str]", found) if isinstance(found, dict) else None

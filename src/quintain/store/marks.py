@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from quintain.store.files import OTHERS
+from quintain.types.json_text import load_json
 
 KEY_BYTES = 32
 
@@ -64,7 +65,7 @@ def find_origin(mark: str, recipe: str, config: Mapping[str, Any]) -> Origin:
             is_own=False, reason=f"there is no key of yours in {key_file()}, which is closed to others"
         )
     try:
-        found = cast(dict[str, Any], json.loads(mark))
+        found = cast(dict[str, Any], load_json(mark))
         row = {"id": str(found["id"]), "made_in": str(found["made_in"])}
         is_own = hmac.compare_digest(str(found["code"]).encode(), _code(key, row, recipe, config).encode())
     except (ValueError, TypeError, KeyError):

@@ -8,7 +8,6 @@ transformers, vLLM and SGLang read as well, says how answers are read.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from quintain.errors import ModelError, UsageError
+from quintain.types.json_text import load_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -96,7 +96,7 @@ def read_options(written: str) -> dict[str, Any]:
                 f"template options: got {part!r}; write name=value, several with commas: enable_thinking=false"
             )
         try:
-            options[name.strip()] = json.loads(value)
+            options[name.strip()] = load_json(value)
         except ValueError:
             options[name.strip()] = value.strip()
     return options

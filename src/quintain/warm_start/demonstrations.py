@@ -58,6 +58,7 @@ from quintain.store.run import CHANGED, Run
 from quintain.text.chat import Chat
 from quintain.text.parse import write_tool_calls
 from quintain.types import Pair, Score, Trajectory, as_text
+from quintain.types.json_text import load_json
 from quintain.types.terminal import write_command
 
 if TYPE_CHECKING:
@@ -357,7 +358,7 @@ def read_told(text: str, place: str) -> dict[str, OpeningPrompt]:
         DataError: it is something else.
     """
     try:
-        rows: object = json.loads(text)
+        rows: object = load_json(text)
         named = {str(name): as_object(row, place) for name, row in cast("dict[str, object]", rows).items()}
     except (ValueError, AttributeError) as error:
         raise DataError(f"what the run {place} was told: got {error}; restore the run from a copy") from error

@@ -7,7 +7,6 @@ and ends a turn by speaking without a call; an episode has simulated systems of 
 
 import ast
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from quintain.adapters.bfcl.package import checker, data_folder, file_names, tur
 from quintain.environments.protocol import Environment
 from quintain.errors import EnvironmentFault, UsageError, suggestion
 from quintain.types import Action, Split, StepResult, Task, ToolCall, ToolSpec, derive_seed
+from quintain.types.json_text import load_json
 
 ONE_TURN = (
     "simple_python",
@@ -213,10 +213,10 @@ def questions(folder: Path, category: str) -> tuple[list[Row], dict[str, list[An
     """
     name = f"BFCL_v4_{category}.json"
     try:
-        rows = [json.loads(line) for line in (folder / name).read_text("utf-8").splitlines()]
+        rows = [load_json(line) for line in (folder / name).read_text("utf-8").splitlines()]
         known = folder / "possible_answer" / name
         lines = known.read_text("utf-8").splitlines() if known.exists() else []
-        return rows, {row["id"]: row["ground_truth"] for row in map(json.loads, lines)}
+        return rows, {row["id"]: row["ground_truth"] for row in map(load_json, lines)}
     except (OSError, ValueError, KeyError) as error:
         raise EnvironmentFault(
             f"questions of bfcl: got {error!r} from {folder / name}; install bfcl-eval==2026.3.23"
@@ -288,4 +288,4 @@ def read(text: str, specs: tuple[ToolSpec, ...]) -> ToolCall:
 @cache
 def specs_in(file: Path) -> tuple[ToolSpec, ...]:
     """Return the functions that `file` of the package describes; it is asked for them in every turn."""
-    return tuple(spec_of_function(json.loads(line)) for line in file.read_text("utf-8").splitlines())
+    return tuple(spec_of_function(load_json(line)) for line in file.read_text("utf-8").splitlines())

@@ -36,6 +36,7 @@ from quintain.types import (
     ToolError,
     ToolSpec,
 )
+from quintain.types.json_text import load_json
 from quintain.types.plain import MAX_AMOUNT, as_number
 
 Row = Mapping[str, Any]
@@ -348,7 +349,7 @@ def read_settings(file: str, known: frozenset[str]) -> dict[str, Any]:
     """
     try:
         text = Path(file).read_text(encoding="utf-8")
-        found: object = tomllib.loads(text) if file.endswith(".toml") else json.loads(text)
+        found: object = tomllib.loads(text) if file.endswith(".toml") else load_json(text)
     except (OSError, ValueError) as error:
         refuse(
             file, f"{type(error).__name__}: {error}", "give a file of JSON, or of TOML, which ends in .toml"
@@ -363,7 +364,7 @@ def read_settings(file: str, known: frozenset[str]) -> dict[str, Any]:
         path = Path(file).parent / settings["tasks"]
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
-            settings["tasks"] = [json.loads(line) for line in lines if line.strip()]
+            settings["tasks"] = [load_json(line) for line in lines if line.strip()]
         except (OSError, ValueError) as error:
             refuse(str(path), f"{type(error).__name__}: {error}", "give a JSON object on each line")
     turns = settings.get("max_turns", 1)

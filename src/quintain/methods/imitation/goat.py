@@ -15,7 +15,6 @@ nothing: its recall is measured on held-out goals. Goals that belong to held-out
 the paper has RestBench, API-Bank and a benchmark of its own.
 """
 
-import json
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +36,7 @@ from quintain.methods.loops.offline import Offline
 from quintain.methods.method import Collector, Needs
 from quintain.retrieval.dense import Dense, Embedder
 from quintain.types import Action, Task, ToolSpec, as_text
+from quintain.types.json_text import load_json
 
 RESULT = re.compile(r"(?:Gives|Returns|Finds) (?:the |a |an )?(\w+)", re.IGNORECASE)
 """What a call finds out, as its document begins."""
@@ -231,7 +231,7 @@ class Bench:
 def read_result(text: str) -> Any:
     """Return the value in `text`, the text itself where it is no JSON."""
     try:
-        return json.loads(text)
+        return load_json(text)
     except ValueError:
         return text
 

@@ -6,7 +6,6 @@ predicate: ``Predicate("at", ("thing", "place"), "{} at {}")``. What no action c
 states once it has decided which actions there are.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from quintain.errors import UsageError
+from quintain.types.json_text import load_json
 from quintain.worlds.plan.problem import Problem, Schema
 
 MAX_THINGS = 12
@@ -211,7 +211,7 @@ def read_puzzle(file: Path) -> Puzzle:
         UsageError: it cannot be read, or has a fault; the goal, which is drawn, is not asked for.
     """
     try:
-        value: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        value: Mapping[str, Any] = load_json(file.read_text(encoding="utf-8"))
         domain = Domain(
             kinds=tuple(dict.fromkeys(value["things"].values())),
             predicates=tuple(Predicate(n, tuple(p["kinds"]), p["words"]) for n, p in value["predicates"].items()),
