@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from quintain.config.fields import dataclasses_of, own_options
-from quintain.learning.job import Job
+from quintain.learning.train_config import TrainConfig
 from quintain.methods.find import find_method
 from quintain.methods.table import MODULES
 
@@ -42,7 +42,7 @@ class TrainOptions(TypedDict, total=False):
 '''
 OWN = """
 @overload
-def train(method: str | ModuleType | Callable[[Any], Method], **options: Unpack[JobOptions]) -> TrainedRun: ...
+def train(method: str | ModuleType | Callable[[Any], Method], **options: Unpack[TrainConfigOptions]) -> TrainedRun: ...
 """
 """A method that is not of the table: its own options go into `config`, whose names nobody knows here."""
 
@@ -98,11 +98,13 @@ def stub_text() -> str:
             if each in names:
                 continue
             own = each.__name__ if each.__name__ != "Config" else camel(each.__module__.rpartition(".")[2])
-            names[each] = own.removesuffix("Config") + "Options"
+            names[each] = f"{own if each is TrainConfig else own.removesuffix('Config')}Options"
             bases = [names[base] for base in each.__bases__ if base in names] or ["TypedDict"]
-            lines += class_text(each, names[each], ", ".join(["TrainOptions"] * (each is Job) + bases))
+            lines += class_text(
+                each, names[each], ", ".join(["TrainOptions"] * (each is TrainConfig) + bases)
+            )
     assert len(set(names.values())) == len(names), "two configurations of one name"
-    assert names[Job] == "JobOptions", "the last overload names it"
+    assert names[TrainConfig] == "TrainConfigOptions", "the last overload names it"
     lines.append("")
     for config_class, known in methods.items():
         which = ", ".join(f'"{name}"' for name in known)

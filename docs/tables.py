@@ -22,7 +22,7 @@ from quintain.config import options as config_options
 from quintain.config import sections as config_sections
 from quintain.config import show
 from quintain.config.fields import NAME, own_options
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.methods.find import find_method
 from quintain.methods.table import MODULES, PURPOSES, TABLE, Entry
 from quintain.models.memory import fitting_lines
@@ -130,7 +130,7 @@ def flag_lines(e: Entry) -> Iterator[str]:
     """Yield the table of what a method's own flags are: those that not all have, or that it begins otherwise."""
     yield "| flag | default | meaning |"
     yield "|---|---|---|"
-    usual = {option.name: option.default for option in own_options(GroupJob)}
+    usual = {option.name: option.default for option in own_options(GroupConfig)}
     for option in own_options(find_method(e.name).config_class):
         if option.section and option.default == usual.get(option.name):
             continue
@@ -200,8 +200,8 @@ def page_plan() -> Iterator[tuple[str, Iterator[str], tuple[str, str]]]:
 
 def option_lines() -> Iterator[str]:
     """Yield the tables of docs/configuration.md: the options of every method, by section."""
-    found = config_options(GroupJob)
-    for name, section in config_sections(GroupJob).items():
+    found = config_options(GroupConfig)
+    for name, section in config_sections(GroupConfig).items():
         yield ""
         yield f"### {name}"
         yield ""

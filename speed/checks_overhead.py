@@ -100,7 +100,7 @@ def measured(environment: str) -> dict[str, float]:
 
     TrainingContext.record = recorded  # pyright: ignore[reportAttributeAccessIssue]
     with TemporaryDirectory() as place:
-        job = grpo.Config(
+        config = grpo.Config(
             environment=environment,
             steps=STEPS + 1,  # the last one also evaluates and saves
             eval_every=1000,
@@ -109,7 +109,7 @@ def measured(environment: str) -> dict[str, float]:
             imitation_epochs=4,
         )
         with Run.create(Path(place) / "run", recipe="grpo", config={}) as run:
-            grpo.method(job).train(run, job)
+            grpo.method(config).train(run, config)
     kept = {name.removeprefix("kept "): s for name, s in SPENT.items() if name.startswith("kept ")}
     shares = {name: 100 * seconds / SPENT["seconds"] for name, seconds in kept.items()}
     always = sum(share for name, share in shares.items() if name.split()[0] in checks)

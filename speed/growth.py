@@ -28,8 +28,8 @@ from quintain.data.samples import samples_from
 from quintain.engines.build import build_engine
 from quintain.engines.settings import EngineSettings
 from quintain.environments.protocol import Environment
-from quintain.learning.job import Job
 from quintain.learning.learner import Learner, Optimization
+from quintain.learning.train_config import TrainConfig
 from quintain.losses.policy import clip_ratio
 from quintain.models.tiny import build_tiny
 from quintain.rollout.collect import Limits, Rollout
@@ -83,7 +83,9 @@ def growth() -> dict[str, Any]:
             started = time.perf_counter()
             groups = rollout.groups(TaskStream(Corridor).draw(repeat, EPISODES // 8), size=8, seed=repeat)
             rolled.append(time.perf_counter() - started)
-            batches = micro_batches(samples_from(group_relative(groups)), max_tokens=Job().tokens_per_pass)
+            batches = micro_batches(
+                samples_from(group_relative(groups)), max_tokens=TrainConfig().tokens_per_pass
+            )
             num_tokens = sum(len(batch.token_ids) for batch in batches)
             started = time.perf_counter()
             learner.step(batches, clip_ratio())
@@ -152,7 +154,7 @@ def sharing(prompt: int = 300, answer: int = 60) -> dict[str, float]:
                     trajectory=group * 8 + member,
                 )
             )
-    batches = micro_batches(samples, max_tokens=Job().tokens_per_pass)
+    batches = micro_batches(samples, max_tokens=TrainConfig().tokens_per_pass)
     learners = {
         shares: Learner(model, Optimization(learning_rate=0.0, shares_prefixes=shares))
         for shares in (True, False)

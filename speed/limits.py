@@ -21,8 +21,8 @@ from quintain.data.pack import micro_batches
 from quintain.engines.build import build_engine
 from quintain.engines.protocol import Request, Sampling
 from quintain.engines.settings import EngineSettings
-from quintain.learning.job import Job
 from quintain.learning.learner import Learner, Optimization
+from quintain.learning.train_config import TrainConfig
 from quintain.losses.imitation import imitation
 from quintain.models.cpu.native import unavailable
 from quintain.models.families import head_sizes
@@ -128,7 +128,7 @@ def training_step(model: torch.nn.Module, vocabulary: int) -> tuple[int, float]:
             )
         )
     learner = Learner(model, Optimization(learning_rate=0.0))  # pyright: ignore[reportArgumentType]
-    batches = micro_batches(samples, max_tokens=Job().tokens_per_pass)
+    batches = micro_batches(samples, max_tokens=TrainConfig().tokens_per_pass)
     seconds = [learner.step(batches, imitation()).seconds for _ in range(5)]
     return sum(len(sample.token_ids) for sample in samples), statistics.median(seconds[1:])
 

@@ -17,8 +17,8 @@ from quintain.environments.check import check
 from quintain.environments.protocol import Environment, advance, begin, tool_action
 from quintain.environments.scores import load_scores
 from quintain.errors import EXIT_CODES
-from quintain.learning.job import GroupJob
 from quintain.learning.thresholds import Thresholds
+from quintain.learning.train_config import GroupConfig
 from quintain.methods.rl import grpo
 from quintain.methods.table import MODULES, TABLE
 from quintain.runs.monitors.alarms import Alarm
@@ -181,7 +181,7 @@ def test_the_fields_of_every_job_are_told_with_their_defaults() -> None:
     text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `([a-z_]+)` \| (\S+) \| .+ \|$", text, re.MULTILINE))
     words = {"None": "none", "": "empty", "True": "true", "False": "false"}
-    own = [option for option in options(GroupJob) if option.section and "." not in option.name]
+    own = [option for option in options(GroupConfig) if option.section and "." not in option.name]
     assert {name: told for name, told in rows.items() if "." not in name} == {
         option.name: words.get(show(option.default), show(option.default)) for option in own
     }

@@ -16,7 +16,7 @@ from quintain.environments.baselines import expert, play, random_policy
 from quintain.environments.catalog import find
 from quintain.environments.check import check
 from quintain.environments.task_files import read_tasks
-from quintain.learning.job import Job
+from quintain.learning.train_config import TrainConfig
 from quintain.methods.find import find_method
 from quintain.rollout.progress import Display
 from quintain.store.run import Run
@@ -73,10 +73,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def warmed(spec: str, folder: Path, **settings: Any) -> dict[str, dict[str, object]]:
     """What a run notes of its warm start in `spec`, by kind."""
-    job = Job(environment=spec, **settings)
-    model, tokenizer = make_start(job.model, find(spec), seed=0)
-    with Run.create(folder, recipe="grpo", config=asdict(job)) as run, Display("t", 1) as display:
-        teach(model, tokenizer, job, run, display)
+    config = TrainConfig(environment=spec, **settings)
+    model, tokenizer = make_start(config.model, find(spec), seed=0)
+    with Run.create(folder, recipe="grpo", config=asdict(config)) as run, Display("t", 1) as display:
+        teach(model, tokenizer, config, run, display)
         return {event["kind"]: event["data"] | {"said": event["message"]} for event in run.events()}
 
 

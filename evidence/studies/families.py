@@ -43,7 +43,7 @@ import quintain
 from quintain.api import evaluate
 from quintain.curriculum.levels import Chooser, Optimist, level_of
 from quintain.methods.imitation import paprika
-from quintain.methods.method import Folds
+from quintain.methods.method import CombinedState
 from quintain.types import Group, derive_seed
 from quintain_evidence.experiments.imitation import paprika as table
 from quintain_evidence.labs.levels import levels
@@ -229,7 +229,7 @@ def compared(names: Sequence[str], seed: int) -> tuple[float, float, float, floa
         made = replace(
             made,
             collect=paprika.curious(counted, config.tasks, config.group_size, config.reach),
-            state=Folds(counted),
+            state=CombinedState(counted),
             update=replace(made.update, num_epochs=4),
         )
         end = train_rounds(

@@ -78,6 +78,12 @@ def test_an_imported_member_is_renamed_where_it_stands_alone_and_attributes_keep
     assert normalize(before, names) == normalize(after, {})
 
 
+def test_a_method_is_renamed_where_it_is_called() -> None:
+    before, after = (f"shown = collector.{name}(step.shown)" for name in ("shown", "expert_episodes"))
+    assert normalize(before, {".shown": "expert_episodes"}) == normalize(after, {})
+    assert normalize("x = '.shown'", {".shown": "expert_episodes"}) == normalize("x = '.shown'", {})
+
+
 def test_renames_follow_each_other() -> None:
     steps = [{"before": "a", "after": "b"}, {"before": "b", "after": "c"}, {"before": "x", "after": "y"}]
     assert earlier_digests(steps, "c") == {"a", "b", "c"}

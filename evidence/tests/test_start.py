@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from quintain.learning.job import Job
 from quintain.learning.saved import START
+from quintain.learning.train_config import TrainConfig
 from quintain.models.fingerprint import fingerprint
 from quintain.models.load import load
 from quintain.rollout.progress import Display
@@ -15,7 +15,7 @@ from quintain.store.run import Run
 from quintain.warm_start.probe import probe_steps
 from quintain_evidence.start import imitated
 
-JOB = Job(
+JOB = TrainConfig(
     environment="guess?max_turns=1&high=3",
     model="micro",
     demonstrations=8,

@@ -22,8 +22,8 @@ from quintain.engines.build import build_engine
 from quintain.engines.protocol import Request, Sampling
 from quintain.engines.settings import EngineSettings
 from quintain.environments.catalog import find
-from quintain.learning.job import Job
 from quintain.learning.learner import Learner, Optimization
+from quintain.learning.train_config import TrainConfig
 from quintain.losses.imitation import imitation
 from quintain.losses.policy import clip_ratio
 from quintain.models.load import load
@@ -41,7 +41,7 @@ def grpo(folder: str) -> Result:
     make = find(f"guess?high={workload.HIGH}&max_turns={workload.MAX_TURNS}")
     engine = build_engine(EngineSettings(), loaded.model)
     learner = Learner(loaded.model, Optimization(learning_rate=1e-6))
-    rollout = Rollout(harness(Job(), loaded.tokenizer, make), make, engine)
+    rollout = Rollout(harness(TrainConfig(), loaded.tokenizer, make), make, engine)
     tasks = TaskStream(make)
     seconds: list[float] = []
     parts: list[tuple[float, float]] = []
@@ -51,7 +51,9 @@ def grpo(folder: str) -> Result:
         groups = rollout.groups(tasks.draw(step, workload.TASKS), size=workload.GROUP_SIZE, seed=step)
         rolled = time.perf_counter()
         samples = samples_from(group_relative(groups))
-        batches = micro_batches(samples, max_tokens=Job().tokens_per_pass, aggregation="sequence_mean")
+        batches = micro_batches(
+            samples, max_tokens=TrainConfig().tokens_per_pass, aggregation="sequence_mean"
+        )
         learner.step(batches, clip_ratio())
         engine.load_weights(learner.version, None)
         seconds.append(time.perf_counter() - started)
@@ -78,14 +80,16 @@ def _turns(folder: str, *, shares: bool) -> list[dict[str, float]]:
     rows: list[dict[str, float]] = []
     for number in workload.GROWTH:
         limits = Limits(max_turns=number)
-        rollout = Rollout(harness(Job(), loaded.tokenizer, Never), Never, engine, limits=limits)
+        rollout = Rollout(harness(TrainConfig(), loaded.tokenizer, Never), Never, engine, limits=limits)
         seconds: list[float] = []
         sampled = engine.stats().num_sampled
         for step in range(REPEATS):
             started = time.perf_counter()
             drawn = TaskStream(Never).draw(step, workload.GROWTH_EPISODES // workload.GROUP_SIZE)
             groups = rollout.groups(drawn, size=workload.GROUP_SIZE, seed=step)
-            batches = micro_batches(samples_from(group_relative(groups)), max_tokens=Job().tokens_per_pass)
+            batches = micro_batches(
+                samples_from(group_relative(groups)), max_tokens=TrainConfig().tokens_per_pass
+            )
             learner.step(batches, clip_ratio())
             engine.load_weights(learner.version, None)
             seconds.append(time.perf_counter() - started)
@@ -127,7 +131,7 @@ def sft(folder: str, size: workload.Size) -> Result:
     for start in range(0, len(rows), size.sft_rows):
         samples = [stream(ids, i) for i, ids in enumerate(rows[start : start + size.sft_rows])]
         started = time.perf_counter()
-        learner.step(micro_batches(samples, max_tokens=Job().tokens_per_pass), imitation())
+        learner.step(micro_batches(samples, max_tokens=TrainConfig().tokens_per_pass), imitation())
         seconds.append(time.perf_counter() - started)
     return {"seconds": statistics.median(seconds[1:]), "tokens": sum(map(len, rows)) / size.sft_steps}
 

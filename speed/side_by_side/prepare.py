@@ -22,8 +22,8 @@ from quintain.curriculum.streams import TaskStream
 from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples
 from quintain.environments.catalog import find
-from quintain.learning.job import Job
 from quintain.learning.learner import Learner, Optimization
+from quintain.learning.train_config import TrainConfig
 from quintain.losses.imitation import imitation
 from quintain.models.save import save
 from quintain.models.tiny import build_tiny
@@ -79,13 +79,13 @@ class Never(Guess):
 def searches(tokens: PreTrainedTokenizerFast) -> list[Trajectory]:
     """Return searches of the expert, who halves what is left."""
     make = find(f"guess?high={workload.HIGH}&max_turns={workload.MAX_TURNS}")
-    return demonstrate(harness(Job(), tokens, make), make, count=192, seed=0)
+    return demonstrate(harness(TrainConfig(), tokens, make), make, count=192, seed=0)
 
 
 def long_searches(tokens: PreTrainedTokenizerFast) -> list[Trajectory]:
     """Return searches at random for what is not there: the measurement of growth needs the model to go on."""
     limits = Limits(max_turns=workload.LONGEST + 2)
-    rollout = Rollout(harness(Job(), tokens, Never), Never, None, limits=limits)
+    rollout = Rollout(harness(TrainConfig(), tokens, Never), Never, None, limits=limits)
     groups = rollout.demonstrations(TaskStream(Never).draw(0, 48), valid_action, seed=1)
     rollout.close()
     return [trajectory for group in groups for trajectory in group.scored]

@@ -36,17 +36,17 @@ from quintain.environments.extras import extra_module
 from quintain.environments.noisy import noisy
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Environment
-from quintain.environments.rehearsal import find_ready
 from quintain.environments.session import MAIN, is_of_session, program_file, session_source
+from quintain.environments.smoke_test import find_ready
 from quintain.environments.task_files import read_tasks, refuse_overlap, split_spec, with_tasks
 from quintain.errors import DataError, ModelError, UsageError
 from quintain.eval.compare import Comparison
 from quintain.eval.compare import compare as compared
 from quintain.eval.evaluate import Evaluation
 from quintain.eval.evaluate import evaluate as evaluated
-from quintain.learning.job import Job
 from quintain.learning.saved import MODEL, START, admit_run, check_files, find_saved, load_policy
 from quintain.learning.sharding.torchrun import count_ranks, driving
+from quintain.learning.train_config import TrainConfig
 from quintain.methods.find import find_method
 from quintain.methods.fitting import fit_to_model
 from quintain.methods.loops.requirements import refuse_environment
@@ -165,7 +165,7 @@ def train(
     check_parts(settings)
     check_tasks(settings)
     fitted = fit_to_model(found, settings, values)
-    settings, chosen = fitted.job, found.make(fitted.job)
+    settings, chosen = fitted.config, found.make(fitted.config)
     check_run(settings, chosen.needs.policies)
     refuse_environment(settings, chosen.needs)
     plan = check_memory(chosen, settings)
@@ -189,20 +189,20 @@ def train(
     return TrainedRun(folder)
 
 
-def check_memory(method: Method, job: Job) -> MemoryPlan | None:
-    """Return what a run of `job` by `method` needs of memory, where that is known.
+def check_memory(method: Method, config: TrainConfig) -> MemoryPlan | None:
+    """Return what a run of `config` by `method` needs of memory, where that is known.
 
     Raises:
         MemoryShortage: it cannot fit. UsageError: servers that sample cannot.
     """
-    plan = plan_memory(job, method.needs.policies)
+    plan = plan_memory(config, method.needs.policies)
     if plan is not None:
         plan.check()
-    check_servers(job, method.needs.policies, plan)
+    check_servers(config, method.needs.policies, plan)
     return plan
 
 
-def describe_run(plan: MemoryPlan | None, job: Job, *, is_brief: bool) -> Iterator[str]:
+def describe_run(plan: MemoryPlan | None, config: TrainConfig, *, is_brief: bool) -> Iterator[str]:
     """Yield what computes where, what it needs of memory in each phase, and what may not fit; a line each.
 
     Where it `is_brief`, a processor with room to spare is a line.
@@ -212,7 +212,7 @@ def describe_run(plan: MemoryPlan | None, job: Job, *, is_brief: bool) -> Iterat
     if is_brief and plan.has_room:
         yield plan.summary()
     else:
-        yield from describe_where(plan, job.engine, job.max_staleness)
+        yield from describe_where(plan, config.engine, config.max_staleness)
         yield from plan.lines()
         yield from plan.notes()
 
@@ -238,48 +238,55 @@ def must_act(method: Method) -> bool:
     return traits_of(method).acts if needs is None else needs
 
 
-def ask_teacher(job: Job, folder: Path, *, replace: bool) -> Job:
-    """Let the teacher of `job` play, and return the job with its episodes, the run `folder`, to imitate instead.
+def ask_teacher(config: TrainConfig, folder: Path, *, replace: bool) -> TrainConfig:
+    """Let the teacher of `config` play, and return the configuration with its episodes, the run `folder`, to imitate
+    instead.
 
     Raises:
         UsageError: the teacher is no such endpoint, or there is a run of that name.
     """
     check_free(folder, replace=replace)
-    count = job.demonstrations if isinstance(job.demonstrations, int) else USUAL_DEMONSTRATIONS
-    episodes, tokenizer = collect(job.environment, job.teacher, episodes=count, seed=job.seed)
-    settings = {"environment": job.environment, "agent": job.teacher, "seed": job.seed, "split": "train"}
-    make_environment = find_ready(job.environment)
+    count = config.demonstrations if isinstance(config.demonstrations, int) else USUAL_DEMONSTRATIONS
+    episodes, tokenizer = collect(config.environment, config.teacher, episodes=count, seed=config.seed)
+    settings = {
+        "environment": config.environment,
+        "agent": config.teacher,
+        "seed": config.seed,
+        "split": "train",
+    }
+    make_environment = find_ready(config.environment)
     write_run(episodes, tokenizer, folder, settings, make_environment=make_environment, replace=replace)
     tell(f"teacher: {evaluated(episodes)}, in {folder}")
-    return dataclasses.replace(job, teacher="", demonstrations=str(folder.absolute()))
+    return dataclasses.replace(config, teacher="", demonstrations=str(folder.absolute()))
 
 
-def check_parts(job: Job) -> None:
+def check_parts(config: TrainConfig) -> None:
     """Raise the error of an environment that does not work, or of a model that is not there."""
-    if job.cluster and is_of_session(job.environment):
+    if config.cluster and is_of_session(config.environment):
         raise UsageError(
-            f"cluster: got {job.cluster!r} with {job.environment}, a class of this session, which no other process can "
+            f"cluster: got {config.cluster!r} with {config.environment}, a class of this session, which no other "
+            "process can "
             "build; write it to a file, and give file.py:Class"
         )
-    find_ready(job.environment, for_training=True, for_model=True)
-    if job.eval_environment:
-        find_ready(job.eval_environment, for_model=True)
-    if new_model(job.model) is None and find_saved(job.model) is None:
-        check_folder(find_folder(job.model, say=tell), job.model)
+    find_ready(config.environment, for_training=True, for_model=True)
+    if config.eval_environment:
+        find_ready(config.eval_environment, for_model=True)
+    if new_model(config.model) is None and find_saved(config.model) is None:
+        check_folder(find_folder(config.model, say=tell), config.model)
 
 
-def check_tasks(job: Job) -> None:
+def check_tasks(config: TrainConfig) -> None:
     """Say which tasks of a file are trained on, if there is one.
 
     Raises:
         UsageError: nobody says what an answer to them is worth. DataError: another file holds one of them out.
     """
-    inner, path = split_spec(job.environment)
+    inner, path = split_spec(config.environment)
     if path:
-        is_graded = bool(getattr(job, "judge", "") or getattr(job, "rewards", ""))
-        require_grader(job.environment, job.agent, is_graded=is_graded)
+        is_graded = bool(getattr(config, "judge", "") or getattr(config, "rewards", ""))
+        require_grader(config.environment, config.agent, is_graded=is_graded)
         tell(f"{read_tasks(path)}{f', in {inner}' if inner else ''}")
-        refuse_overlap(job.environment, job.eval_environment)
+        refuse_overlap(config.environment, config.eval_environment)
 
 
 def require_grader(environment: str, agent: str, *, is_graded: bool = False) -> None:
@@ -750,7 +757,7 @@ def lab(
         refuse_unread(found, found.make(settings), settings, values)
         check_parts(settings)
         fitted = fit_to_model(found, settings, values)
-        settings = fitted.job
+        settings = fitted.config
         for note in fitted.notes:
             tell(note)
         with Display(folder.name, 1) as display:

@@ -98,7 +98,7 @@ class ModelSectionOptions(PolicyFieldsOptions, total=False):
     policies: Mapping[str, PolicySettings]
     seats: Mapping[str, str]
 
-class JobOptions(
+class TrainConfigOptions(
     TrainOptions,
     ModelSectionOptions,
     DataSectionOptions,
@@ -111,25 +111,25 @@ class JobOptions(
 ):
     pass
 
-class SignalsJobOptions(JobOptions, total=False):
+class SignalsOptions(TrainConfigOptions, total=False):
     records_signals: bool
 
-class OnPolicyJobOptions(SignalsJobOptions, PassesSectionOptions, total=False):
+class OnPolicyOptions(SignalsOptions, PassesSectionOptions, total=False):
     leaves: Literal["used", "all", "last", "longest", "root"]
     whole_groups: bool
 
-class GroupJobOptions(OnPolicyJobOptions, GroupFieldsOptions, total=False):
+class GroupOptions(OnPolicyOptions, GroupFieldsOptions, total=False):
     pass
 
-class ClipHigherJobOptions(GroupJobOptions, total=False):
+class ClipHigherOptions(GroupOptions, total=False):
     clip_high: float
 
-class ActMoreOptions(ClipHigherJobOptions, total=False):
+class ActMoreOptions(ClipHigherOptions, total=False):
     turn_tokens: int
     long_turn: float
     information: float
 
-class AfmOptions(ClipHigherJobOptions, total=False):
+class AfmOptions(ClipHigherOptions, total=False):
     team: bool
     solver_mistakes: float
     checker_mistakes: float
@@ -139,7 +139,7 @@ class AfmOptions(ClipHigherJobOptions, total=False):
     reinforced: bool
     attempts: int
 
-class Agent0Options(GroupJobOptions, total=False):
+class Agent0Options(GroupOptions, total=False):
     reach: int
     proposer_rate: float
     tool_weight: float
@@ -151,15 +151,15 @@ class Agent0Options(GroupJobOptions, total=False):
     clip: float
     proposer: str
 
-class ImitationJobOptions(SignalsJobOptions, total=False):
+class ImitationOptions(SignalsOptions, total=False):
     batch_size: int
 
-class AgentBankOptions(ImitationJobOptions, total=False):
+class AgentBankOptions(ImitationOptions, total=False):
     teacher_mistakes: float
     tries: int
     forced: bool
 
-class AgentEvolOptions(SignalsJobOptions, PassesSectionOptions, total=False):
+class AgentEvolOptions(SignalsOptions, PassesSectionOptions, total=False):
     group_size: int
     thresholds: str
     weights: Literal["filtered", "reward"]
@@ -167,24 +167,24 @@ class AgentEvolOptions(SignalsJobOptions, PassesSectionOptions, total=False):
     starts_over: bool
     memory: int
 
-class AgentFlanOptions(ImitationJobOptions, total=False):
+class AgentFlanOptions(ImitationOptions, total=False):
     negatives: float
     capabilities: Mapping[str, str]
 
-class AgentGenOptions(ImitationJobOptions, total=False):
+class AgentGenOptions(ImitationOptions, total=False):
     least_steps: int
     most_steps: int | None
 
-class StepRoundsJobOptions(SignalsJobOptions, total=False):
+class StepRoundsOptions(SignalsOptions, total=False):
     pass
 
-class RoundsJobOptions(StepRoundsJobOptions, PassesSectionOptions, total=False):
+class RoundsOptions(StepRoundsOptions, PassesSectionOptions, total=False):
     pass
 
-class PreferenceRoundsJobOptions(RoundsJobOptions, total=False):
+class PreferenceRoundsOptions(RoundsOptions, total=False):
     pass
 
-class AgentQOptions(PreferenceRoundsJobOptions, total=False):
+class AgentQOptions(PreferenceRoundsOptions, total=False):
     branches: int
     episodes: int
     exploration: float
@@ -194,7 +194,7 @@ class AgentQOptions(PreferenceRoundsJobOptions, total=False):
     imitation_weight: float
     judge: str
 
-class AgentROptions(RoundsJobOptions, total=False):
+class AgentROptions(RoundsOptions, total=False):
     branches: int
     expansions: int
     exploration: float
@@ -204,7 +204,7 @@ class AgentROptions(RoundsJobOptions, total=False):
     undo_turns: int
     keep: int
 
-class AgentRftOptions(GroupJobOptions, total=False):
+class AgentRftOptions(GroupOptions, total=False):
     probe_items: int
     probes: int
     token_budget: int
@@ -212,7 +212,7 @@ class AgentRftOptions(GroupJobOptions, total=False):
     token_penalty: float
     call_penalty: float
 
-class AgentTuningOptions(ImitationJobOptions, total=False):
+class AgentTuningOptions(ImitationOptions, total=False):
     general: Sequence[str]
     corpus: str
     share: float
@@ -222,17 +222,17 @@ class AgentTuningOptions(ImitationJobOptions, total=False):
     tests: str
     overlap: int
 
-class AndroidgenOptions(RoundsJobOptions, total=False):
+class AndroidgenOptions(RoundsOptions, total=False):
     group_size: int
     failures: bool
     memory: bool
     reach: int
     starts_over: bool
 
-class ReplayJobOptions(JobOptions, PassesSectionOptions, total=False):
+class ReplayOptions(TrainConfigOptions, PassesSectionOptions, total=False):
     pass
 
-class ArcherOptions(ReplayJobOptions, total=False):
+class ArcherOptions(ReplayOptions, total=False):
     group_size: int
     capacity: int
     batch_size: int
@@ -250,18 +250,18 @@ class ArcherOptions(ReplayJobOptions, total=False):
     awr_beta: float
     critic_size: str
 
-class AsearcherOptions(GroupJobOptions, total=False):
+class AsearcherOptions(GroupOptions, total=False):
     max_turns: int
     clip: float
     cap: float
     beyond: Literal["truncate", "drop"]
 
-class AtlasOptions(ImitationJobOptions, total=False):
+class AtlasOptions(ImitationOptions, total=False):
     ratio: float
     critical: Sequence[str]
     judge: str
 
-class AutoglmOptions(GroupJobOptions, total=False):
+class AutoglmOptions(GroupOptions, total=False):
     wanderings: int
     low: float
     high: float
@@ -272,26 +272,26 @@ class AutoglmOptions(GroupJobOptions, total=False):
     updates: int
     batch_size: int
 
-class CispoOptions(GroupJobOptions, total=False):
+class CispoOptions(GroupOptions, total=False):
     clip_high: float
     kl_coef: float
     entropy_coef: float
 
-class CosoOptions(ClipHigherJobOptions, total=False):
+class CosoOptions(ClipHigherOptions, total=False):
     entropy_coef: float
     is_causal: bool
     is_permuted: bool
     window: int
     actions: int
 
-class DapoOptions(ClipHigherJobOptions, total=False):
+class DapoOptions(ClipHigherOptions, total=False):
     attempts: int
     overlong_tokens: int
     overlong_weight: float
     kl_coef: float
     entropy_coef: float
 
-class DareOptions(JobOptions, total=False):
+class DareOptions(TrainConfigOptions, total=False):
     pairs: str
     batch_size: int
     hard: int
@@ -299,10 +299,10 @@ class DareOptions(JobOptions, total=False):
     embedding_size: int
     ranks: Literal["trained", "untrained", "bm25"]
 
-class DeepResearchOptions(ClipHigherJobOptions, total=False):
+class DeepResearchOptions(ClipHigherOptions, total=False):
     look_cost: float
 
-class DigiQOptions(ReplayJobOptions, total=False):
+class DigiQOptions(ReplayOptions, total=False):
     log: str
     capacity: int
     batch_size: int
@@ -319,7 +319,7 @@ class DigiQOptions(ReplayJobOptions, total=False):
     combine: Literal["min", "max"]
     bootstrap: Literal["policy", "log"]
 
-class DigiRlOptions(ReplayJobOptions, total=False):
+class DigiRlOptions(ReplayOptions, total=False):
     group_size: int
     offline_tasks: int
     offline_steps: int
@@ -335,7 +335,7 @@ class DigiRlOptions(ReplayJobOptions, total=False):
     critic_rate: float
     critic_size: str
 
-class DitsOptions(PreferenceRoundsJobOptions, total=False):
+class DitsOptions(PreferenceRoundsOptions, total=False):
     branches: int
     episodes: int
     exploration: float
@@ -347,14 +347,14 @@ class DitsOptions(PreferenceRoundsJobOptions, total=False):
     beta: float
     imitation_weight: float
 
-class DmpoOptions(SignalsJobOptions, total=False):
+class DmpoOptions(SignalsOptions, total=False):
     beta: float
     discount: float
     imitation_weight: float
     tries: int
     batch_size: int
 
-class DpoOptions(SignalsJobOptions, total=False):
+class DpoOptions(SignalsOptions, total=False):
     preferences: str
     held_out: float
     beta: float
@@ -366,28 +366,28 @@ class DpoOptions(SignalsJobOptions, total=False):
     group_size: int
     batch_size: int
 
-class DrGrpoOptions(GroupJobOptions, total=False):
+class DrGrpoOptions(GroupOptions, total=False):
     clip: float
     constant: float
     kl_coef: float
     entropy_coef: float
     denominator: Literal["kept", "sampled"]
 
-class ExploringJobOptions(StepRoundsJobOptions, total=False):
+class ExploringOptions(StepRoundsOptions, total=False):
     updates: int
 
-class E2clOptions(ExploringJobOptions, total=False):
+class E2clOptions(ExploringOptions, total=False):
     onward: int
     batch_size: int
 
-class EpisodesJobOptions(OnPolicyJobOptions, total=False):
+class EpisodesOptions(OnPolicyOptions, total=False):
     episodes: int
 
-class EpoOptions(EpisodesJobOptions, total=False):
+class EpoOptions(EpisodesOptions, total=False):
     discount: float
     is_weighted: bool
 
-class EtoOptions(PreferenceRoundsJobOptions, total=False):
+class EtoOptions(PreferenceRoundsOptions, total=False):
     tries: int
     beta: float
     later_beta: float
@@ -396,7 +396,7 @@ class EtoOptions(PreferenceRoundsJobOptions, total=False):
     counts_turn_limit: bool
     imitation_weight: float
 
-class ExifOptions(RoundsJobOptions, total=False):
+class ExifOptions(RoundsOptions, total=False):
     has_feedback: bool
     asks: float
     tries: int | None
@@ -404,23 +404,23 @@ class ExifOptions(RoundsJobOptions, total=False):
     longest: int | None
     starts_over: bool
 
-class FireactOptions(ImitationJobOptions, total=False):
+class FireactOptions(ImitationOptions, total=False):
     ways: Sequence[str]
     longest: int
 
-class GigpoOptions(GroupJobOptions, total=False):
+class GigpoOptions(GroupOptions, total=False):
     step_weight: float
     discount: float
     std: Literal["unbiased", "biased", "none"]
     invalid_penalty: float
     kl_coef: float
 
-class GlamOptions(EpisodesJobOptions, total=False):
+class GlamOptions(EpisodesOptions, total=False):
     discount: float
     gae_lambda: float
     reward_scale: float
 
-class GoatOptions(ImitationJobOptions, total=False):
+class GoatOptions(ImitationOptions, total=False):
     hops: int
     least_similarity: float
     probes: int
@@ -428,7 +428,7 @@ class GoatOptions(ImitationJobOptions, total=False):
     retriever: str
     unseen_goals: float
 
-class GreedyOptions(EpisodesJobOptions, total=False):
+class GreedyOptions(EpisodesOptions, total=False):
     bonus: float
     penalty: float
     discount: float
@@ -436,19 +436,19 @@ class GreedyOptions(EpisodesJobOptions, total=False):
     tries_all: bool
     epsilon: float
 
-class GrpoOptions(GroupJobOptions, total=False):
+class GrpoOptions(GroupOptions, total=False):
     std: Literal["unbiased", "biased", "none"]
     clip_low: float
     clip_high: float
     kl_coef: float
     entropy_coef: float
 
-class GrpoTcrOptions(ClipHigherJobOptions, total=False):
+class GrpoTcrOptions(ClipHigherOptions, total=False):
     overlong_tokens: int
     lowest: float
     highest: float
 
-class GspoOptions(GroupJobOptions, total=False):
+class GspoOptions(GroupOptions, total=False):
     unit: Literal["sequence", "turn"]
     clip_low: float
     clip_high: float
@@ -456,13 +456,13 @@ class GspoOptions(GroupJobOptions, total=False):
     entropy_coef: float
     bound_tokens: int
 
-class ActorCriticJobOptions(EpisodesJobOptions, total=False):
+class ActorCriticOptions(EpisodesOptions, total=False):
     discount: float
     gae_lambda: float
     clip: float
     vf_coef: float
 
-class HumanPreferencesOptions(ActorCriticJobOptions, total=False):
+class HumanPreferencesOptions(ActorCriticOptions, total=False):
     num_labels: int
     first_labels: int
     labels: str
@@ -477,7 +477,7 @@ class HumanPreferencesOptions(ActorCriticJobOptions, total=False):
     labeller_errors: float
     labeller_temperature: float
 
-class ScoredJobOptions(EpisodesJobOptions, total=False):
+class ScoredOptions(EpisodesOptions, total=False):
     reward_model: str
     kl_coef: float
     kl_target: float | None
@@ -485,19 +485,19 @@ class ScoredJobOptions(EpisodesJobOptions, total=False):
     clip: float
     value_clip: float
 
-class InstructGptOptions(ScoredJobOptions, total=False):
+class InstructGptOptions(ScoredOptions, total=False):
     ptx_coef: float
     ptx_batch: int
     corpus: str
 
-class IprOptions(PreferenceRoundsJobOptions, total=False):
+class IprOptions(PreferenceRoundsOptions, total=False):
     rollouts: int
     margin: float
     is_action_only: bool
     beta: float
     likelihood: Literal["sum", "mean", "none"]
 
-class IreVlaOptions(EpisodesJobOptions, total=False):
+class IreVlaOptions(EpisodesOptions, total=False):
     head_layers: int
     every: int
     updates: int
@@ -508,29 +508,29 @@ class IreVlaOptions(EpisodesJobOptions, total=False):
     vf_coef: float
     known: int
 
-class GroupRoundsJobOptions(RoundsJobOptions, GroupFieldsOptions, total=False):
+class GroupRoundsOptions(RoundsOptions, GroupFieldsOptions, total=False):
     pass
 
-class LamSimulatorOptions(GroupRoundsJobOptions, total=False):
+class LamSimulatorOptions(GroupRoundsOptions, total=False):
     filters: bool
     beta: float
     preference_rate: float
 
-class LearningToSummarizeOptions(ScoredJobOptions, total=False):
+class LearningToSummarizeOptions(ScoredOptions, total=False):
     pass
 
-class LitePpoOptions(GroupJobOptions, total=False):
+class LitePpoOptions(GroupOptions, total=False):
     mean: Literal["group", "batch", "none"]
     std: Literal["group", "batch", "none"]
     clip: float
 
-class LoopOptions(GroupJobOptions, total=False):
+class LoopOptions(GroupOptions, total=False):
     clip: float
     ratio: Literal["token", "trajectory"]
     min_advantage: float
     target_kl: float
 
-class MDpoOptions(GroupRoundsJobOptions, total=False):
+class MDpoOptions(GroupRoundsOptions, total=False):
     pairs: int
     loss: Literal["dpo", "kto"]
     beta: float
@@ -540,12 +540,12 @@ class MDpoOptions(GroupRoundsJobOptions, total=False):
     imitation_weight: float
     max_turns: int | None
 
-class MetaspatialOptions(GroupJobOptions, total=False):
+class MetaspatialOptions(GroupOptions, total=False):
     attempts: int
     discount: float
     kl_coef: float
 
-class MoeDialogueOptions(JobOptions, total=False):
+class MoeDialogueOptions(TrainConfigOptions, total=False):
     expert_steps: int
     offline_after: int
     capacity: int
@@ -560,31 +560,31 @@ class MoeDialogueOptions(JobOptions, total=False):
     follow_rate: float
     tether: float
 
-class MpoOptions(PreferenceRoundsJobOptions, total=False):
+class MpoOptions(PreferenceRoundsOptions, total=False):
     plans: int
     executions: int
     margin: float
     beta: float
 
-class MtGrpoOptions(GroupJobOptions, total=False):
+class MtGrpoOptions(GroupOptions, total=False):
     turn_weight: float
     executed: float
 
-class MucodeOptions(GroupJobOptions, total=False):
+class MucodeOptions(GroupOptions, total=False):
     relabel: int
     has_verifier: bool
 
-class NatOptions(ImitationJobOptions, total=False):
+class NatOptions(ImitationOptions, total=False):
     levels: Literal[2, 3]
     failures: float
 
-class OpenmanusOptions(GroupJobOptions, total=False):
+class OpenmanusOptions(GroupOptions, total=False):
     attempts: int
     step_weight: float
     invalid_penalty: float
     kl_coef: float
 
-class OptimaOptions(PreferenceRoundsJobOptions, total=False):
+class OptimaOptions(PreferenceRoundsOptions, total=False):
     group_size: int
     learn: Literal["sft", "dpo", "hybrid"]
     token_weight: float
@@ -596,16 +596,16 @@ class OptimaOptions(PreferenceRoundsJobOptions, total=False):
     least_gap: float
     beta: float
 
-class OtcOptions(ClipHigherJobOptions, total=False):
+class OtcOptions(ClipHigherOptions, total=False):
     count: Literal["calls", "turns"]
     smoothing: float
 
-class OwlOptions(PreferenceRoundsJobOptions, total=False):
+class OwlOptions(PreferenceRoundsOptions, total=False):
     tries: int
     margin: float
     beta: float
 
-class PaeOptions(RoundsJobOptions, total=False):
+class PaeOptions(RoundsOptions, total=False):
     group_size: int
     shortest: float
     memory: int
@@ -613,11 +613,11 @@ class PaeOptions(RoundsJobOptions, total=False):
     evaluator_mistakes: float
     proposer: str
 
-class PagOptions(EpisodesJobOptions, total=False):
+class PagOptions(EpisodesOptions, total=False):
     by_role: bool
     gae_lambda: float
 
-class PaprikaOptions(GroupRoundsJobOptions, total=False):
+class PaprikaOptions(GroupRoundsOptions, total=False):
     reach: int
     pairs: int
     beta: float
@@ -625,14 +625,14 @@ class PaprikaOptions(GroupRoundsJobOptions, total=False):
     prefers_short: bool
     compares_ends: bool
 
-class PgpoOptions(PreferenceRoundsJobOptions, total=False):
+class PgpoOptions(PreferenceRoundsOptions, total=False):
     tries: int
     rollouts: int
     margin: float
     beta: float
     likelihood: Literal["sum", "mean", "none"]
 
-class PolicyGradientOptions(OnPolicyJobOptions, total=False):
+class PolicyGradientOptions(OnPolicyOptions, total=False):
     group_size: int
     credit: str
     loss: str
@@ -652,7 +652,7 @@ class PolicyGradientOptions(OnPolicyJobOptions, total=False):
     rewards: str
     judge: str
 
-class PpoOptions(ActorCriticJobOptions, total=False):
+class PpoOptions(ActorCriticOptions, total=False):
     pass
 
 class QuickstartOptions(GrpoOptions, total=False):
@@ -661,36 +661,36 @@ class QuickstartOptions(GrpoOptions, total=False):
 class QuickstartRealOptions(GrpoOptions, total=False):
     dealt_out: bool
 
-class SearchJobOptions(GroupJobOptions, total=False):
+class SearchOptions(GroupOptions, total=False):
     pass
 
-class R1SearcherOptions(SearchJobOptions, total=False):
+class R1SearcherOptions(SearchOptions, total=False):
     first_steps: int
     pays_answers: bool
     penalty: float
 
-class ReinforceOptions(EpisodesJobOptions, total=False):
+class ReinforceOptions(EpisodesOptions, total=False):
     discount: float
     baseline: Literal["others", "none"]
 
-class ReinforcePlusPlusOptions(OnPolicyJobOptions, total=False):
+class ReinforcePlusPlusOptions(OnPolicyOptions, total=False):
     group_size: int
     discount: float
     kl_coef: float
 
-class ResearchOptions(SearchJobOptions, total=False):
+class ResearchOptions(SearchOptions, total=False):
     floor: float
     is_monotone: bool
     kl_coef: float
     clip: float
 
-class RestOptions(RoundsJobOptions, total=False):
+class RestOptions(RoundsOptions, total=False):
     group_size: int
     thresholds: Sequence[float]
     rate_decay: float
     with_demonstrations: bool
 
-class RestMctsOptions(RoundsJobOptions, total=False):
+class RestMctsOptions(RoundsOptions, total=False):
     branches: int
     rollout_turns: int | None
     expansions: int
@@ -700,16 +700,16 @@ class RestMctsOptions(RoundsJobOptions, total=False):
     keep: int
     has_values: bool
 
-class RestReactOptions(RoundsJobOptions, total=False):
+class RestReactOptions(RoundsOptions, total=False):
     samples: int
     ranker: Literal["grounding", "perplexity"]
     starts_over: bool
 
-class RetoolOptions(ActorCriticJobOptions, total=False):
+class RetoolOptions(ActorCriticOptions, total=False):
     slips: float
     rewrites: bool
 
-class RewardModelOptions(SignalsJobOptions, total=False):
+class RewardModelOptions(SignalsOptions, total=False):
     preferences: str
     kind: Literal["ranking", "classifier"]
     bar: float
@@ -721,24 +721,24 @@ class RewardModelOptions(SignalsJobOptions, total=False):
     labeller_errors: float
     tie_band: float
 
-class RftOptions(RoundsJobOptions, total=False):
+class RftOptions(RoundsOptions, total=False):
     group_size: int
     keep: int
     starts_over: bool
 
-class RladapterOptions(RoundsJobOptions, total=False):
+class RladapterOptions(RoundsOptions, total=False):
     group_size: int
 
-class RlooOptions(GroupJobOptions, total=False):
+class RlooOptions(GroupOptions, total=False):
     kl_coef: float
 
-class RlspOptions(EpisodesJobOptions, total=False):
+class RlspOptions(EpisodesOptions, total=False):
     outcome_share: float
     base: float
     has_gate: bool
     kl_coef: float
 
-class RroOptions(PreferenceRoundsJobOptions, total=False):
+class RroOptions(PreferenceRoundsOptions, total=False):
     rollouts: int
     cap: int
     is_strict: bool
@@ -746,61 +746,61 @@ class RroOptions(PreferenceRoundsJobOptions, total=False):
     beta: float
     imitation_weight: float
 
-class ScalingInterOptions(ClipHigherJobOptions, total=False):
+class ScalingInterOptions(ClipHigherOptions, total=False):
     turns: Sequence[int]
     stage_steps: int
     cut: Literal["scored", "left_out"]
 
-class SearchR1Options(SearchJobOptions, total=False):
+class SearchR1Options(SearchOptions, total=False):
     algorithm: Literal["grpo", "ppo"]
     kl_coef: float
     clip: float
     gae_lambda: float
     vf_coef: float
 
-class SelfRewardingOptions(RoundsJobOptions, total=False):
+class SelfRewardingOptions(RoundsOptions, total=False):
     group_size: int
     judgements: int
     beta: float
 
-class DemonstrationsJobOptions(ImitationJobOptions, total=False):
+class DemonstrationsOptions(ImitationOptions, total=False):
     examples: int | None
     failures: bool
     held_out: float
 
-class SftOptions(DemonstrationsJobOptions, total=False):
+class SftOptions(DemonstrationsOptions, total=False):
     pass
 
-class SpaRlOptions(EpisodesJobOptions, total=False):
+class SpaRlOptions(EpisodesOptions, total=False):
     progress: float
     grounding: float
     gae_lambda: float
 
-class StarOptions(StepRoundsJobOptions, total=False):
+class StarOptions(StepRoundsOptions, total=False):
     rationalises: bool
     first_updates: int
     growth: float
     batch_size: int
 
-class StarpoOptions(GroupJobOptions, total=False):
+class StarpoOptions(GroupOptions, total=False):
     keep: float
     format_penalty: float
     turn_discount: float
     entropy_coef: float
 
-class StecaOptions(ExploringJobOptions, total=False):
+class StecaOptions(ExploringOptions, total=False):
     episodes: int
     samples: int
     alike: float
     batch_size: int
 
-class StepAgentOptions(PreferenceRoundsJobOptions, total=False):
+class StepAgentOptions(PreferenceRoundsOptions, total=False):
     reward: Literal["implicit", "inverse"]
     group_size: int
     beta: float
     imitation_weight: float
 
-class SweetRlOptions(PreferenceRoundsJobOptions, total=False):
+class SweetRlOptions(PreferenceRoundsOptions, total=False):
     group_size: int
     states: int
     candidates: int
@@ -815,48 +815,48 @@ class SweetRlOptions(PreferenceRoundsJobOptions, total=False):
     critic_rate: float
     is_told: bool
 
-class SwirlOptions(GroupJobOptions, total=False):
+class SwirlOptions(GroupOptions, total=False):
     keep: Literal["process", "outcome", "both", "all"]
 
-class ToolrlOptions(GroupJobOptions, total=False):
+class ToolrlOptions(GroupOptions, total=False):
     turns: int
     contexts: bool
     is_fine: bool
     format_weight: float
 
-class TorlOptions(GroupJobOptions, total=False):
+class TorlOptions(GroupOptions, total=False):
     code_penalty: float
 
-class TwosomeOptions(EpisodesJobOptions, total=False):
+class TwosomeOptions(EpisodesOptions, total=False):
     discount: float
     gae_lambda: float
     target_kl: float
 
-class UiR1Options(GroupJobOptions, total=False):
+class UiR1Options(GroupOptions, total=False):
     pool: int
     chosen: int
     tolerance: float
     kl_coef: float
 
-class UiTars2Options(EpisodesJobOptions, total=False):
+class UiTars2Options(EpisodesOptions, total=False):
     critic_steps: int
     adaptive: float
     clip_high: float
 
-class VineOptions(GroupJobOptions, total=False):
+class VineOptions(GroupOptions, total=False):
     rollouts: int
 
-class WebDancerOptions(ClipHigherJobOptions, total=False):
+class WebDancerOptions(ClipHigherOptions, total=False):
     teacher_mistakes: float
     tries: int
     longest: int
     attempts: int
     format_weight: float
 
-class WebGptOptions(ScoredJobOptions, total=False):
+class WebGptOptions(ScoredOptions, total=False):
     answers: int
 
-class WebRlOptions(ReplayJobOptions, total=False):
+class WebRlOptions(ReplayOptions, total=False):
     group_size: int
     phase: int
     reach: int
@@ -873,12 +873,12 @@ class WebRlOptions(ReplayJobOptions, total=False):
     critic_batch: int
     critic_rate: float
 
-class WorldOfBitsOptions(EpisodesJobOptions, total=False):
+class WorldOfBitsOptions(EpisodesOptions, total=False):
     max_turns: int
     entropy_coef: float
     vf_coef: float
 
-class XlamOptions(DemonstrationsJobOptions, total=False):
+class XlamOptions(DemonstrationsOptions, total=False):
     semantic: bool
 
 @overload
@@ -1086,4 +1086,4 @@ def train(method: Literal["world_of_bits"], **options: Unpack[WorldOfBitsOptions
 @overload
 def train(method: Literal["xlam"], **options: Unpack[XlamOptions]) -> TrainedRun: ...
 @overload
-def train(method: str | ModuleType | Callable[[Any], Method], **options: Unpack[JobOptions]) -> TrainedRun: ...
+def train(method: str | ModuleType | Callable[[Any], Method], **options: Unpack[TrainConfigOptions]) -> TrainedRun: ...

@@ -17,7 +17,7 @@ from quintain.agents.teacher import Teacher, TeacherFault
 from quintain.cli.main import main
 from quintain.engines.probe import QUESTION
 from quintain.errors import ConfigError, UsageError
-from quintain.learning.job import Job
+from quintain.learning.train_config import TrainConfig
 from quintain.processes import http_json
 from quintain.store.run import Run
 from quintain.types import (
@@ -197,7 +197,9 @@ def test_training_asks_its_teacher_first(
     with pytest.raises(UsageError, match=r"creating the run .*/pupil: got a run of that name"):
         api.train("grpo", environment="guess", root=tmp_path, run="pupil", teacher=spec, **QUICK)
     with pytest.raises(UsageError, match=r"creating the run .*/pupil-teacher: got a run of that name"):
-        api.ask_teacher(Job(environment="guess", teacher=spec), tmp_path / "pupil-teacher", replace=False)
+        api.ask_teacher(
+            TrainConfig(environment="guess", teacher=spec), tmp_path / "pupil-teacher", replace=False
+        )
     assert len(model.seen) == asked
 
 
@@ -218,4 +220,4 @@ def test_only_training_asks_a_teacher(spec: str, tmp_path: Path) -> None:
 )
 def test_teachers_that_cannot_be(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match="teacher: got .*" + said):
-        replace(Job(teacher="http://127.0.0.1:8000/v1?model=big"), **settings).check()
+        replace(TrainConfig(teacher="http://127.0.0.1:8000/v1?model=big"), **settings).check()

@@ -10,7 +10,7 @@ import pytest
 from quintain.environments.boundary import place
 from quintain.environments.catalog import find
 from quintain.errors import similar_file
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.models.load import OURS
 from quintain.models.tiny import SIZES
 from quintain.store.run import Run
@@ -106,8 +106,8 @@ def test_a_form_that_is_none_is_said_before_a_file_is_asked_for(cli: Cli) -> Non
 
 
 def test_a_step_of_very_many_episodes_is_noted() -> None:
-    job = GroupJob(environment="guess", demonstrations=0, tasks=8, group_size=1_000_000)
-    (note,) = before_teaching(job, find("guess"))
+    config = GroupConfig(environment="guess", demonstrations=0, tasks=8, group_size=1_000_000)
+    (note,) = before_teaching(config, find("guess"))
     assert "a step plays 8,000,000 episodes, of up to 1,024,000,000 sampled tokens" in note
 
 

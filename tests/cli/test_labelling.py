@@ -17,8 +17,8 @@ from quintain.data.labels import read_labels
 from quintain.data.samples import num_shared
 from quintain.environments.catalog import find
 from quintain.eval.reward_model import by_dispute
-from quintain.learning.job import Job, PolicySpec
 from quintain.learning.policies import build_policies
+from quintain.learning.train_config import PolicySpec, TrainConfig
 from quintain.models.heads import ValueHead
 from quintain.models.save import save
 from quintain.models.tiny import build_tiny
@@ -106,8 +106,10 @@ def test_a_run_s_pairs_come_back_token_by_token(typed: Callable[..., Any], run: 
     labels = read_labels(run / "labels.jsonl")
     tokenizer = tokenizer_of(run)
     harness = build_agent(tokenizer, find(environment), temperature=1.0, agent="auto")
-    job = Job(environment=environment)
-    found = load_data(Path("pairs.jsonl"), tokenizer, job, agent=harness, max_length=4096, form="preferences")
+    config = TrainConfig(environment=environment)
+    found = load_data(
+        Path("pairs.jsonl"), tokenizer, config, agent=harness, max_length=4096, form="preferences"
+    )
     for pair, query, choice in zip(
         found.data, labels.queries.values(), ("first", "second", "first"), strict=True
     ):
@@ -191,7 +193,9 @@ def test_reward_models_name_what_they_differ_on(typed: Callable[..., Any], run: 
     specs = {
         name: PolicySpec(head="value", model=str(Path("runs", name).absolute())) for name in ("one", "other")
     }
-    policies = build_policies(Job(), Path("runs/one"), specs, has_critic=False, make_engine=make_engine)
+    policies = build_policies(
+        TrainConfig(), Path("runs/one"), specs, has_critic=False, make_engine=make_engine
+    )
     with Run.open(run, writable=False) as made:
         sides = [[made.episode(name) for name in query.sources] for query in ordered.values()]
     gaps = [[a - b for a, b in map(policies[name].episode_scores, sides)] for name in specs]

@@ -212,16 +212,16 @@ def test_policies_beside_the_main_one_compute_on_the_cluster_what_they_compute_h
 ) -> None:
     file = tmp_path / "placement.toml"
     file.write_text("\n".join(f"[policies.{name}]\nranks = {count}" for name, count in apart.items()))
-    job: dict[str, Any] = {
+    config: dict[str, Any] = {
         "environment": WORLD,
         "model": str(taught),
         "eval_every": 1,
         "eval_episodes": 8,
         **options,
     }
-    job |= {"reward_model": str(taught)} if "reward_model" in apart else {"demonstrations": 32}
-    here = quintain.train(method, run="here", root=tmp_path, **job)
-    there = quintain.train(method, run="there", root=tmp_path, cluster="auto", placement=str(file), **job)
+    config |= {"reward_model": str(taught)} if "reward_model" in apart else {"demonstrations": 32}
+    here = quintain.train(method, run="here", root=tmp_path, **config)
+    there = quintain.train(method, run="there", root=tmp_path, cluster="auto", placement=str(file), **config)
     rows = [
         [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
         for folder in (here, there)

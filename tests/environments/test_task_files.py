@@ -12,7 +12,7 @@ from quintain.environments.baselines import expert, play
 from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, Expert, Legal
-from quintain.environments.rehearsal import find_ready
+from quintain.environments.smoke_test import find_ready
 from quintain.environments.task_files import (
     read_held_out_prompts,
     read_tasks,

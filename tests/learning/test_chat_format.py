@@ -8,7 +8,7 @@ from tests.text.families import FAMILIES
 from transformers import PreTrainedTokenizerFast
 
 from quintain.learning.chat_format import settle_chat_format
-from quintain.learning.job import Job
+from quintain.learning.train_config import TrainConfig
 from quintain.text.chat import Chat
 from quintain.text.settings import settings_of
 
@@ -19,7 +19,7 @@ TODAY = date(2026, 1, 31)
 def test_the_ends_of_a_chat_are_stored_where_the_tokenizer_has_others(name: str) -> None:
     tokenizer = FAMILIES[name].tokenizer()
     before = Chat(tokenizer).stop_ids
-    report = settle_chat_format(Job(), tokenizer, TODAY, is_new=False)
+    report = settle_chat_format(TrainConfig(), tokenizer, TODAY, is_new=False)
     assert report is not None and report.is_followed and set(report.ends) == FAMILIES[name].ends
     eos = cast(int, tokenizer.eos_token_id)
     assert {*settings_of(tokenizer).end_ids, eos} == before == Chat(tokenizer).stop_ids
@@ -30,5 +30,5 @@ def test_a_tokenizer_without_an_end_keeps_those_of_its_model() -> None:
     family = FAMILIES["glm"]
     tokenizer: PreTrainedTokenizerFast = family.tokenizer()
     tokenizer.eos_token = None
-    settle_chat_format(Job(), tokenizer, TODAY, is_new=False)
+    settle_chat_format(TrainConfig(), tokenizer, TODAY, is_new=False)
     assert settings_of(tokenizer).end_ids == ()

@@ -20,10 +20,10 @@ from quintain.engines.protocol import Engine, Request, Sampling
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError, UsageError
 from quintain.learning.canary import Canary
-from quintain.learning.job import MAIN, Job, PolicySpec
 from quintain.learning.learner import Forward
 from quintain.learning.policies import Policies, Policy, build_policies, load_main, plan_policies
 from quintain.learning.sections import PolicySettings
+from quintain.learning.train_config import MAIN, PolicySpec, TrainConfig
 from quintain.learning.update import Update
 from quintain.learning.updating import learn_in_epochs
 from quintain.losses.policy import clip_ratio
@@ -43,7 +43,7 @@ CRITIC = {
     "critic": PolicySpec(head="value", is_trained=True),
     "target": PolicySpec(copies="critic", head="value", follows="critic", rate=0.25),
 }
-ADAPTED = Job(
+ADAPTED = TrainConfig(
     lora_rank=4,
     learning_rate=1e-2,
     policies={"opponent": PolicySettings(shares=MAIN, lora_rank=2)},
@@ -74,9 +74,9 @@ Make = Callable[..., Policies]
 @pytest.fixture
 def make(start: Path) -> Make:
     def made(
-        job: Job, specs: Mapping[str, PolicySpec] | None = None, *, has_critic: bool = False
+        config: TrainConfig, specs: Mapping[str, PolicySpec] | None = None, *, has_critic: bool = False
     ) -> Policies:
-        return build_policies(job, start, specs or {}, has_critic=has_critic, make_engine=make_engine)
+        return build_policies(config, start, specs or {}, has_critic=has_critic, make_engine=make_engine)
 
     return made
 
@@ -105,12 +105,13 @@ def said(policy: Policy) -> Tensor:
 def train(policies: Policies, name: str, update: Update = UPDATE, steps: int = 3) -> None:
     for step in range(1, steps + 1):
         assert (
-            learn_in_epochs(policies, samples(), update, Job(), step=step, seed=step, policy=name) is not None
+            learn_in_epochs(policies, samples(), update, TrainConfig(), step=step, seed=step, policy=name)
+            is not None
         )
 
 
 def test_a_reference_is_a_copy_that_rests(make: Make, tmp_path: Path) -> None:
-    policies = make(Job(learning_rate=1e-2), REFERENCE)
+    policies = make(TrainConfig(learning_rate=1e-2), REFERENCE)
     reference, main = policies["reference"], policies.main
     assert torch.equal(said(reference), said(main)) and reference.model is not main.model
     before, likely = state(reference), said(reference)
@@ -131,8 +132,8 @@ RENEWED = Needs(reference=True, renews_reference=True).policies
 
 @pytest.mark.parametrize("rank", [0, 2])
 def test_a_reference_can_be_renewed_and_keeps_what_it_was(make: Make, tmp_path: Path, rank: int) -> None:
-    job = Job(learning_rate=1e-2, lora_rank=rank)
-    policies = make(job, RENEWED)
+    config = TrainConfig(learning_rate=1e-2, lora_rank=rank)
+    policies = make(config, RENEWED)
     reference, main = policies["reference"], policies.main
     first = said(reference)
     assert torch.equal(first, said(main))
@@ -144,7 +145,7 @@ def test_a_reference_can_be_renewed_and_keeps_what_it_was(make: Make, tmp_path: 
     train(policies, MAIN, steps=1)
     assert torch.equal(said(reference), renewed) and not torch.equal(said(main), renewed)
     policies.save(tmp_path)
-    again = make(job, RENEWED)
+    again = make(config, RENEWED)
     again.load(tmp_path)
     assert torch.equal(said(again["reference"]), renewed) and torch.equal(said(again.main), said(main))
 
@@ -152,13 +153,13 @@ def test_a_reference_can_be_renewed_and_keeps_what_it_was(make: Make, tmp_path: 
 def test_a_reference_of_another_tokenizer_is_refused(make: Make, tmp_path: Path) -> None:
     model, tokenizer = make_start("micro?tokens=words", find("guess?max_turns=1&high=3"), seed=0)
     folder = save(model, tokenizer, tmp_path / "other")
-    job = Job(policies={"reference": PolicySettings(model=str(folder))})
+    config = TrainConfig(policies={"reference": PolicySettings(model=str(folder))})
     with pytest.raises(ConfigError, match=r"policies.reference.model: got .*whose tokenizer is not that of"):
-        make(job, REFERENCE)
+        make(config, REFERENCE)
 
 
 def test_the_value_after_a_cut_is_that_of_the_state_after_it(make: Make) -> None:
-    policy = make(Job(), has_critic=True).main
+    policy = make(TrainConfig(), has_critic=True).main
     head = policy.forward.value_head
     assert isinstance(head, ValueHead)
     torch.nn.init.normal_(head.linear.weight)
@@ -193,7 +194,7 @@ def test_the_value_after_a_cut_is_that_of_the_state_after_it(make: Make) -> None
 
 
 def test_a_target_follows_its_critic_by_its_rate(make: Make) -> None:
-    policies = make(Job(learning_rate=1e-2), CRITIC)
+    policies = make(TrainConfig(learning_rate=1e-2), CRITIC)
     critic, target = policies["critic"], policies["target"]
     begun = state(target)
     assert changed(begun, state(critic)) == set(), "it begins where the critic begins"
@@ -216,12 +217,12 @@ def test_a_target_follows_its_critic_by_its_rate(make: Make) -> None:
 
 
 def test_what_critics_and_targets_learned_is_saved_and_loaded(make: Make, tmp_path: Path) -> None:
-    policies = make(Job(learning_rate=1e-2), {**CRITIC, **REFERENCE})
+    policies = make(TrainConfig(learning_rate=1e-2), {**CRITIC, **REFERENCE})
     train(policies, "critic", VALUES)
     train(policies, MAIN, steps=2)
     policies.save(tmp_path)
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"critic", "target"}
-    again = make(Job(learning_rate=1e-2), {**CRITIC, **REFERENCE})
+    again = make(TrainConfig(learning_rate=1e-2), {**CRITIC, **REFERENCE})
     assert changed(state(policies["target"]), state(again["target"]))
     again.load(tmp_path)
     for name in policies:
@@ -237,16 +238,16 @@ def test_a_copy_begins_with_the_weights_of_the_one_that_it_copies(
     make: Make, start: Path, other: Path
 ) -> None:
     """A critic with a model of its own: its target is a copy of that, not of the policy."""
-    job = Job(policies={"critic": PolicySettings(model=str(other))})
-    policies = make(job, CRITIC)
+    config = TrainConfig(policies={"critic": PolicySettings(model=str(other))})
+    policies = make(config, CRITIC)
     assert changed(state(policies["critic"]), state(policies["target"])) == set()
-    plain = make(job, {**CRITIC, "target": replace(CRITIC["target"], follows="")})
+    plain = make(config, {**CRITIC, "target": replace(CRITIC["target"], follows="")})
     assert changed(state(plain["critic"]), state(plain["target"])) == set()
     assert plain["target"].start == str(other) and plain.main.start == str(start)
 
 
 def test_a_policy_that_is_not_there_names_the_nearest(make: Make) -> None:
-    policies = make(Job(), REFERENCE)
+    policies = make(TrainConfig(), REFERENCE)
     with pytest.raises(UsageError, match=r"^policy: got 'refrence'; did you mean 'reference'\?$"):
         _ = policies["refrence"]
     assert "reference" in policies and "refrence" not in policies
@@ -305,19 +306,19 @@ def test_a_configuration_of_policies_that_cannot_be_is_refused(
     fields: dict[str, Any], specs: dict[str, PolicySpec], said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):
-        plan_policies(Job(**fields), specs)
+        plan_policies(TrainConfig(**fields), specs)
 
 
 def test_what_the_configuration_says_of_a_policy_goes_before_the_method() -> None:
-    job = Job(
+    config = TrainConfig(
         seats={"white": "opponent"},
         device="cpu",
         lora_rank=3,
         policies={"opponent": PolicySettings(is_trained=False, learning_rate=0.1)},
     )
-    plan = plan_policies(job, REFERENCE)
+    plan = plan_policies(config, REFERENCE)
     assert list(plan) == [MAIN, "reference", "opponent"]
-    assert plan["opponent"] == (None, job.policies["opponent"])
+    assert plan["opponent"] == (None, config.policies["opponent"])
     assert plan[MAIN][1].lora_rank == 3 and plan["reference"][1].lora_rank == 0
     assert plan["reference"][1].device == "cpu", "a copy runs where the policy runs"
 
@@ -327,7 +328,7 @@ def test_adapters_on_one_model_leave_each_other_and_the_model_alone(make: Make, 
     main, opponent, reference = policies.main, policies["opponent"], policies["reference"]
     assert main.model is opponent.model is reference.model
     assert list(policies.trained) == list(policies.acting) == [MAIN, "opponent"]
-    begun = said(make(Job()).main)
+    begun = said(make(TrainConfig()).main)
     assert all(torch.equal(said(each), begun) for each in policies.values()), "a fresh adapter adds nothing"
     before = state(main)
     train(policies, MAIN)
@@ -346,31 +347,35 @@ def test_adapters_on_one_model_leave_each_other_and_the_model_alone(make: Make, 
 
 
 def test_a_frozen_model_is_not_changed_by_an_adapter_that_another_puts_on_it(make: Make) -> None:
-    job = Job(learning_rate=1e-2, policies={"critic": PolicySettings(shares="reference", lora_rank=4)})
-    policies = make(job, {**REFERENCE, "critic": CRITIC["critic"]})
+    config = TrainConfig(
+        learning_rate=1e-2, policies={"critic": PolicySettings(shares="reference", lora_rank=4)}
+    )
+    policies = make(config, {**REFERENCE, "critic": CRITIC["critic"]})
     before = said(policies["reference"])
     train(policies, "critic", VALUES)
     assert not torch.equal(said(policies["critic"]), before)
     assert torch.equal(said(policies["reference"]), before)
 
 
-@pytest.mark.parametrize("job", [Job(learning_rate=1e-2), Job(learning_rate=1e-2, lora_rank=4)])
+@pytest.mark.parametrize(
+    "config", [TrainConfig(learning_rate=1e-2), TrainConfig(learning_rate=1e-2, lora_rank=4)]
+)
 def test_weights_of_a_checkpoint_are_put_into_the_model_of_the_start(
-    job: Job, make: Make, start: Path, tmp_path: Path
+    config: TrainConfig, make: Make, start: Path, tmp_path: Path
 ) -> None:
-    policies = make(job)
+    policies = make(config)
     train(policies, MAIN)
     policies.save(tmp_path)
     model = load(str(start)).model
     begun = Forward(model).infer(pack(samples())).logprobs
-    load_main(model, asdict(job), tmp_path)
+    load_main(model, asdict(config), tmp_path)
     found = Forward(model).infer(pack(samples())).logprobs
     assert torch.equal(found, said(policies.main)) and not torch.equal(found, begun)
 
 
 @pytest.mark.slow
 def test_a_policy_with_an_adapter_is_served_by_a_process(make: Make, tmp_path: Path) -> None:
-    policies = make(Job(learning_rate=1e-2, lora_rank=4, engine="process"))
+    policies = make(TrainConfig(learning_rate=1e-2, lora_rank=4, engine="process"))
     main = policies.main
     assert main.learner is not None and main.engine is not None
     try:
@@ -429,7 +434,10 @@ def test_each_engine_samples_with_its_own_adapter_whichever_was_on(make: Make) -
 
 
 def test_starting_over_is_the_start_with_a_fresh_optimizer(make: Make) -> None:
-    policies, plain = make(Job(learning_rate=1e-2), has_critic=True), make(Job(), has_critic=True)
+    policies, plain = (
+        make(TrainConfig(learning_rate=1e-2), has_critic=True),
+        make(TrainConfig(), has_critic=True),
+    )
     main = policies.main
     train(policies, MAIN)
     train(policies, MAIN, VALUES)
@@ -440,8 +448,8 @@ def test_starting_over_is_the_start_with_a_fresh_optimizer(make: Make) -> None:
 
 
 def test_a_seat_of_a_policy_of_its_own_has_its_own_model(make: Make, other: Path) -> None:
-    job = Job(seats={"white": "opponent"}, policies={"opponent": PolicySettings(model=str(other))})
-    policies = make(job)
+    config = TrainConfig(seats={"white": "opponent"}, policies={"opponent": PolicySettings(model=str(other))})
+    policies = make(config)
     assert list(policies.acting) == list(policies.trained) == [MAIN, "opponent"]
     assert changed(state(policies.main), state(policies["opponent"]))
     before = state(policies.main)
@@ -472,9 +480,9 @@ def test_lora_in_one_line_of_an_earlier_run_is_read() -> None:
         "lora_alpha": 16.0,
         "leaves": "used",
     }
-    found = build(Job, old, "config.json", is_stored=True)
+    found = build(TrainConfig, old, "config.json", is_stored=True)
     assert (found.lora_rank, found.lora_alpha, found.keeps_adapter) == (4, 8.0, True)
     assert found.lora_targets == ("q_proj", "v_proj")
-    assert build(Job, {"lora": ""}, "config.json", is_stored=True) == Job()
+    assert build(TrainConfig, {"lora": ""}, "config.json", is_stored=True) == TrainConfig()
     with pytest.raises(ConfigError, match="lora in f: got an earlier name; it is called lora_rank now"):
-        build(Job, {"lora": "r=4"}, "f")
+        build(TrainConfig, {"lora": "r=4"}, "f")

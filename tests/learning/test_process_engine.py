@@ -19,8 +19,8 @@ from quintain.environments.catalog import find
 from quintain.errors import InvariantError
 from quintain.learning import gap
 from quintain.learning.canary import Canary
-from quintain.learning.job import Job
 from quintain.learning.learner import Learner, Optimization
+from quintain.learning.train_config import TrainConfig
 from quintain.losses.policy import clip_ratio
 from quintain.models.fingerprint import fingerprint
 from quintain.models.weights import write_weights
@@ -49,7 +49,7 @@ def test_grpo_through_a_process(tmp_path: Path) -> None:
     engine = build_engine(EngineSettings(kind="process", max_batch=16), model, tokenizer)
     learner = Learner(model, Optimization(learning_rate=1e-2))
     canary, tasks, rng = Canary(learner), TaskStream(tasks_of(make)), Random(0)
-    rollout = Rollout(harness(Job(max_turn_tokens=8), tokenizer, make), make, engine)
+    rollout = Rollout(harness(TrainConfig(max_turn_tokens=8), tokenizer, make), make, engine)
     names = [fingerprint(model)]
     try:
         for step in range(STEPS):

@@ -154,9 +154,9 @@ def test_a_run_begins_with_a_step_of_another(finished: Path) -> None:
     with Run.open(finished, writable=False) as run:
         known = run.weights()[2]
     for name in ("runs/a@best", "a@best", "a@2"):
-        job = place_data(config_of("grpo", model=name), Path("runs"))
-        assert job.model == f"{finished.absolute()}@2", "where the run goes on, best may be another step"
-        assert find_trained_format(job.model) == find_trained_format(str(finished)) != ""
+        config = place_data(config_of("grpo", model=name), Path("runs"))
+        assert config.model == f"{finished.absolute()}@2", "where the run goes on, best may be another step"
+        assert find_trained_format(config.model) == find_trained_format(str(finished)) != ""
     other = train(
         "grpo", Path("runs/b"), model=f"{finished}@best", demonstrations=0, steps=1, **KINDS["grpo"]
     )
@@ -174,9 +174,9 @@ def test_a_policy_of_a_step_is_a_folder_where_one_is_needed(finished: Path, tmp_
     assert find_model("a@0", Path("runs")) == str(finished.absolute() / START)
     assert find_model("runs/a") == str(finished.absolute() / "model")
     assert tokenizer_folder("a@best", Path("runs")) == tokenizer_folder("runs/a") == finished / START
-    job = config_of("grpo")
-    policies = {"reference": replace(job.main_policy(), model="a@2")}
-    assert place_data(replace(job, policies=policies), Path("runs")).policies["reference"].model == str(
+    config = config_of("grpo")
+    policies = {"reference": replace(config.main_policy(), model="a@2")}
+    assert place_data(replace(config, policies=policies), Path("runs")).policies["reference"].model == str(
         folder
     )
     (finished / "model" / "config.json").unlink()

@@ -16,10 +16,10 @@ from transformers import PreTrainedTokenizerBase
 from quintain.data.leaves import LeafRule
 from quintain.data.pack import micro_batches
 from quintain.data.samples import unrelated_samples
-from quintain.learning.job import MAIN, Job, OnPolicyJob
 from quintain.learning.learner import Learner, Optimization, StepReport
 from quintain.learning.policies import Policies, Policy, SharedModel
 from quintain.learning.sections import PolicySettings
+from quintain.learning.train_config import MAIN, OnPolicyConfig, TrainConfig
 from quintain.learning.update import Aggregation, Denominator, Update
 from quintain.learning.updating import (
     epoch_batch,
@@ -126,11 +126,11 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 def test_every_epoch_has_an_order_of_its_own_from_the_seed(taken: list[dict[str, Any]]) -> None:
     samples = own_streams(*range(12))
-    job = OnPolicyJob(num_epochs=3, num_minibatches=4)
+    config = OnPolicyConfig(num_epochs=3, num_minibatches=4)
 
     def orders(seed: int) -> list[tuple[int, ...]]:
         taken.clear()
-        report = learn_in_epochs(Policies({MAIN: policy()}), samples, OFF_POLICY, job, step=20, seed=seed)
+        report = learn_in_epochs(Policies({MAIN: policy()}), samples, OFF_POLICY, config, step=20, seed=seed)
         assert report is not None and report.loss == pytest.approx(10.5), "the mean over the last epoch"
         assert (report.num_tokens, report.seconds) == (40, 4.0)
         assert all(each["rate_scale"] == 1.0 for each in taken), "it has risen after lr_warmup steps"
@@ -145,20 +145,20 @@ def test_every_epoch_has_an_order_of_its_own_from_the_seed(taken: list[dict[str,
 
 
 @pytest.mark.parametrize(
-    ("update", "job", "num"),
+    ("update", "config", "num"),
     [
-        (OFF_POLICY, Job(), 1),
-        (OFF_POLICY, OnPolicyJob(num_epochs=2, num_minibatches=3), 6),
-        (replace(OFF_POLICY, num_epochs=1), OnPolicyJob(num_epochs=2, num_minibatches=3), 3),
-        (replace(OFF_POLICY, num_minibatches=2), OnPolicyJob(num_epochs=2, num_minibatches=3), 4),
-        (replace(OFF_POLICY, num_epochs=3), Job(), 3),
-        (OFF_POLICY, OnPolicyJob(num_minibatches=99), 5),
+        (OFF_POLICY, TrainConfig(), 1),
+        (OFF_POLICY, OnPolicyConfig(num_epochs=2, num_minibatches=3), 6),
+        (replace(OFF_POLICY, num_epochs=1), OnPolicyConfig(num_epochs=2, num_minibatches=3), 3),
+        (replace(OFF_POLICY, num_minibatches=2), OnPolicyConfig(num_epochs=2, num_minibatches=3), 4),
+        (replace(OFF_POLICY, num_epochs=3), TrainConfig(), 3),
+        (OFF_POLICY, OnPolicyConfig(num_minibatches=99), 5),
     ],
 )
 def test_a_method_counts_before_the_configuration_and_else_once(
-    update: Update, job: Job, num: int, taken: list[dict[str, Any]]
+    update: Update, config: TrainConfig, num: int, taken: list[dict[str, Any]]
 ) -> None:
-    learn_in_epochs(Policies({MAIN: policy()}), own_streams(*range(5)), update, job, step=1, seed=0)
+    learn_in_epochs(Policies({MAIN: policy()}), own_streams(*range(5)), update, config, step=1, seed=0)
     assert len(taken) == num
 
 
@@ -167,32 +167,34 @@ def test_a_step_ends_with_the_minibatch_that_went_too_far(
     target: float | None, num: int, taken: list[dict[str, Any]]
 ) -> None:
     """Also in the middle of an epoch; the report is of the minibatches of that epoch which were made."""
-    job = OnPolicyJob(num_epochs=2, num_minibatches=4)
+    config = OnPolicyConfig(num_epochs=2, num_minibatches=4)
     update = replace(OFF_POLICY, target_kl=target)
-    report = learn_in_epochs(Policies({MAIN: policy()}), own_streams(*range(4)), update, job, step=1, seed=0)
+    report = learn_in_epochs(
+        Policies({MAIN: policy()}), own_streams(*range(4)), update, config, step=1, seed=0
+    )
     assert len(taken) == num and report is not None
     assert report.num_tokens == 10 * ((num - 1) % 4 + 1)
 
 
 def test_only_the_very_first_step_is_held_to_the_sampler(taken: list[dict[str, Any]]) -> None:
-    job = OnPolicyJob(num_epochs=2, num_minibatches=2)
+    config = OnPolicyConfig(num_epochs=2, num_minibatches=2)
     for is_on_policy in (True, False):
         taken.clear()
         update = Update(loss=clip_ratio(), is_on_policy=is_on_policy)
-        learn_in_epochs(Policies({MAIN: policy()}), own_streams(0, 1), update, job, step=1, seed=0)
+        learn_in_epochs(Policies({MAIN: policy()}), own_streams(0, 1), update, config, step=1, seed=0)
         assert [each["is_on_policy"] for each in taken] == [is_on_policy, False, False, False]
         assert taken[0]["rate_scale"] == pytest.approx(0.1)
 
 
 def test_nothing_to_learn_from_is_no_step(taken: list[dict[str, Any]]) -> None:
-    assert learn_in_epochs(Policies({MAIN: policy()}), [], OFF_POLICY, Job(), step=1, seed=0) is None
+    assert learn_in_epochs(Policies({MAIN: policy()}), [], OFF_POLICY, TrainConfig(), step=1, seed=0) is None
     assert not taken
 
 
 def test_one_epoch_of_one_minibatch_is_a_plain_step_bit_for_bit() -> None:
     samples, one, other = streams(3), policy(micro_tokens=40), policy(micro_tokens=40)
     assert other.learner is not None
-    report = learn_in_epochs(Policies({MAIN: one}), samples, OFF_POLICY, OnPolicyJob(), step=3, seed=7)
+    report = learn_in_epochs(Policies({MAIN: one}), samples, OFF_POLICY, OnPolicyConfig(), step=3, seed=7)
     plain = other.learner.step(micro_batches(samples, max_tokens=40), clip_ratio(), rate_scale=0.3)
     assert are_equal(weights(one), weights(other))
     assert report is not None and (report.loss, report.grad_norm) == (plain.loss, plain.grad_norm)
@@ -208,9 +210,9 @@ def test_minibatches_are_weighted_over_themselves() -> None:
         seen.append(float(batch.loss_weight.sum()))
         return LossReport(loss=outputs.logprobs.sum() * 1e-6)
 
-    job = OnPolicyJob(num_minibatches=3)
+    config = OnPolicyConfig(num_minibatches=3)
     update = Update(loss=loss, is_on_policy=False)
-    learn_in_epochs(Policies({MAIN: policy()}), samples, update, job, step=1, seed=0)
+    learn_in_epochs(Policies({MAIN: policy()}), samples, update, config, step=1, seed=0)
     assert seen == pytest.approx([1.0] * 3)
 
 
@@ -262,14 +264,14 @@ def test_groups_that_agree_count_in_the_denominator_or_leave_it(
         is_on_policy=False,
     )
     owner = Policies({MAIN: policy()})
-    assert learn(owner, credit, update, OnPolicyJob(), step=1, seed=0) is not None
+    assert learn(owner, credit, update, OnPolicyConfig(), step=1, seed=0) is not None
     assert seen == pytest.approx([sums[{0: 0, 1: 1, 7: 2}[num_agreeing]]])
     nothing = replace(credit, advantages=tuple((np.zeros(1, np.float32),) for _ in values))
-    assert learn(owner, nothing, update, OnPolicyJob(), step=1, seed=0) is None
+    assert learn(owner, nothing, update, OnPolicyConfig(), step=1, seed=0) is None
     # In minibatches of their own, those without an advantage take no step and still count.
     seen.clear()
-    job = OnPolicyJob(num_minibatches=len(values))
-    learn(owner, credit, replace(update, denominator="sampled"), job, step=1, seed=0)
+    config = OnPolicyConfig(num_minibatches=len(values))
+    learn(owner, credit, replace(update, denominator="sampled"), config, step=1, seed=0)
     assert len(seen) == 2
 
 
@@ -300,8 +302,8 @@ def test_what_others_say_goes_with_its_stream_into_every_minibatch() -> None:
         return LossReport(loss=outputs.logprobs.sum() * 0.1)
 
     update = Update(loss=loss, is_on_policy=False, has_reference=True, has_values=True)
-    job = OnPolicyJob(num_epochs=2, num_minibatches=3)
-    learn_in_epochs(policies, samples, update, job, step=9, seed=0)
+    config = OnPolicyConfig(num_epochs=2, num_minibatches=3)
+    learn_in_epochs(policies, samples, update, config, step=9, seed=0)
     assert sorted(seen) == sorted([*range(6)] * 2)
 
 
@@ -341,7 +343,7 @@ def test_the_kl_estimate_is_of_the_whole_step_whatever_the_cut() -> None:
         seen.append([])
         learn_from(policies, samples, update, rate_scale=0.0)
         seen.append([])
-        learn_in_epochs(policies, samples, update, Job(), step=9, seed=0)
+        learn_in_epochs(policies, samples, update, TrainConfig(), step=9, seed=0)
     assert [len(found) for found in seen] == [1, 1, 2, 2]
     ((expected,), *_), streamed = seen, unrelated_samples(samples)
     assert expected is not None
@@ -362,14 +364,14 @@ def test_the_policy_rests_while_the_critic_learns_first() -> None:
     )
     policies = Policies({MAIN: main})
     for step in (1, 2):
-        assert learn_in_epochs(policies, streams(3), update, OnPolicyJob(), step=step, seed=0) is not None
+        assert learn_in_epochs(policies, streams(3), update, OnPolicyConfig(), step=step, seed=0) is not None
     assert main.version == 6, "as many steps as critic_epochs says, each time"
     assert are_equal(weights(main), before) and not are_equal(list(head.parameters()), head_before)
     assert all(p.requires_grad for p in main.model.parameters())
-    learned = learn_in_epochs(policies, streams(3), update, OnPolicyJob(), step=3, seed=0)
+    learned = learn_in_epochs(policies, streams(3), update, OnPolicyConfig(), step=3, seed=0)
     assert main.version == 7 and not are_equal(weights(main), before)
     assert learned is not None and learned.lr_scale == pytest.approx(0.1), "its rate rises from here"
-    again = learn_in_epochs(policies, streams(3), update, OnPolicyJob(), step=30, seed=0, num_learned=4)
+    again = learn_in_epochs(policies, streams(3), update, OnPolicyConfig(), step=30, seed=0, num_learned=4)
     assert again is not None and again.lr_scale == pytest.approx(0.5)
 
 
@@ -380,7 +382,7 @@ def test_an_error_in_the_rest_wakes_the_policy_again() -> None:
     main = policy(has_head=True)
     update = Update(loss=clip_ratio(), critic_steps=1, critic_loss=broken)
     with pytest.raises(ZeroDivisionError):
-        learn_in_epochs(Policies({MAIN: main}), streams(3), update, OnPolicyJob(), step=1, seed=0)
+        learn_in_epochs(Policies({MAIN: main}), streams(3), update, OnPolicyConfig(), step=1, seed=0)
     assert all(p.requires_grad for p in main.model.parameters())
 
 
@@ -408,13 +410,13 @@ def test_every_policy_that_acted_learns_from_its_own_episodes() -> None:
         return float(np.sum(each.token_logprobs(episodes)[0][0]))
 
     likely = {name: likelihood(each) for name, each in policies.items()}
-    report = learn_all(policies, credit, OFF_POLICY, Job(), step=20, seed=0)
+    report = learn_all(policies, credit, OFF_POLICY, TrainConfig(), step=20, seed=0)
     assert report is not None and {"opponent/train/loss", "opponent/train/grad_norm"} <= report.metrics.keys()
     assert report.num_tokens == 4, "its own tokens, not those of others"
     assert likelihood(main) > likely[MAIN] and likelihood(opponent) < likely["opponent"]
     assert are_equal(weights(frozen), before["frozen"])
     alone = replace(credit, trajectories=(episodes[1],), advantages=(advantages[1],))
-    report = learn_all(policies, alone, OFF_POLICY, Job(), step=20, seed=0)
+    report = learn_all(policies, alone, OFF_POLICY, TrainConfig(), step=20, seed=0)
     assert report is not None and all(name.startswith("opponent/") for name in report.metrics)
 
 
@@ -463,7 +465,9 @@ def test_a_rule_says_which_streams_of_a_rewritten_history_are_trained(
         stop=Stop.TERMINATED, seed=0, group="g", index=0,
     )  # fmt: skip
     credit = Credit(trajectories=(episode,), advantages=((np.ones(1, np.float32),) * 3,))
-    job = OnPolicyJob(leaves=rule)
-    report = learn(Policies({MAIN: policy()}), credit, OFF_POLICY, job, step=1, seed=0, leaves=job.leaves)
+    config = OnPolicyConfig(leaves=rule)
+    report = learn(
+        Policies({MAIN: policy()}), credit, OFF_POLICY, config, step=1, seed=0, leaves=config.leaves
+    )
     assert [each["streams"] for each in taken] == [trained]
     assert report is not None and report.metrics.get("data/streams_left_out", 0) == left_out

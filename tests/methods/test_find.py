@@ -34,11 +34,11 @@ from quintain.learning.update import Update
 from quintain.methods.method import sample_groups
 from quintain.credit.outcome import outcome_return
 from quintain.losses.policy import reinforce
-from quintain.learning.job import OnPolicyJob
+from quintain.learning.train_config import OnPolicyConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(OnPolicyConfig):
     """Configuration of it."""
 
     tasks: int = 3

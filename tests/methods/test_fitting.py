@@ -10,9 +10,9 @@ from transformers import PreTrainedTokenizerFast
 
 import quintain
 from quintain.config import build
-from quintain.learning.job import Job
+from quintain.learning.train_config import TrainConfig
 from quintain.methods.find import FoundMethod, find_method
-from quintain.methods.fitting import Fitted, fit_job, fit_to_model, free_options, num_conversations
+from quintain.methods.fitting import Fitted, fit_config, fit_to_model, free_options, num_conversations
 from quintain.methods.method import traits_of
 from quintain.methods.rl import grpo
 from quintain.models.origin import Origin, find_origin
@@ -26,14 +26,14 @@ LARGE = Origin(is_pretrained=True, num_parameters=1_720_574_976)
 QWEN = "Qwen/Qwen3-1.7B"
 
 
-def fit(method: str, origin: Origin, **given: Any) -> tuple[Job, Job, Fitted]:
+def fit(method: str, origin: Origin, **given: Any) -> tuple[TrainConfig, TrainConfig, Fitted]:
     """Return the configuration as given, as fitted, and what is said."""
     found = find_method(method)
     values = {"model": QWEN, **given}
-    job = build(found.config_class, values, "test")
-    after = fit_job(found, job, values, origin)
-    after.job.check()
-    return job, after.job, after
+    config = build(found.config_class, values, "test")
+    after = fit_config(found, config, values, origin)
+    after.config.check()
+    return config, after.config, after
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +120,8 @@ def test_imitation_goes_three_times_through_its_data(tmp_path: Path) -> None:
     assert num_conversations(None) is None
 
 
-def vars_of(job: Job) -> dict[str, Any]:
-    return {name: getattr(job, name) for name in type(job).__dataclass_fields__}
+def vars_of(config: TrainConfig) -> dict[str, Any]:
+    return {name: getattr(config, name) for name in type(config).__dataclass_fields__}
 
 
 def test_what_is_given_stays_and_ten_times_too_much_is_said() -> None:
@@ -158,9 +158,9 @@ class OwnConfig(grpo.Config):
 
 def test_defaults_of_a_method_of_ones_own_stay() -> None:
     found = FoundMethod(spec="own.py", label="own", config_class=OwnConfig, function=grpo.method, summary="")
-    job = OwnConfig(model=QWEN)
-    assert fit_job(found, job, {"model": QWEN}, SMALL).job.learning_rate == 7e-6
-    assert fit_job(found, job, {"model": QWEN}, SMALL).job.imitation_rate == 1e-4
+    config = OwnConfig(model=QWEN)
+    assert fit_config(found, config, {"model": QWEN}, SMALL).config.learning_rate == 7e-6
+    assert fit_config(found, config, {"model": QWEN}, SMALL).config.imitation_rate == 1e-4
 
 
 def test_a_method_that_refuses_lora_layers_trains_all_weights() -> None:
@@ -198,23 +198,23 @@ def test_models_made_here_change_nothing(tmp_path: Path, tokenizer: PreTrainedTo
     assert not find_origin(str(folder)).is_pretrained
     found = find_method("grpo")
     for model in ("tiny", "mini?tokens=words", "auto", str(folder)):
-        job = grpo.Config(model=model)
-        assert fit_to_model(found, job, {"model": model}) == Fitted(job=job)
+        config = grpo.Config(model=model)
+        assert fit_to_model(found, config, {"model": model}) == Fitted(config=config)
 
 
 def test_the_mark_outlives_a_copy(pretrained: Path) -> None:
     found = find_origin(str(pretrained))
     assert found.is_pretrained and 10_000 < found.num_parameters < 100_000
-    job = grpo.Config(model=str(pretrained))
-    assert fit_to_model(find_method("grpo"), job, {}).job == replace(
-        job, learning_rate=2e-5, imitation_rate=1e-4
+    config = grpo.Config(model=str(pretrained))
+    assert fit_to_model(find_method("grpo"), config, {}).config == replace(
+        config, learning_rate=2e-5, imitation_rate=1e-4
     )
 
 
 def test_an_embedder_has_no_model_to_fit() -> None:
     found = find_method("dare")
-    job = found.config_class(model="nowhere/at-all")
-    assert fit_to_model(found, job, {}) == Fitted(job=job)
+    config = found.config_class(model="nowhere/at-all")
+    assert fit_to_model(found, config, {}) == Fitted(config=config)
 
 
 def test_a_run_says_it_at_its_start_and_keeps_it(
@@ -279,10 +279,10 @@ def test_an_agent_outside_has_defaults_that_learn(
 ) -> None:
     found = find_method("grpo")
     values = {"environment": "guess", "agent": agent, **given}
-    job = build(found.config_class, values, "test")
-    after = fit_to_model(found, job, values)
-    assert {key: getattr(after.job, key) for key in changed} == changed
-    assert bool(after.notes) == bool(changed) and (after.job == job) == (not changed)
+    config = build(found.config_class, values, "test")
+    after = fit_to_model(found, config, values)
+    assert {key: getattr(after.config, key) for key in changed} == changed
+    assert bool(after.notes) == bool(changed) and (after.config == config) == (not changed)
     assert all("lives outside" in note and "docs/your-agent.md" in note for note in after.notes)
 
 
@@ -291,8 +291,8 @@ def test_a_batch_of_an_agent_outside_is_gone_through_again_where_ratios_are_clip
     values = {"environment": "guess", "agent": OUTSIDE}
     for name, epochs, bonus in (("grpo", 4, 0.01), ("reinforce", 1, None)):
         found = find_method(name)
-        job: Any = fit_to_model(found, build(found.config_class, values, "test"), values).job
-        assert (job.num_epochs, getattr(job, "entropy_coef", None)) == (epochs, bonus)
+        config: Any = fit_to_model(found, build(found.config_class, values, "test"), values).config
+        assert (config.num_epochs, getattr(config, "entropy_coef", None)) == (epochs, bonus)
 
 
 def test_a_warm_start_learns_at_the_rate_of_what_it_trains() -> None:

@@ -14,17 +14,17 @@ from tests.methods.test_training import interrupting, rows, weights
 from quintain.credit.gae import gae_tokens
 from quintain.credit.outcome import outcome_return
 from quintain.data.pipeline import Pipeline, Stage, check_stage
-from quintain.learning.job import MAIN, OnPolicyJob, PolicySpec
+from quintain.learning.train_config import MAIN, OnPolicyConfig, PolicySpec
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.losses.policy import clip_ratio, reinforce
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.loops.queries import Consultation
+from quintain.methods.loops.queries import PolicyQueries
 from quintain.methods.loops.recall import remember, tell
 from quintain.methods.loops.replay import Buffer, CriticUpdate, Replay, ReplayBuffer
 from quintain.methods.loops.rounds import Rounds
-from quintain.methods.method import Collector, Folds, Method, Needs, differing, sample_groups
+from quintain.methods.method import Collector, CombinedState, Method, Needs, sample_groups, sample_until_mixed
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.terms import Term, apply_all
 from quintain.runs.context import TrainingContext
@@ -40,7 +40,7 @@ from quintain.types import (
     Trajectory,
 )
 
-CONFIG = OnPolicyJob(
+CONFIG = OnPolicyConfig(
     environment=f"{Path(__file__).with_name('test_training.py')}:Coin",
     model="micro", demonstrations=4, imitation_epochs=1, steps=3, eval_every=5, eval_episodes=2, learning_rate=3e-3,
     max_turn_tokens=16,
@@ -109,7 +109,7 @@ def on_policy() -> Made:
     return Made(method, diary)
 
 
-def centred(groups: Sequence[Group], consulted: Consultation) -> Credit:
+def centred(groups: Sequence[Group], consulted: PolicyQueries) -> Credit:
     """Advantages by the slow critic, as off-policy critics are used."""
     return gae_tokens(groups, consulted.token_values([t for g in groups for t in g.scored], by="target"))
 
@@ -145,7 +145,7 @@ METHODS: dict[str, Callable[[], Made]] = {
 }
 
 
-def train(made: Made, folder: Path, config: OnPolicyJob = CONFIG) -> Path:
+def train(made: Made, folder: Path, config: OnPolicyConfig = CONFIG) -> Path:
     with Run.create(folder, recipe="mine", config=asdict(config)) as run:
         made.method.train(run, config)
     return folder
@@ -329,9 +329,9 @@ def test_the_journal_is_read_for_those_who_remember(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("quintain.methods.loops.recall.read_groups", lambda _, step: seen.append(step) or [])
     train(on_policy(), tmp_path / "run")
     with Run.open(tmp_path / "run", writable=False) as run:
-        remember(run, Folds(None))
+        remember(run, CombinedState(None))
         assert not seen
-        remember(run, Folds(Diary()))
+        remember(run, CombinedState(Diary()))
     assert seen == [1, 2, 3]
 
 
@@ -388,7 +388,7 @@ def test_other_tasks_are_drawn_until_enough_groups_differ(
 ) -> None:
     """DAPO: no task is drawn twice in a step, equal and failed groups are returned as well, and there is an end."""
     collector = Drawing(*differ)
-    found = differing(2, 2, attempts=3)(cast(Collector, collector), 1)
+    found = sample_until_mixed(2, 2, attempts=3)(cast(Collector, collector), 1)
     assert collector.asked == asked and len(found) == len(differ)
 
 

@@ -13,7 +13,7 @@ from tests.methods.test_training import interrupting, rows, weights
 import quintain
 from quintain import methods
 from quintain.errors import ConfigError, UsageError
-from quintain.learning.job import Job
+from quintain.learning.train_config import TrainConfig
 from quintain.methods.find import find_method
 from quintain.methods.method import Traits, traits_of
 from quintain.methods.reading import find_unread, refuse_unread
@@ -103,5 +103,5 @@ def test_it_trains_and_goes_on_as_if_nothing_had_happened(
 def test_a_configuration_without_what_the_loop_reads_is_refused_with_who_has_it(kind: str, base: str) -> None:
     method = getattr(methods, kind)
     fields = {name: None for name, each in method.__dataclass_fields__.items() if each.default is MISSING}
-    with pytest.raises(UsageError, match=rf"got Job, .*; derive it from quintain\.methods\.{base}$"):
-        method(**fields).train(None, Job())
+    with pytest.raises(UsageError, match=rf"got TrainConfig, .*; derive it from quintain\.methods\.{base}$"):
+        method(**fields).train(None, TrainConfig())

@@ -12,7 +12,7 @@ import pytest
 from quintain.config import build, options, rename
 from quintain.config.fields import NAME
 from quintain.errors import ConfigError
-from quintain.learning.job import Job, OnPolicyJob
+from quintain.learning.train_config import OnPolicyConfig, TrainConfig
 from quintain.methods.find import find_method
 from quintain.methods.loops import on_policy, replay, rounds
 from quintain.methods.method import Method, traits_of
@@ -94,7 +94,9 @@ def uses(place: Place) -> tuple[frozenset[Place], frozenset[str]]:
 
 def is_configuration(place: Place) -> bool:
     """Whether `place` declares options, which is not to read them: its checks and properties do not count."""
-    return place[0] in ("quintain.learning.job", "quintain.learning.sections") or place[1] == "Config"
+    return (
+        place[0] in ("quintain.learning.train_config", "quintain.learning.sections") or place[1] == "Config"
+    )
 
 
 def follow(first: Iterable[Place], known: frozenset[Place] = frozenset()) -> frozenset[Place]:
@@ -170,8 +172,8 @@ def test_an_option_that_nothing_reads_would_be_found() -> None:
 
 def refuse(method: str, **given: Any) -> None:
     found = find_method(method)
-    job = found.config_class(**rename(found.config_class, given, "test", is_stored=True))
-    refuse_unread(found, found.make(job), job, given)
+    config = found.config_class(**rename(found.config_class, given, "test", is_stored=True))
+    refuse_unread(found, found.make(config), config, given)
 
 
 @pytest.mark.parametrize(
@@ -231,5 +233,5 @@ def test_an_option_of_another_loop_than_the_methods_own_is_refused() -> None:
 
 
 def test_every_rule_is_of_an_option_that_several_methods_share() -> None:
-    assert set(READERS) <= set(OnPolicyJob.__dataclass_fields__)
-    assert not is_own(Job, "lora_alpha") and is_own(find_method("digi_rl").config_class, "num_epochs")
+    assert set(READERS) <= set(OnPolicyConfig.__dataclass_fields__)
+    assert not is_own(TrainConfig, "lora_alpha") and is_own(find_method("digi_rl").config_class, "num_epochs")

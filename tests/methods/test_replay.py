@@ -15,13 +15,12 @@ from tests.methods.test_training import interrupting, rows, weights
 from quintain.credit.turn_td import TurnValues
 from quintain.data.samples import whole_prompt
 from quintain.errors import ConfigError, DataError, InvariantError, UsageError
-from quintain.learning.job import MAIN, OnPolicyJob, PolicySpec
+from quintain.learning.train_config import MAIN, OnPolicyConfig, PolicySpec
 from quintain.learning.update import Update
 from quintain.losses.value import value
 from quintain.methods.critic.turn_critics import CRITICS, TARGETS, make_twins, on_policy_targets, watch_twins
 from quintain.methods.find import find_method
-from quintain.methods.loops.consultation import Consulted, take_turn
-from quintain.methods.loops.queries import Consultation
+from quintain.methods.loops.queries import PolicyQueries, take_turn
 from quintain.methods.loops.replay import Buffer, CriticUpdate, Replay, ReplayBuffer
 from quintain.methods.loops.requirements import begin_run
 from quintain.methods.method import Needs, sample_groups
@@ -41,7 +40,7 @@ def test_every_method_of_the_loop_has_a_critic_that_is_watched() -> None:
     assert watched_by == dict.fromkeys(("archer", "digi_q", "digi_rl", "moe_dialogue", "web_rl"), True)
 
 
-def surprise(episodes: Sequence[Trajectory], consultation: Consultation) -> list[float]:
+def surprise(episodes: Sequence[Trajectory], consultation: PolicyQueries) -> list[float]:
     """How far the first critic is from the return, which depends on its weights."""
     said = consultation.turn_values(episodes, by=CRITICS[0])
     return [abs(t.turns[-1].reward - q[-1]) + 0.01 for t, q in zip(episodes, said.after, strict=True)]
@@ -52,7 +51,7 @@ def critics(**fields: Any) -> Replay:
     updates = [
         CriticUpdate(
             policy=name,
-            target=on_policy_targets(number, discount=0.9, ways=lambda e, c: c.ways(e)),
+            target=on_policy_targets(number, discount=0.9, ways=lambda e, c: c.resample_actions(e)),
             update=Update(loss=value(), is_on_policy=False),
             num_updates=lambda step: 0 if step == 1 else 2,
         )
@@ -68,9 +67,9 @@ def critics(**fields: Any) -> Replay:
     return replace(made, **fields)
 
 
-def made_by(method: Replay, folder: Path, job: OnPolicyJob = CONFIG) -> Path:
-    with Run.create(folder, recipe="mine", config=asdict(job)) as run:
-        method.train(run, job)
+def made_by(method: Replay, folder: Path, config: OnPolicyConfig = CONFIG) -> Path:
+    with Run.create(folder, recipe="mine", config=asdict(config)) as run:
+        method.train(run, config)
     return folder
 
 
@@ -121,12 +120,14 @@ def test_priorities_decide_what_is_drawn() -> None:
 
 
 @contextmanager
-def consulted(folder: Path, job: OnPolicyJob, needs: Needs) -> Generator[tuple[TrainingContext, Consulted]]:
+def consulted(
+    folder: Path, config: OnPolicyConfig, needs: Needs
+) -> Generator[tuple[TrainingContext, PolicyQueries]]:
     with (
-        Run.create(folder, recipe="mine", config=asdict(job)) as run,
-        begin_run(needs, job, run) as context,
+        Run.create(folder, recipe="mine", config=asdict(config)) as run,
+        begin_run(needs, config, run) as context,
     ):
-        asked = Consulted(context)
+        asked = PolicyQueries(context)
         for step in context.steps():
             asked.begin(step)
             yield context, asked
@@ -138,7 +139,7 @@ def test_ways_are_said_by_the_policy_and_carried_out_nowhere(tmp_path: Path) -> 
         groups = sample_groups(2, 2)(context.collector, 1)
         episodes = [t for g in groups for t in g.scored]
         turns, tokens = context.collector.spent.env_steps, context.collector.spent.tokens
-        found = asked.ways(episodes, size=3)
+        found = asked.resample_actions(episodes, size=3)
         assert [[len(ways) for ways in own] for own in found] == [[3] * len(t.turns) for t in episodes]
         for own, whole in zip(found, episodes, strict=True):
             for number, ways in enumerate(own):
@@ -152,10 +153,10 @@ def test_ways_are_said_by_the_policy_and_carried_out_nowhere(tmp_path: Path) -> 
         at_sampling = [t.turns[-1].completion.logprobs for t in flat]
         for own, said in zip(asked.logprobs(flat), at_sampling, strict=True):
             assert own[-1].tolist() == pytest.approx(said, abs=1e-4), "sampled as it is trained"
-        assert asked.ways(episodes, size=3) == found, "within a step the same"
+        assert asked.resample_actions(episodes, size=3) == found, "within a step the same"
         assert context.collector.spent.env_steps == turns, "no step of the environment"
         assert context.collector.spent.tokens > tokens, "but tokens are counted"
-        every = asked.legal_ways(episodes)
+        every = asked.legal_continuations(episodes)
         for own in every:
             for ways in own:
                 assert len(ways) == 2 and sum(way.weight for way in ways) == pytest.approx(1)
@@ -163,29 +164,29 @@ def test_ways_are_said_by_the_policy_and_carried_out_nowhere(tmp_path: Path) -> 
                 odds = np.exp(logs) / np.exp(logs).sum()
                 assert [way.weight for way in ways] == pytest.approx(odds.tolist(), abs=1e-5)
         asked.begin(2)
-        assert asked.ways(episodes, size=3) != found, "another step, other words"
+        assert asked.resample_actions(episodes, size=3) != found, "another step, other words"
         apart = replace(episodes[0], turns=(replace(episodes[0].turns[0], seat="agent/plan"),))
         with pytest.raises(UsageError, match=r"ways on from turn 0 of .*: got one of agent/plan"):
-            asked.ways([replace(apart, id="other")])
+            asked.resample_actions([replace(apart, id="other")])
 
 
 def test_ways_of_a_policy_that_rests_stay_the_same(tmp_path: Path) -> None:
     needs = Needs(others={"old": PolicySpec(acts=True)})
     with consulted(tmp_path / "run", CONFIG, needs) as (context, asked):
         episodes = [t for g in sample_groups(2, 2)(context.collector, 1) for t in g.scored]
-        found = asked.ways(episodes, size=3, by="old")
-        own = asked.ways(episodes, size=3)
+        found = asked.resample_actions(episodes, size=3, by="old")
+        own = asked.resample_actions(episodes, size=3)
         asked.begin(2)
-        assert asked.ways(episodes, size=3, by="old") is not found
-        assert asked.ways(episodes, size=3, by="old") == found != own
+        assert asked.resample_actions(episodes, size=3, by="old") is not found
+        assert asked.resample_actions(episodes, size=3, by="old") == found != own
         for ways in (ways for turns in found for ways in turns):
             same = {way.episode.turns[-1].completion.token_ids: way.episode for way in ways}
             assert all(same[way.episode.turns[-1].completion.token_ids] is way.episode for way in ways), (
                 "what is said twice is one episode, which is read once"
             )
-        again = Consulted(context)
+        again = PolicyQueries(context)
         again.begin(7)
-        assert again.ways(episodes, size=3, by="old") == found, "in a resumed run, too"
+        assert again.resample_actions(episodes, size=3, by="old") == found, "in a resumed run, too"
 
 
 def test_a_way_ends_with_what_is_said() -> None:
@@ -214,20 +215,20 @@ def offline(log: Path) -> Replay:
 def test_the_log_of_another_run_fills_the_buffer_and_stands_in_the_journal(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = replace(CONFIG, model=str(log / "start"), demonstrations=0)
-    made_by(offline(log), tmp_path / "whole", job)
+    config = replace(CONFIG, model=str(log / "start"), demonstrations=0)
+    made_by(offline(log), tmp_path / "whole", config)
     whole = rows(tmp_path / "whole")
     assert [row["buffer/size"] for row in whole[1:]] == [6, 6, 6] and whole[3]["total/turns"] == 0
     assert "critic/td_error" in whole[3] and whole[3]["buffer/version_lag"] == 0
     with monkeypatch.context() as patch:
         interrupting(patch, 2)
         with pytest.raises(KeyboardInterrupt):
-            made_by(offline(log), tmp_path / "stopped", job)
+            made_by(offline(log), tmp_path / "stopped", config)
     monkeypatch.setattr(
         "quintain.warm_start.demonstrations.tokenizer_of", lambda _: pytest.fail("read again")
     )
     with Run.open(tmp_path / "stopped") as run:
-        offline(log).train(run, job)
+        offline(log).train(run, config)
         assert len([event for event in run.events() if event["kind"] == "log"]) == 1
         assert {t.group[:4] for t in run.trajectories(phase="log")} == {"log/"}
         assert run.uses(3)
@@ -261,19 +262,19 @@ def test_what_a_critic_needs_and_the_environment_has_not_is_refused(tmp_path: Pa
 @pytest.mark.slow
 def test_a_small_encoder_of_its_own(tmp_path: Path) -> None:
     """Critics with another width than the policy, and heads with a layer, are saved and followed like others."""
-    job = replace(CONFIG, steps=2)
+    config = replace(CONFIG, steps=2)
     needs = Needs(others=make_twins(rate=0.5, size="mini", head_width=8))
     seen: list[tuple[int, int]] = []
 
-    def values(episodes: Sequence[Trajectory], consultation: Consultation) -> TurnValues:
+    def values(episodes: Sequence[Trajectory], consultation: PolicyQueries) -> TurnValues:
         policies = consultation._policies  # type: ignore[attr-defined] # pyright: ignore
         seen.append(tuple(policies[n].model.config.hidden_size for n in (MAIN, CRITICS[0])))  # pyright: ignore
         return consultation.turn_values(episodes, by=TARGETS[0])
 
     made = critics(needs=needs, critic=replace(watch_twins(0.9), values=values, target=None))
-    folder = made_by(made, tmp_path / "run", job)
+    folder = made_by(made, tmp_path / "run", config)
     assert set(seen) == {(32, 64)} and rows(folder)[2]["critic_1/value/squared_error"] > 0
     with pytest.raises(
         ConfigError, match="learner_ranks: got 1 with the policy critic_1, a small network of its own"
     ):
-        made_by(made, tmp_path / "ranks", replace(job, learner_ranks=1))
+        made_by(made, tmp_path / "ranks", replace(config, learner_ranks=1))

@@ -13,7 +13,7 @@ from quintain.config import build
 from quintain.credit.group import group_relative
 from quintain.environments.protocol import Environment
 from quintain.errors import ConfigError
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.learning.update import Update
 from quintain.losses.policy import reinforce
 from quintain.methods.loops.on_policy import OnPolicy
@@ -85,9 +85,9 @@ METHOD = OnPolicy(
 
 def trained(folder: Path, partner: dict[str, Any]) -> tuple[Run, dict[str, dict[str, torch.Tensor]]]:
     """Return a run of one step, and what its last checkpoint has of each policy."""
-    job = build(GroupJob, {**SEATS, "policies": {"partner": partner}}, "test")
-    with Run.create(folder, recipe="test", config=asdict(job)) as run:
-        METHOD.train(run, job)
+    config = build(GroupConfig, {**SEATS, "policies": {"partner": partner}}, "test")
+    with Run.create(folder, recipe="test", config=asdict(config)) as run:
+        METHOD.train(run, config)
     checkpoints = sorted((folder / "checkpoints").glob("step-*"))
     places = {"policy": checkpoints[-1], "partner": checkpoints[-1] / "partner"}
     weights = {
@@ -127,9 +127,11 @@ def test_a_frozen_seat_plays_and_stays_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_seat_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    job = build(GroupJob, {**SEATS, "seats": {"C": "partner"}, "policies": {"partner": PARTNER}}, "test")
+    config = build(
+        GroupConfig, {**SEATS, "seats": {"C": "partner"}, "policies": {"partner": PARTNER}}, "test"
+    )
     with (
-        Run.create(tmp_path / "run", recipe="test", config=asdict(job)) as run,
+        Run.create(tmp_path / "run", recipe="test", config=asdict(config)) as run,
         pytest.raises(ConfigError, match=r"seats: got 'C' .* its seats are A, B"),
     ):
-        METHOD.train(run, job)
+        METHOD.train(run, config)

@@ -62,7 +62,7 @@ def test_internal_turns_are_recorded_and_are_no_steps(chat: Chat) -> None:
     assert episode.turns[3].observation == as_content(CRITICISE)
     assert [turn.state_key is None for turn in episode.turns] == [True, False, True, True, False]
     assert len({request.seed for request in scripted.requests}) == 5
-    (walk,) = rollout.walks([episode])
+    (walk,) = rollout.replay_episodes([episode])
     more = Rollout(agent, KeyDoor, engine(chat, "south"), limits=Limits(max_turns=2))
     (again,) = more.continuations([walk.prefix(4)], size=1, seed=1)
     assert [turn.action.text for turn in again.trajectories[0].turns[:5]] == [

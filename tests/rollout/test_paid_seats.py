@@ -194,10 +194,10 @@ def test_an_episode_that_pays_other_seats_does_not_repeat(chat: Chat) -> None:
     swapped = replace(recorded, turns=(replace(first, rewards={"right": 0.1}), last))
     older = replace(recorded, turns=(replace(first, reward=0.0), last))
     with closing(rollout(chat, {}, Paying)) as found:
-        found.walks([recorded])
-        found.walks([older])
+        found.replay_episodes([recorded])
+        found.replay_episodes([older])
         with pytest.raises(EnvironmentFault, match="rewards"):
-            found.walks([swapped])
+            found.replay_episodes([swapped])
 
 
 def test_steps_of_one_turn_pay_seats_together() -> None:

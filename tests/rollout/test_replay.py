@@ -99,7 +99,7 @@ def test_a_continuation_begins_where_the_turn_began(chat: Chat, kind: type[Count
     original = recorded(rollout)
     assert len(original.turns) > 2
     left, other, made_there = made(chat, kind, "left")
-    (walk,) = left.walks([original])
+    (walk,) = left.replay_episodes([original])
     assert (walk.states is None) == (kind is Count)
     groups = left.continuations([walk.prefix(k) for k in (0, 2)], size=2, seed=7)
     for group, kept in zip(groups, (0, 2), strict=True):
@@ -130,25 +130,25 @@ def test_an_episode_of_fewer_turns_than_the_task_has_is_continued_after_its_last
     (group,) = rollout.groups([task], size=1, seed=0, options=Options(limits=Limits(max_turns=2)))
     (cut,) = group.trajectories
     assert cut.stop is Stop.CUT and cut.turns == whole.turns[:2]
-    (walk,) = rollout.walks([cut])
+    (walk,) = rollout.replay_episodes([cut])
     assert len(walk.views) == 3
     ((again,),) = (g.trajectories for g in rollout.continuations([walk.prefix(2)], size=1, seed=0))
     assert again.turns == whole.turns and again.outcome == whole.outcome
-    (other,) = rollout.walks([whole])
+    (other,) = rollout.replay_episodes([whole])
     with pytest.raises(UsageError, match=r"got turn \d of \d; continue where the task goes on"):
         other.prefix(len(whole.turns))
     monkeypatch.setattr(Count, "max_turns", 9)
     monkeypatch.setattr(Count, "limit", 2)
     with pytest.raises(EnvironmentFault, match="turn 1: got the end of the episode"):
-        rollout.walks([cut])
+        rollout.replay_episodes([cut])
 
 
 def test_a_continuation_in_the_same_way_is_the_same_episode(chat: Chat) -> None:
     rollout, _, _ = made(chat, Saved)
     original = recorded(rollout)
-    prefixes = prefixes_of(rollout.walks([original]))
+    prefixes = prefixes_of(rollout.replay_episodes([original]))
     assert [len(p.turns) for p in prefixes] == list(range(len(original.turns)))
-    assert len(prefixes_of(rollout.walks([original]), first=1)) == len(original.turns) - 1
+    assert len(prefixes_of(rollout.replay_episodes([original]), first=1)) == len(original.turns) - 1
     found: list[Group] = rollout.continuations(prefixes, size=1, seed=0)
     assert all(g.trajectories[0].turns == original.turns for g in found)
     assert all(g.trajectories[0].outcome == original.outcome for g in found)
@@ -160,20 +160,20 @@ def test_an_episode_that_does_not_repeat_is_a_fault(chat: Chat, monkeypatch: pyt
     with monkeypatch.context() as patch:
         patch.setattr(Count, "drift", 1)
         with pytest.raises(EnvironmentFault, match="turn 0: got another observation"):
-            rollout.walks([original])
+            rollout.replay_episodes([original])
 
     def generous(environment: Any, action: Action) -> StepResult:
         return StepResult(observation=f"At {environment.place + 1}.", reward=9.0)
 
     monkeypatch.setattr(Count, "step", generous)
     with pytest.raises(EnvironmentFault, match=r"got reward 9.0 instead of"):
-        rollout.walks([original])
+        rollout.replay_episodes([original])
 
 
 def test_another_harness_cannot_continue(chat: Chat) -> None:
     rollout, _, _ = made(chat, Saved)
     original = recorded(rollout)
-    (walk,) = rollout.walks([original])
+    (walk,) = rollout.replay_episodes([original])
     other, _, _ = made(chat, Saved)
     wrong = walk.prefix(1)
     views = (*wrong.views[:0], *walk.views[1:2], *walk.views[1:2])
@@ -209,7 +209,7 @@ def test_states_are_compared_by_their_keys(chat: Chat, monkeypatch: pytest.Monke
     rollout, _, _ = made(chat, Keyed, has_state_keys=True)
     original = recorded(rollout)
     assert all(turn.state_key for turn in original.turns)
-    (walk,) = rollout.walks([original])
+    (walk,) = rollout.replay_episodes([original])
     # What is seen there is what was seen then: the conversation goes on as it was recorded.
     assert [as_content(view.observation) for view in walk.views] == [t.observation for t in original.turns]
     (group,) = rollout.continuations([walk.prefix(2)], size=1, seed=0)
@@ -218,17 +218,17 @@ def test_states_are_compared_by_their_keys(chat: Chat, monkeypatch: pytest.Monke
     ]
     monkeypatch.setattr(Keyed, "state_key", lambda self: f"{self.place} elsewhere")
     with pytest.raises(EnvironmentFault, match="turn 0: got another state instead of the recorded one"):
-        rollout.walks([original])
+        rollout.replay_episodes([original])
 
 
 def test_what_does_not_repeat_can_be_left_out(chat: Chat) -> None:
     rollout, _, _ = made(chat, Clock, has_state_keys=True)
     dated = recorded(rollout)
     with pytest.raises(EnvironmentFault, match="turn 0: got another observation"):
-        rollout.walks([dated])
+        rollout.replay_episodes([dated])
     steady, _, _ = made(chat, Saved)
     original = recorded(steady)
-    lost, walk, again = steady.walks([dated, original, dated], may_differ=True)
+    lost, walk, again = steady.replay_episodes([dated, original, dated], may_differ=True)
     assert [each.is_repeated for each in (lost, walk, again)] == [False, True, False]
     prefixes = [lost.prefix(2), walk.prefix(2), again.prefix(99)]
     groups = steady.continuations(prefixes, size=2, seed=0)

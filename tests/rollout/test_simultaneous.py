@@ -163,7 +163,7 @@ def test_an_episode_of_seats_at_once_can_be_continued(chat: Chat) -> None:
     with closing(
         Rollout(PlainText(chat), Rps, by_name(chat, {"left": "scissors", "right": "paper"}))
     ) as other:
-        (walk,) = other.walks([original])
+        (walk,) = other.replay_episodes([original])
         assert walk.steps == (0, 0, 1, 1)
         (group,) = other.continuations([walk.prefix(2)], size=1, seed=0)
         (again,) = group.trajectories

@@ -7,7 +7,7 @@ import pytest
 
 from quintain.engines.settings import EngineSettings
 from quintain.errors import UsageError
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.runs import resources
 from quintain.runs.resources import Card, check_servers, place_servers
 
@@ -106,15 +106,15 @@ def test_cards_that_others_use_are_taken_last_and_in_part() -> None:
 
 def test_servers_without_room_are_refused_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resources, "cards", lambda: [Card(80 * GIB, held=78 * GIB)])
-    job = GroupJob(model="tiny", engine="vllm", device="cpu")
+    config = GroupConfig(model="tiny", engine="vllm", device="cpu")
     with pytest.raises(
         UsageError, match=r"got vllm on card 0 of 80.0 GiB, of which other programs hold 78.0"
     ):
-        check_servers(job, {}, None)
-    for fits in (replace(job, engine="local"), replace(job, engine="vllm?url=http://a")):
+        check_servers(config, {}, None)
+    for fits in (replace(config, engine="local"), replace(config, engine="vllm?url=http://a")):
         check_servers(fits, {}, None)
     monkeypatch.setattr(resources, "cards", lambda: [H100])
-    check_servers(job, {}, None)
+    check_servers(config, {}, None)
 
 
 def test_servers_that_run_are_asked_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,14 +125,18 @@ def test_servers_that_run_are_asked_before_anything_is_loaded(monkeypatch: pytes
         return SimpleNamespace(close=lambda: asked.append(asked[-1]))
 
     monkeypatch.setattr(resources, "build_engine", build)
-    job = GroupJob(model="some/model", engine="vllm?url=http://a", precision="bf16", device="cpu")
-    check_servers(job, {}, None)
+    config = GroupConfig(model="some/model", engine="vllm?url=http://a", precision="bf16", device="cpu")
+    check_servers(config, {}, None)
     first, last = asked
     assert first is last, "it was closed"
     assert (first[0].dtype, first[0].urls) == ("bfloat16", ("http://a",)) and first[1:] == (
         "some/model", "policy"
     )  # fmt: skip
     asked.clear()
-    for other in (replace(job, model="tiny"), replace(job, engine="local"), replace(job, cluster="local")):
+    for other in (
+        replace(config, model="tiny"),
+        replace(config, engine="local"),
+        replace(config, cluster="local"),
+    ):
         check_servers(other, {}, None)
     assert not asked

@@ -13,8 +13,8 @@ from transformers import PreTrainedTokenizerFast
 
 from quintain import api
 from quintain.errors import MemoryShortage, is_out_of_memory, name_shortage
-from quintain.learning.job import GroupJob, Job, PolicySpec
 from quintain.learning.sections import PolicySettings
+from quintain.learning.train_config import GroupConfig, PolicySpec, TrainConfig
 from quintain.models.memory import GIB, MODELS, Use, phases
 from quintain.models.save import save
 from quintain.models.tiny import COPIES, build_tiny
@@ -121,10 +121,10 @@ def test_a_processor_with_room_to_spare_is_a_line(
 ) -> None:
     free(gib)
     plan = Plan(parts=(part(device, **LORA),))
-    lines = list(api.describe_run(plan, GroupJob(), is_brief=True))
+    lines = list(api.describe_run(plan, GroupConfig(), is_brief=True))
     assert len(lines) == num
-    assert len(list(api.describe_run(plan, GroupJob(), is_brief=False))) == 6
-    assert not list(api.describe_run(None, GroupJob(), is_brief=True))
+    assert len(list(api.describe_run(plan, GroupConfig(), is_brief=False))) == 6
+    assert not list(api.describe_run(None, GroupConfig(), is_brief=True))
     if num == 1:
         largest = max(phase.total for phase in plan.phases(device))
         assert lines == [
@@ -147,25 +147,25 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_policies_of_a_job(pretrained: Path) -> None:
-    assert plan_memory(Job(model="tiny"), {}) is None
-    job = GroupJob(model=str(pretrained), lora_rank=4, eval_episodes=8, max_context=128)
+    assert plan_memory(TrainConfig(model="tiny"), {}) is None
+    config = GroupConfig(model=str(pretrained), lora_rank=4, eval_episodes=8, max_context=128)
     specs = {"reference": PolicySpec(), "critic": PolicySpec(head="value", is_trained=True)}
-    plan = plan_memory(job, specs)
+    plan = plan_memory(config, specs)
     assert plan is not None
     main, reference, critic = plan.parts
     assert (main.use.lora_rank, main.use.engine, main.use.streams, main.use.length) == (4, "local", 64, 128)
     assert reference.use.shares and not reference.use.is_trained and reference.use.engine == ""
     assert critic.use.is_trained and critic.use.lora_rank == 0 and not critic.use.shares
-    lines = list(describe_where(plan, job.engine, job.max_staleness))
+    lines = list(describe_where(plan, config.engine, config.max_staleness))
     assert (
         "policy: " in lines[0] and "LoRA of rank 4" in lines[0] and "sampled by the engine local" in lines[0]
     )
     assert lines[-1] == "sampling and learning take turns"
-    ahead = replace(job, rollout="async", max_staleness=2)
+    ahead = replace(config, rollout="async", max_staleness=2)
     assert (
         "up to 2 steps are begun ahead" in list(describe_where(plan, ahead.engine, ahead.max_staleness))[-1]
     )
-    other = replace(job, policies={"critic": PolicySettings(model=str(pretrained), micro_tokens=99)})
+    other = replace(config, policies={"critic": PolicySettings(model=str(pretrained), micro_tokens=99)})
     found = plan_memory(other, specs)
     assert found is not None and found.parts[2].use.tokens == 99
 

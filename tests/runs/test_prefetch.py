@@ -23,7 +23,7 @@ from quintain.methods.rl import policy_gradient
 from quintain.rollout.request import EpisodeRequest
 from quintain.rollout.staleness import oldest_versions
 from quintain.runs.collector import Collector, read_groups
-from quintain.runs.prefetch import Ahead
+from quintain.runs.prefetch import RolloutPrefetcher
 from quintain.store.run import Run
 from quintain.types import Action, Completion, Failure, Score, StepResult, Stop, Task, Trajectory
 
@@ -179,7 +179,7 @@ def played(request: EpisodeRequest, version: int) -> Trajectory:
 @pytest.mark.parametrize(("most", "pace"), [(1, 1), (4, 1), (4, 2), (3, 2), (1, 2)])
 def test_no_more_is_begun_than_may_become_old_and_groups_are_whole(most: int, pace: int) -> None:
     rollout, last = Shuffled(), 9
-    ahead = Ahead(cast(Any, rollout), max_staleness=most, last_step=last)
+    ahead = RolloutPrefetcher(cast(Any, rollout), max_staleness=most, last_step=last)
     task = played_by("policy", 1.0).task
 
     def requests(step: int) -> list[EpisodeRequest]:

@@ -13,7 +13,7 @@ import quintain
 from quintain.distributed.engine_host import EngineHost
 from quintain.distributed.worker import Worker
 from quintain.errors import ConfigError, MissingExtra, UsageError
-from quintain.learning.job import Job
+from quintain.learning.train_config import TrainConfig
 
 JOB: dict[str, Any] = {
     "environment": "guess?high=4&max_turns=2", "model": "micro", "steps": 2, "eval_every": 2, "eval_episodes": 4,
@@ -67,7 +67,7 @@ def test_what_cannot_be_is_refused_before_anything_starts(
     fields: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=message):
-        Job(**fields).check()
+        TrainConfig(**fields).check()
 
 
 def test_ray_that_is_missing_is_told_before_a_run_is_made(

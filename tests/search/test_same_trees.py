@@ -67,8 +67,8 @@ class Played:
         ]
         return self._write(groups, "sample", step, size, max_turns, again)
 
-    def walks(self, trajectories: Sequence[Trajectory]) -> list[ReplayedEpisode]:
-        return self.rollout.walks(trajectories, may_differ=True)
+    def replay_episodes(self, trajectories: Sequence[Trajectory]) -> list[ReplayedEpisode]:
+        return self.rollout.replay_episodes(trajectories, may_differ=True)
 
     def continue_from(
         self,

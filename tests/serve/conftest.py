@@ -13,8 +13,8 @@ from quintain.engines.scripted import Scripted
 from quintain.engines.settings import EngineSettings
 from quintain.models.tiny import build_tiny
 from quintain.serve.endpoint import Endpoint, EpisodeLimits, Session
+from quintain.serve.engine_thread import EngineThread
 from quintain.serve.listener import Listener
-from quintain.serve.pump import EngineThread
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
 from quintain.types import Failure

@@ -12,7 +12,7 @@ import pytest
 from quintain import api
 from quintain.agents.harness import PlainText
 from quintain.errors import ConfigError, FailureRateError, UsageError
-from quintain.learning.job import GroupJob, Job
+from quintain.learning.train_config import GroupConfig, TrainConfig
 from quintain.models.load import load_tokenizer
 from quintain.runs.context import check_run
 from quintain.serve.agent_source import find_source
@@ -159,10 +159,10 @@ def test_an_expert_that_errs_by_itself_or_breaks(tmp_path: Path) -> None:
 def test_what_plays_episodes() -> None:
     chat = Chat(train_tokenizer(["<|user|>A wall.<|assistant|>left<|end|>"], 300))
     assert find_source(PlainText(chat), "async") == "async"
-    assert Job(agent="mine.py:run_agent").plays_apart and Job(rollout="async").plays_apart
-    assert not Job().plays_apart
+    assert TrainConfig(agent="mine.py:run_agent").plays_apart and TrainConfig(rollout="async").plays_apart
+    assert not TrainConfig().plays_apart
     with pytest.raises(ConfigError, match="which plays by itself; leave seats out"):
-        check_run(GroupJob(agent="mine.py:run_agent", seats={"agent": "policy"}), {})
+        check_run(GroupConfig(agent="mine.py:run_agent", seats={"agent": "policy"}), {})
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ from tests.serve.test_endpoint import post
 
 from quintain.serve import bounds, chat_completions, listener
 from quintain.serve.bounds import MAX_GRAMMAR_BYTES, MAX_STOPS, MAX_TOOLS, most_bytes
+from quintain.serve.chat_types import AssistantMessage
 from quintain.serve.recorder import Recorder, chat_key, chat_keys
-from quintain.serve.spoken import AssistantMessage
 from quintain.types import Failure
 
 Served = Any

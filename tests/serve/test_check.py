@@ -10,8 +10,8 @@ from quintain.engines.scripted import Scripted
 from quintain.errors import EngineFault
 from quintain.serve.check import check_endpoint, check_recorder
 from quintain.serve.endpoint import Endpoint
+from quintain.serve.engine_thread import EngineThread
 from quintain.serve.listener import Listener
-from quintain.serve.pump import EngineThread
 from quintain.serve.recorder import Node, Recorder
 from quintain.text.chat import Chat
 from quintain.types import Failure, Turn

@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from quintain.serve import chat_completions, messages_api, responses_api
-from quintain.serve.spoken import RequestError
+from quintain.serve.chat_types import RequestError
 
 Served = Any
 USER: Any = {"role": "user", "content": "Go."}

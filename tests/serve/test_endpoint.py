@@ -12,11 +12,11 @@ import pytest
 
 from quintain.engines.scripted import Scripted
 from quintain.serve import chat_completions, messages_api, responses_api
+from quintain.serve.chat_types import AssistantMessage, RequestError, canonical, split_thinking
 from quintain.serve.endpoint import Endpoint, EpisodeLimits
+from quintain.serve.engine_thread import EngineThread
 from quintain.serve.listener import Listener
-from quintain.serve.pump import EngineThread
 from quintain.serve.source import write_message
-from quintain.serve.spoken import AssistantMessage, RequestError, canonical, split_thinking
 from quintain.text.chat import Chat
 from quintain.types import Failure, Stop, ToolCall, as_text
 

@@ -14,8 +14,8 @@ from typing import Any
 import openai
 import pytest
 
+from quintain.agents.external_agent import Outside
 from quintain.agents.harness import PlainText
-from quintain.agents.outside import Outside
 from quintain.engines.protocol import Request
 from quintain.engines.scripted import Scripted
 from quintain.environments.protocol import Environment

@@ -15,9 +15,9 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from quintain.engines.build import build_engine, hand_over
+from quintain.engines.http_engine import HttpEngine
 from quintain.engines.local import Local
 from quintain.engines.protocol import Request, Sampling
-from quintain.engines.served import HttpEngine
 from quintain.engines.settings import EngineSettings
 from quintain.models.adapters import add_lora
 from quintain.models.save import save

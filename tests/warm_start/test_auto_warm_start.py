@@ -11,8 +11,8 @@ from tests.build import shorten_corpus
 import quintain
 from quintain.environments.boundary import spec_of
 from quintain.environments.catalog import find
-from quintain.learning.job import GroupJob, OnPolicyJob
 from quintain.learning.learner import Learner
+from quintain.learning.train_config import GroupConfig, OnPolicyConfig
 from quintain.models.fingerprint import fingerprint
 from quintain.rollout.progress import Display
 from quintain.store.run import Run
@@ -21,7 +21,7 @@ from quintain.warm_start import auto_warm_start
 from quintain.warm_start.auto_warm_start import (
     EVENT,
     SEARCH,
-    Lesson,
+    ImitationReport,
     best_of,
     count_episodes,
     is_taught,
@@ -78,18 +78,18 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def taught(kind: type[Word], folder: Path, **more: Any) -> tuple[dict[str, Any], str, list[dict[str, Any]]]:
     """How the warm start went, the weights after it, and what the run notes."""
-    job = OnPolicyJob(environment=spec_of(kind), model="micro", imitation_rate=1e-2, **more)
+    config = OnPolicyConfig(environment=spec_of(kind), model="micro", imitation_rate=1e-2, **more)
     make: Any = kind
     monkey = pytest.MonkeyPatch()
     monkey.setattr(auto_warm_start, "find", lambda _: make)
-    model, tokenizer = make_start(job.model, make, seed=0)
-    config = asdict(replace(job, environment="word"))
+    model, tokenizer = make_start(config.model, make, seed=0)
+    kept = asdict(replace(config, environment="word"))
     with (
         monkey.context(),
-        Run.create(folder, recipe="grpo", config=config) as run,
+        Run.create(folder, recipe="grpo", config=kept) as run,
         Display("t", 1) as display,
     ):
-        teach(model, tokenizer, job, run, display, rate=job.imitation_rate)
+        teach(model, tokenizer, config, run, display, rate=config.imitation_rate)
         events = run.events()
     monkey.undo()
     (found,) = (each["data"] for each in events if each["kind"] == EVENT)
@@ -110,8 +110,8 @@ def test_what_layers_of_lora_learn_is_what_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def success(name: str, factor: float) -> float:
-        def adapt(model: Any, job: Any, rate: float | None) -> Learner:
-            return imitator(model, replace(job, model="elsewhere"), factor * (rate or 0.0))
+        def adapt(model: Any, config: Any, rate: float | None) -> Learner:
+            return imitator(model, replace(config, model="elsewhere"), factor * (rate or 0.0))
 
         monkeypatch.setattr(auto_warm_start, "imitator", adapt)
         found, _, _ = taught(Taught, tmp_path / name, lora_rank=16, lora_alpha=32.0)
@@ -164,30 +164,30 @@ def test_how_long_it_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
     assert most_updates(200_000, 25_000, trained=40) == 100, "never less than half a minute"
     assert most_updates(2_000_000, 5_000, trained=400) == 100, "as much as the training after it"
     assert most_updates(2_000_000, 5_000, trained=40_000) == 333, "never more than three minutes"
-    assert count_episodes(OnPolicyJob(), None) is None
-    job = GroupJob(steps=3, tasks=4, group_size=2, num_epochs=2)
-    assert count_episodes(job, job.episodes_of_step) == pytest.approx(3 * 8 * (2 + 1 / 3))
-    assert is_taught(OnPolicyJob())
-    assert not is_taught(OnPolicyJob(demonstrations=8)) and not is_taught(OnPolicyJob(demonstrations=0))
-    assert not is_taught(OnPolicyJob(agent="mine.py:run")), (
+    assert count_episodes(OnPolicyConfig(), None) is None
+    config = GroupConfig(steps=3, tasks=4, group_size=2, num_epochs=2)
+    assert count_episodes(config, config.episodes_of_step) == pytest.approx(3 * 8 * (2 + 1 / 3))
+    assert is_taught(OnPolicyConfig())
+    assert not is_taught(OnPolicyConfig(demonstrations=8)) and not is_taught(OnPolicyConfig(demonstrations=0))
+    assert not is_taught(OnPolicyConfig(agent="mine.py:run")), (
         "an agent outside is not let play for a warm start"
     )
 
 
 def test_how_it_went_in_words() -> None:
-    assert str(Lesson(success=[(0, 0.75)])) == "75% of training tasks solved without any"
-    lesson = Lesson(most=60, updates=60, shown=480, success=[(16, 0.0), (60, 0.25)])
+    assert str(ImitationReport(success=[(0, 0.75)])) == "75% of training tasks solved without any"
+    lesson = ImitationReport(most=60, updates=60, shown=480, success=[(16, 0.0), (60, 0.25)])
     assert str(lesson).startswith(
         "480 episodes imitated in 60 updates: training tasks solved 25%, where it ends"
     )
-    assert str(Lesson(most=60, updates=16, shown=128, success=[(16, 0.5)])).endswith(
+    assert str(ImitationReport(most=60, updates=16, shown=128, success=[(16, 0.5)])).endswith(
         "training tasks solved 50%"
     )
 
 
 def test_a_warm_start_that_stays_where_it_is_says_why() -> None:
     def said(*shares: float, **more: bool) -> str:
-        return str(Lesson(enough=0.9, updates=9, success=list(enumerate(shares)), **more))
+        return str(ImitationReport(enough=0.9, updates=9, success=list(enumerate(shares)), **more))
 
     level = (0.03, 0.14, 0.23, 0.22, 0.23, 0.22, 0.22)
     assert "where it stays: the expert knows what the agent is not shown" in said(*level, has_expert=True)

@@ -18,7 +18,7 @@ from quintain.environments.nothing import NO_ENVIRONMENT, Nothing
 from quintain.environments.protocol import advance, begin
 from quintain.environments.task_files import tasks_spec
 from quintain.errors import ConfigError, DataError, UsageError
-from quintain.learning.job import Job
+from quintain.learning.train_config import TrainConfig
 from quintain.methods.imitation import sft
 from quintain.methods.preference import dpo
 from quintain.models.load import load_tokenizer
@@ -132,8 +132,8 @@ def test_exported_rollouts_of_verifiers_give_the_tokens_of_the_run(place: Path, 
     from quintain.warm_start.start import build_agent
 
     agent = build_agent(tokenizer, find("guess"), temperature=1.0)
-    job = Job(environment="guess", demonstrations="x")
-    found = load_data(file, tokenizer, job, agent=agent, max_length=4096)
+    config = TrainConfig(environment="guess", demonstrations="x")
+    found = load_data(file, tokenizer, config, agent=agent, max_length=4096)
     taught = _episodes(place / "runs" / "taught")
     assert [
         [(x.prompt_ids, x.completion.token_ids) for x in t.turns]
@@ -149,12 +149,12 @@ def test_exported_rollouts_of_verifiers_give_the_tokens_of_the_run(place: Path, 
 
 def test_a_run_of_another_harness_is_written_anew(place: Path) -> None:
     _, tokenizer = api.collect("guess", "expert", episodes=1)
-    job = Job(environment="guess", agent="react", demonstrations="x")
+    config = TrainConfig(environment="guess", agent="react", demonstrations="x")
     from quintain.environments.catalog import find
     from quintain.warm_start.start import build_agent
 
     agent = build_agent(tokenizer, find("guess"), temperature=1.0, agent="react")
-    found = load_data(place / "runs" / "taught", tokenizer, job, agent=agent, max_length=4096)
+    found = load_data(place / "runs" / "taught", tokenizer, config, agent=agent, max_length=4096)
     first = found.data[0]
     assert isinstance(first, Trajectory)
     text = str(tokenizer.decode(list(first.turns[0].completion.token_ids)))
@@ -178,9 +178,9 @@ def test_choices_made_in_another_world_are_imitated_and_illegal_ones_are_context
         (world, "auto", other),  # the same one in other tokens
         (world, "auto", tokenizer),  # the same one, token by token
     ):
-        job = Job(environment=environment, agent=agent, demonstrations="x")
+        config = TrainConfig(environment=environment, agent=agent, demonstrations="x")
         made = build_agent(own, find(environment), temperature=1.0, agent=agent)
-        found = load_data(tmp_path / "old", own, job, agent=made, max_length=4096).data
+        found = load_data(tmp_path / "old", own, config, agent=made, max_length=4096).data
         samples = imitation_samples(
             [t for t in found if isinstance(t, Trajectory)],
             is_left_out=lambda turn: turn.action.error is not None,
@@ -295,21 +295,21 @@ def test_settings_that_contradict_each_other() -> None:
     with pytest.raises(
         ConfigError, match=r"mistakes: got 0.5 with the conversations x.jsonl, in which no expert acts"
     ):
-        Job(demonstrations="x.jsonl", mistakes=0.5).check()
-    assert rules_of(Job(), 100).limit == "the model's context"
-    assert rules_of(replace(Job(), micro_tokens=9), 100).limit == "micro_tokens"
+        TrainConfig(demonstrations="x.jsonl", mistakes=0.5).check()
+    assert rules_of(TrainConfig(), 100).limit == "the model's context"
+    assert rules_of(replace(TrainConfig(), micro_tokens=9), 100).limit == "micro_tokens"
 
 
 def test_a_conversation_of_a_held_out_task_of_a_file_is_refused(tmp_path: Path) -> None:
     rows = [{"id": n, "prompt": f"add {n}", "split": "eval" if n == 3 else "train"} for n in range(4)]
     tasks, chats = tmp_path / "tickets.jsonl", tmp_path / "chats.jsonl"
     tasks.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    job = Job(environment=tasks_spec("", tasks))
+    config = TrainConfig(environment=tasks_spec("", tasks))
 
     def read(prompt: str, **more: Any) -> list[Any]:
         said = [{"role": "user", "content": prompt}, {"role": "assistant", "content": "4"}]
         chats.write_text(json.dumps({"messages": said, **more}) + "\n", encoding="utf-8")
-        return list(without_held_out(read_records(read_objects(chats)), job))
+        return list(without_held_out(read_records(read_objects(chats)), config))
 
     assert len(read("add 2")) == len(read("add 4", task="tickets.jsonl/1")) == 1
     told = "chats.jsonl line 1: got a conversation of tickets.jsonl line 4, a task that is held out"

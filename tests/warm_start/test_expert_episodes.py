@@ -13,7 +13,7 @@ from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, Expert, Snapshot, StateKey, advance, begin
 from quintain.environments.recorded import RecordedAction, Recordings, WithRecordedExpert, is_same
 from quintain.errors import DataError, EnvironmentFault
-from quintain.learning.job import Job
+from quintain.learning.train_config import TrainConfig
 from quintain.models.families import NO_LIMIT
 from quintain.text.chat import Chat
 from quintain.types import Action, Score, Split, StepResult, Task, ToolCall, as_text
@@ -87,12 +87,12 @@ def write(path: Path, *records: Mapping[str, Any]) -> str:
 
 
 def load(environment: str, demonstrations: str, **fields: Any) -> RecordedExpert:
-    job = Job(environment=environment, demonstrations=demonstrations, **fields)
+    config = TrainConfig(environment=environment, demonstrations=demonstrations, **fields)
     make = find(environment)
-    found = with_recordings(job, make)
+    found = with_recordings(config, make)
     assert found is not None
     tokenizer = new_tokenizer(make, seed=0)
-    agent = build_agent(tokenizer, make, temperature=1.0, agent=job.agent)
+    agent = build_agent(tokenizer, make, temperature=1.0, agent=config.agent)
     found.load(agent, tokenizer, max_length=NO_LIMIT)
     return found
 
@@ -172,8 +172,8 @@ def test_thoughts_beside_an_action_are_kept(tmp_path: Path) -> None:
     record = chat(*["Thought: It is up there.\nAction: up"] * wanted, task="stairs/train/1")
     file = write(tmp_path / "shown.jsonl", record)
     make = find(STAIRS)
-    job = Job(environment=STAIRS, demonstrations=file, agent="react")
-    found = with_recordings(job, make)
+    config = TrainConfig(environment=STAIRS, demonstrations=file, agent="react")
+    found = with_recordings(config, make)
     assert found is not None
     tokenizer = new_tokenizer(make, seed=0)
     found.load(build_agent(tokenizer, make, temperature=1.0, agent="react"), tokenizer, max_length=NO_LIMIT)
@@ -213,11 +213,11 @@ def test_tasks_are_found_by_number_or_by_name() -> None:
 def test_recordings_of_other_tasks_are_refused(
     records: Sequence[Mapping[str, Any]], words: str, tmp_path: Path
 ) -> None:
-    job = Job(environment=NAMED, demonstrations=write(tmp_path / "shown.jsonl", *records))
+    config = TrainConfig(environment=NAMED, demonstrations=write(tmp_path / "shown.jsonl", *records))
     with pytest.raises(DataError, match=words):
-        with_recordings(job, find(NAMED))
+        with_recordings(config, find(NAMED))
     # An environment with an expert of its own goes on asking it, unless they name tasks that it does not have.
-    taught = Job(environment=TAUGHT, demonstrations=job.demonstrations)
+    taught = TrainConfig(environment=TAUGHT, demonstrations=config.demonstrations)
     if "task" not in records[0]:
         assert with_recordings(taught, find(TAUGHT)) is None
     else:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from tests.build import make_episode, make_turn
 
-from quintain.learning.job import Job
+from quintain.learning.train_config import TrainConfig
 from quintain.methods.imitation import sft
 from quintain.methods.rl import grpo, ppo
 from quintain.types import Group, Score, Task, Trajectory
@@ -30,9 +30,11 @@ def groups(*values: tuple[float, ...]) -> list[Group]:
     ]
 
 
-def told(job: Job, *values: tuple[float, ...], has_expert: bool = True, imitated: int = 48) -> Forecast:
+def told(
+    config: TrainConfig, *values: tuple[float, ...], has_expert: bool = True, imitated: int = 48
+) -> Forecast:
     return forecast(
-        job, groups(*values), rollout_seconds=2.0, forward_seconds=0.5, has_expert=has_expert, imitated=imitated
+        config, groups(*values), rollout_seconds=2.0, forward_seconds=0.5, has_expert=has_expert, imitated=imitated
     )  # fmt: skip
 
 

@@ -73,13 +73,13 @@ def test_a_model_that_was_taught_elsewhere_is_named(tmp_path: Path) -> None:
 
 
 def test_a_warm_start_that_is_more_than_the_run_is_named() -> None:
-    job = grpo.Config(environment="guess", steps=2, tasks=2, group_size=2, imitation_epochs=6)
-    (note,) = before_imitation(job, job, 4, [10] * 4)
+    config = grpo.Config(environment="guess", steps=2, tasks=2, group_size=2, imitation_epochs=6)
+    (note,) = before_imitation(config, config, 4, [10] * 4)
     assert "goes 6 times through 40 tokens, 3.0 times what 2 steps will train on" in note
-    assert not list(before_imitation(job, replace(job, steps=6), 4, [10] * 4)), (
+    assert not list(before_imitation(config, replace(config, steps=6), 4, [10] * 4)), (
         "240 tokens, and 240 are trained on"
     )
-    assert not list(before_imitation(job, job, 4, []))
+    assert not list(before_imitation(config, config, 4, []))
 
 
 @pytest.fixture
@@ -100,21 +100,23 @@ def played() -> list[Trajectory]:
 
 
 def test_prompts_that_do_not_fit_are_refused(played: list[Trajectory]) -> None:
-    job = grpo.Config(environment="guess", max_turn_tokens=32)
+    config = grpo.Config(environment="guess", max_turn_tokens=32)
     full = [replace(t, turns=(), stop=Stop.MAX_TOKENS) for t in played]
     with pytest.raises(
         ConfigError, match=r"guess: got 2 tasks, none of whose first prompts fits into the 1,024"
     ):
-        list(after_first_evaluation(job, full, (0.0, 1.0), 1024))
-    (note,) = after_first_evaluation(job, [replace(t, stop=Stop.MAX_TOKENS) for t in played], (0.0, 1.0), 64)
+        list(after_first_evaluation(config, full, (0.0, 1.0), 1024))
+    (note,) = after_first_evaluation(
+        config, [replace(t, stop=Stop.MAX_TOKENS) for t in played], (0.0, 1.0), 64
+    )
     assert "2 of 2 held-out episodes ended because their stream was full (64 tokens)" in note
-    assert not list(after_first_evaluation(job, played, (0.0, 1.0), 64))
-    assert not list(after_first_evaluation(job, [], (0.0, 1.0), 64))
+    assert not list(after_first_evaluation(config, played, (0.0, 1.0), 64))
+    assert not list(after_first_evaluation(config, [], (0.0, 1.0), 64))
 
 
 def test_rewards_that_leave_their_range_are_named(played: list[Trajectory]) -> None:
-    job = grpo.Config(environment="guess")
-    (note,) = after_first_evaluation(job, played, (0.0, 0.5), 64)
+    config = grpo.Config(environment="guess")
+    (note,) = after_first_evaluation(config, played, (0.0, 0.5), 64)
     assert (
         "returns from 0 to 1 leave the range 0 to 0.5 that the environment names; set its return_range"
         in note

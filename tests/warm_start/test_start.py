@@ -12,8 +12,8 @@ from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, begin, tool_action
 from quintain.environments.tools import tool
 from quintain.errors import ConfigError, DataError, UsageError
-from quintain.learning.job import Job
 from quintain.learning.learner import Learner
+from quintain.learning.train_config import TrainConfig
 from quintain.models.adapters import has_adapters
 from quintain.rollout.progress import Display
 from quintain.types import Batch
@@ -72,7 +72,7 @@ def test_who_teaches() -> None:
 def test_a_teacher_that_errs_takes_longer_and_repeats() -> None:
     make = find("keydoor")
     _, tokenizer = make_start("micro", make, seed=0)
-    agent = harness(Job(), tokenizer, make)
+    agent = harness(TrainConfig(), tokenizer, make)
 
     def num_turns(mistakes: float) -> list[int]:
         shown = demonstrate(agent, make, count=6, seed=0, mistakes=mistakes)
@@ -85,7 +85,7 @@ def test_a_teacher_that_errs_takes_longer_and_repeats() -> None:
 def test_demonstrations_of_the_form_show_how_a_call_goes_on_after_a_failed_one() -> None:
     make = NoExpert
     _, tokenizer = make_start("micro", make, seed=0)
-    shown = demonstrate(harness(Job(), tokenizer, make), make, count=6, seed=0)
+    shown = demonstrate(harness(TrainConfig(), tokenizer, make), make, count=6, seed=0)
     turns = [turn for trajectory in shown for turn in trajectory.turns]
     share = sum(turn.action.error is not None for turn in turns) / len(turns)
     assert 0.05 < share < 0.3
@@ -105,13 +105,13 @@ class Silent:
 
 def test_the_warm_up_does_not_imitate_what_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     model, tokenizer = make_start("micro", NoExpert, seed=0)
-    agent = harness(Job(), tokenizer, NoExpert)
+    agent = harness(TrainConfig(), tokenizer, NoExpert)
     monkeypatch.setattr(start, "FUMBLES", 1.0)
     shown = demonstrate(agent, NoExpert, count=2, seed=0)
     unreadable = [replace(t, turns=tuple(turn for turn in t.turns if turn.action.error)) for t in shown]
     assert all(trajectory.turns for trajectory in unreadable)
     with pytest.raises(DataError, match="without a trained token"):
-        warm_start(model, unreadable, Job(imitation_epochs=1), display=cast(Display, Silent()))
+        warm_start(model, unreadable, TrainConfig(imitation_epochs=1), display=cast(Display, Silent()))
 
 
 @pytest.mark.parametrize("is_new", [True, False])
@@ -123,10 +123,10 @@ def test_the_warm_start_trains_what_the_policy_trains(tmp_path: Path, is_new: bo
     make = find("keydoor?rooms=1")
     model, tokenizer = make_start("micro", make, seed=0)
     name = "micro" if is_new else str(tmp_path)
-    job = Job(model=name, imitation_epochs=1, lora_rank=2, lora_alpha=4.0, imitation_rate=1e-2)
+    config = TrainConfig(model=name, imitation_epochs=1, lora_rank=2, lora_alpha=4.0, imitation_rate=1e-2)
     before = {key: weight.clone() for key, weight in model.state_dict().items()}
-    shown = demonstrate(harness(job, tokenizer, make), make, count=16, seed=0)
-    warm_start(model, shown, job, display=cast(Display, Silent()))
+    shown = demonstrate(harness(config, tokenizer, make), make, count=16, seed=0)
+    warm_start(model, shown, config, display=cast(Display, Silent()))
     after = model.state_dict()
     assert after.keys() == before.keys() and not has_adapters(model)
     changes = {key: after[key] - before[key] for key in before if not torch.equal(after[key], before[key])}
@@ -145,19 +145,19 @@ def test_the_rate_of_the_warm_start_falls_and_every_pass_has_an_order_of_its_own
 ) -> None:
     """What is learned last is learned most gently; a sum over all steps of rates is half of them."""
     make = find("keydoor?rooms=1")
-    job = Job(imitation_epochs=3)
+    config = TrainConfig(imitation_epochs=3)
     model, tokenizer = make_start("micro", make, seed=0)
-    shown = demonstrate(harness(job, tokenizer, make), make, count=24, seed=0)
+    shown = demonstrate(harness(config, tokenizer, make), make, count=24, seed=0)
     seen: list[tuple[float, tuple[int, ...]]] = []
 
     def step(_: Learner, batches: list[Batch], __: Any, *, rate_scale: float) -> None:
         seen.append((rate_scale, tuple(batches[0].token_ids.tolist())))
 
     monkeypatch.setattr(Learner, "step", step)
-    warm_start(model, shown, job, display=cast(Display, Silent()))
+    warm_start(model, shown, config, display=cast(Display, Silent()))
     assert [rate for rate, _ in seen] == pytest.approx([1 - n / 9 for n in range(9)])
     assert len({tokens for _, tokens in seen}) == 9, "each pass draws its batches anew"
-    again: list[int] = list(Imitation(Learner(model), shown, job.imitation_epochs, job.seed).run())
+    again: list[int] = list(Imitation(Learner(model), shown, config.imitation_epochs, config.seed).run())
     assert again == list(range(9)) and [rate for rate, _ in seen[9:]] == [1.0] * 9
     assert [tokens for _, tokens in seen[9:]] == [tokens for _, tokens in seen[:9]], (
         "and in the same way again"
@@ -183,7 +183,7 @@ def test_the_new_model_of_a_run_is_narrower_where_texts_are_copied(
     spec: str, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shorten_corpus(monkeypatch, 2)
-    model, _ = make_start(Job().model, find(spec), seed=0)
+    model, _ = make_start(TrainConfig().model, find(spec), seed=0)
     assert model.config.hidden_size == width
     assert imitation_rate(model) == pytest.approx({128: 0.002, 64: 0.001}[width])
     assert imitation_rate(model, 1e-3) == 1e-3

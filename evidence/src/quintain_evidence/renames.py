@@ -41,8 +41,9 @@ def without_docstrings(source: str) -> ast.Module:
 def normalize(source: str, names: Mapping[str, str]) -> str:
     """Return what `source` computes after `names` (old → new), whatever the order of its imports.
 
-    A name with dots is a module or a member of one, and stands for all below it; one without is an identifier. A
-    member that is imported has its new name where the name stands alone: attributes of other things keep theirs.
+    A name with dots is a module or a member of one, and stands for all below it; one that begins with a dot is a
+    method where it is called; one without is an identifier. A member that is imported has its new name where the name
+    stands alone: attributes of other things keep theirs.
     """
     tree = without_docstrings(source)
     imported, places = dict[str, str](), dict[str, str]()
@@ -77,7 +78,7 @@ class _Renaming(ast.NodeTransformer):
     ) -> None:
         self.imported, self.places, self.names = imported, places, names
         self.identifiers = {old: new for old, new in names.items() if "." not in old}
-        dotted = sorted((re.escape(name) for name in names if "." in name), key=len, reverse=True)
+        dotted = sorted((re.escape(name) for name in names if "." in name[1:]), key=len, reverse=True)
         self.inside = re.compile(rf"(?<![\w.])({'|'.join(dotted)})(?!\w)") if dotted else None
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
@@ -92,6 +93,12 @@ class _Renaming(ast.NodeTransformer):
         """Rename a name that stands alone: one that is imported, or any identifier."""
         node.id = self.imported.get(node.id, self.identifiers.get(node.id, node.id))
         return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Rename a method that is called."""
+        if isinstance(node.func, ast.Attribute):
+            node.func.attr = self.names.get(f".{node.func.attr}", node.func.attr)
+        return self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         """Rename a member of a module that is imported."""

@@ -7,9 +7,9 @@ depends on world and seed, so success is measured on the way. Only training task
 from __future__ import annotations
 
 from quintain.environments.catalog import find
-from quintain.learning.job import Job
 from quintain.learning.learner import Learner, Optimization
 from quintain.learning.saved import START
+from quintain.learning.train_config import TrainConfig
 from quintain.models.save import save
 from quintain.rollout.progress import Display
 from quintain.store.run import Run
@@ -17,22 +17,24 @@ from quintain.warm_start.probe import Probe, probe_steps
 from quintain.warm_start.start import Imitation, imitation_rate, load_demonstrations, make_start
 
 
-def imitated(job: Job, run: Run, display: Display, *, enough: float) -> float:
+def imitated(config: TrainConfig, run: Run, display: Display, *, enough: float) -> float:
     """Save the policy that `run` starts from and return the success it was stopped at.
 
-    It imitates the demonstrations of `job` in up to `imitation_epochs` passes, until its success on training
+    It imitates the demonstrations of `config` in up to `imitation_epochs` passes, until its success on training
     tasks is `enough` or more.
     """
-    make_environment = find(job.environment)
-    model, tokenizer = make_start(job.model, make_environment, seed=job.seed)
-    kept = load_demonstrations(job, make_environment, tokenizer, run, display)
+    make_environment = find(config.environment)
+    model, tokenizer = make_start(config.model, make_environment, seed=config.seed)
+    kept = load_demonstrations(config, make_environment, tokenizer, run, display)
     learner = Learner(
         model,
-        Optimization(learning_rate=imitation_rate(model, job.imitation_rate), temperature=job.temperature),
+        Optimization(
+            learning_rate=imitation_rate(model, config.imitation_rate), temperature=config.temperature
+        ),
     )
-    updates = Imitation(learner, kept, job.imitation_epochs, job.seed)
+    updates = Imitation(learner, kept, config.imitation_epochs, config.seed)
     probes, found = probe_steps(updates.total), 0.0
-    with Probe(job, make_environment, model, tokenizer) as probe:
+    with Probe(config, make_environment, model, tokenizer) as probe:
         display.phase("warm start", updates.total)
         for update in updates.run():
             display.advance()

@@ -1,9 +1,9 @@
 """Runs of a comparison: a method and its baseline on one world, from one start, at equal budget.
 
 Arms of a seed that act through the same harness start from the same policy, act on the same tasks, and end when the
-same number of environment steps or of sampled tokens is used up (`Job.max_env_steps`, `max_sampled_tokens`). A trial
-is one run; comparisons with the same baseline share it, and trials of one world and seed share the policy that was
-warmed up once. A run that was begun is continued and one that is done is read, so what was stopped goes on where it
+same number of environment steps or of sampled tokens is used up (`TrainConfig.max_env_steps`, `max_sampled_tokens`). A
+trial is one run; comparisons with the same baseline share it, and trials of one world and seed share the policy that
+was warmed up once. A run that was begun is continued and one that is done is read, so what was stopped goes on where it
 was. `quintain_evidence.layers.league` says what runs show together.
 
 Where the setting ``reward_model`` of an arm is a table, it is how a reward model is trained (`train reward_model`) on
@@ -23,8 +23,8 @@ from typing import Any, Literal
 
 from quintain.config import build
 from quintain.errors import DataError
-from quintain.learning.job import Job
 from quintain.learning.thresholds import thresholds
+from quintain.learning.train_config import TrainConfig
 from quintain.methods.find import find_method
 from quintain.methods.method import Method, traits_of
 from quintain.processes.freed import return_freed_memory
@@ -193,12 +193,12 @@ def warm(chosen: Trial, root: Path) -> Path:
     folder = root / chosen.start
     if not (folder / START / "config.json").exists():
         shutil.rmtree(folder, ignore_errors=True)
-        job = Job(**chosen.makes_start())
+        config = TrainConfig(**chosen.makes_start())
         with (
-            Run.create(folder, recipe=chosen.recipe, config=asdict(job)) as run,
+            Run.create(folder, recipe=chosen.recipe, config=asdict(config)) as run,
             Display(chosen.start, 1, 0) as display,
         ):
-            found = imitated(job, run, display, enough=chosen.enough)
+            found = imitated(config, run, display, enough=chosen.enough)
             run.event("start", f"imitated until success was {found:.3f}", success=found)
             run.finish("done")
     return folder / START
@@ -228,9 +228,9 @@ def perform(chosen: Trial, root: Path) -> Path:
     return folder
 
 
-def makes_own_start(method: Method, job: Job) -> bool:
-    """Return whether the start is part of `method`: it chooses what is imitated before, or `job` shows nothing."""
-    return traits_of(method).has_own_start or job.demonstrations == 0
+def makes_own_start(method: Method, config: TrainConfig) -> bool:
+    """Return whether the start is part of `method`: it chooses what is imitated before, or `config` shows nothing."""
+    return traits_of(method).has_own_start or config.demonstrations == 0
 
 
 def is_done(chosen: Trial, root: Path) -> bool:
@@ -285,7 +285,7 @@ def measured(benchmark: Benchmark, run: Run) -> Arm:
 
 
 def updates_of_step(config: Mapping[str, Any]) -> int:
-    """Return the optimizer steps of a step of a run: those of a round, where its job says how many."""
+    """Return the optimizer steps of a step of a run: those of a round, where its configuration says how many."""
     if "updates" in config:
         return int(config["updates"])
     return int(config.get("num_epochs", 1)) * int(config.get("num_minibatches", 1))

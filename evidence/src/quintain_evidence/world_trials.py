@@ -62,7 +62,7 @@ class World:
     """settings of `sft` that differ from `SETTINGS`"""
 
     def config(self, seed: int, overrides: Mapping[str, Any]) -> sft.Config:
-        """Return the job of one seed; it is evaluated at its end alone."""
+        """Return the configuration of one seed; it is evaluated at its end alone."""
         values = {**SETTINGS, **self.settings, **overrides}
         values |= {"environment": self.environment or self.name, "seed": seed, "eval_every": values["steps"]}
         config = build(sft.Config, values, f"benchmark {self.name}")

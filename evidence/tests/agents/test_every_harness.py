@@ -9,7 +9,7 @@ import pytest
 from quintain.engines.protocol import Request
 from quintain.engines.scripted import Scripted
 from quintain.environments.catalog import find
-from quintain.learning.job import Job
+from quintain.learning.train_config import TrainConfig
 from quintain.rollout.collect import Rollout
 from quintain.safety.isolation import find_fault
 from quintain.types import Turn
@@ -24,7 +24,7 @@ def test_it_solves_a_world(world: World, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("quintain.warm_start.corpus.NUM_EPISODES", 8)
     make = find(world.environment)
     tokenizer = new_tokenizer(make, seed=0)
-    agent = harness(Job(agent=str(world.settings["agent"])), tokenizer, make)
+    agent = harness(TrainConfig(agent=str(world.settings["agent"])), tokenizer, make)
     with closing(make()) as environment:
         tasks = [environment.task("eval", index) for index in range(3)]
     for task in tasks:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from quintain.agents.advised import ADAPTER
+from quintain.agents.adviser import ADAPTER
 from quintain.environments.protocol import begin
 from quintain.testing.pupil import tasks_from
 from quintain.types import Trajectory

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from quintain.errors import DataError
-from quintain.learning.job import Job
+from quintain.learning.train_config import TrainConfig
 from quintain.types import Action
 from quintain_evidence.experiments.rl import coso
 from quintain_evidence.experiments.rl.frozen import frozen
@@ -28,8 +28,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_step_is_as_long_as_asked_and_is_taken_back(tmp_path: Path) -> None:
-    job = Job(environment=MOVES, model="micro", demonstrations=16, imitation_epochs=3)
-    with frozen(job, 1, enough=0.0, most=1.0, root=tmp_path) as start:
+    config = TrainConfig(environment=MOVES, model="micro", demonstrations=16, imitation_epochs=3)
+    with frozen(config, 1, enough=0.0, most=1.0, root=tmp_path) as start:
         (groups,) = start.batches(1, tasks=4, size=2)
         before = [p.detach().clone() for p in start.lab.parameters]
         way = torch.randn(start.lab.size, generator=torch.Generator().manual_seed(0))

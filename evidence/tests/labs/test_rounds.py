@@ -48,7 +48,7 @@ def test_the_collector_draws_tasks_of_its_pool_and_says_what_it_is_given() -> No
     )
     assert sorted(task.id for task in collector.tasks(1, 6)) == sorted(task.id for task in world.tasks)
     assert collector.tasks(1, 3) != collector.tasks(2, 3) and len(collector.tasks(1, 9)) == 9
-    assert collector.demonstrations() == shown and collector.shown(world.tasks[:2]) == shown[:2]
+    assert collector.demonstrations() == shown and collector.expert_episodes(world.tasks[:2]) == shown[:2]
     wrapped = TableCollector(
         policy, world.tasks, 3, play_wrapped=lambda p, tasks, size, seed: p.sample(size=size, seed=0)
     )

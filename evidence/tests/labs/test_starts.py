@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from quintain.errors import DataError
-from quintain.learning.job import Job
+from quintain.learning.train_config import TrainConfig
 from quintain.models.fingerprint import fingerprint
 from quintain.models.load import load
 from quintain_evidence.labs import starts
 from quintain_evidence.labs.starts import cached_start, start_name
 
-JOB = Job(environment="guess?max_turns=1&high=3", model="micro", demonstrations=8, imitation_epochs=4)
+JOB = TrainConfig(environment="guess?max_turns=1&high=3", model="micro", demonstrations=8, imitation_epochs=4)
 
 
 @pytest.fixture(autouse=True)

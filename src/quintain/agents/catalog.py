@@ -2,8 +2,8 @@
 
 A spec is a harness, and in front of it, each with a ``+``, what it is wrapped in, outermost first; options follow a
 question mark and are the fields of its class. ``mine.py:run_agent`` is an agent of the user's own, which lives outside
-(`quintain.agents.outside`), the same as ``endpoint?run=mine.py:run_agent``. An unknown name or option, or a harness
-that the environment has nothing for, is an error that names the nearest one, before anything is sampled.
+(`quintain.agents.external_agent`), the same as ``endpoint?run=mine.py:run_agent``. An unknown name or option, or a
+harness that the environment has nothing for, is an error that names the nearest one, before anything is sampled.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ AUTO = "auto"
 OUTSIDE = "endpoint"
 """An agent that lives outside and talks to the recording endpoint."""
 HARNESSES: dict[str, str] = {
-    "advised": "quintain.agents.advised:Advised",
+    "advised": "quintain.agents.adviser:Advised",
     "choice": "quintain.agents.harness:Choice",
     "code": "quintain.agents.code:CodeAct",
     "constrained": "quintain.agents.constrained:Constrained",
-    "endpoint": "quintain.agents.outside:Outside",
+    "endpoint": "quintain.agents.external_agent:Outside",
     "experts": "quintain.agents.experts:Experts",
     "grounded": "quintain.agents.grounded:Grounded",
     "react": "quintain.agents.harness:ReAct",

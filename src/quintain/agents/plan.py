@@ -11,7 +11,7 @@ do, as calls (the P-code of PGPO, 2506.01475) or by verbs alone, which name noth
 Without `sees_task` the plan stands in the place of the first observation: what the executor knows of the task is there.
 
 With ``actor=scripted`` the policy does not act: it names one thing in each turn, and a script goes for that (see
-`quintain.agents.led_world`).
+`quintain.agents.scripted_actor`).
 
 Differences to the paper: no separate models, and no chain of thought of its own; the planner may edit single steps
 instead of writing the plan anew.
@@ -26,8 +26,8 @@ from typing import Literal
 
 from quintain.agents.deliberation import Reopening, Words, describe_action, with_words
 from quintain.agents.harness import PlainText, system_text
-from quintain.agents.led_world import LedWorld
 from quintain.agents.protocol import Agent, Brief, Prompt, Session, equip
+from quintain.agents.scripted_actor import LedWorld
 from quintain.environments.baselines import foreseen
 from quintain.environments.protocol import Environment
 from quintain.errors import UsageError

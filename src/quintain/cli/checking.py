@@ -160,7 +160,7 @@ def is_run(folder: Path) -> bool:
 def check_environment(spec: str, episodes: int, deadline: int, is_json: bool) -> int:
     """Run the conformance suite, with so many seconds for each probe, and return the exit status."""
     from quintain.environments.check import check as conformance
-    from quintain.environments.rehearsal import find_or_blame
+    from quintain.environments.smoke_test import find_or_blame
 
     find_or_blame(spec)
     found = conformance(spec, episodes=episodes, deadline=deadline)
@@ -171,7 +171,7 @@ def check_grades(spec: str, num_tasks: int, calls: int, is_json: bool) -> int:
     """Grade the first `num_tasks` tasks `calls` times each way and return the exit status."""
     from quintain.environments.boundary import blame
     from quintain.environments.grades import grade_tasks
-    from quintain.environments.rehearsal import find_or_blame
+    from quintain.environments.smoke_test import find_or_blame
 
     recipe = find_or_blame(spec)
     with blame(spec):
@@ -190,7 +190,7 @@ def check_load(spec: str, instances: int, is_json: bool) -> int:
     """Play four random episodes in each of `instances` at once and return the exit status."""
     from quintain.cli.loading import load_lines
     from quintain.environments.boundary import blame
-    from quintain.environments.rehearsal import find_or_blame
+    from quintain.environments.smoke_test import find_or_blame
     from quintain.rollout.load import load
 
     recipe = find_or_blame(spec)

@@ -137,7 +137,7 @@ def readable(texts: Callable[[Path], Iterator[str]], source: Path) -> Iterator[s
 def make_transcriber(chat: Chat, environment: str | None, agent: str, train_on: TrainOn) -> Transcriber:
     """Return what writes the conversations as a rollout in `environment` would show them."""
     from quintain.agents.transcripts import Rules, Transcriber
-    from quintain.environments.rehearsal import find_or_blame
+    from quintain.environments.smoke_test import find_or_blame
     from quintain.warm_start.demonstrations import place_of
     from quintain.warm_start.start import build_agent
 

@@ -194,9 +194,9 @@ def find_disputed(
         UsageError: a model reads other tokens than those of the run.
     """
     from quintain.eval.reward_model import by_dispute
-    from quintain.learning.job import Job, PolicySpec
     from quintain.learning.policies import build_policies
     from quintain.learning.saved import find_model
+    from quintain.learning.train_config import PolicySpec, TrainConfig
     from quintain.models.load import load_tokenizer
     from quintain.runs.context import make_engine
     from quintain.warm_start.demonstrations import tokenizer_of
@@ -208,7 +208,9 @@ def find_disputed(
                 f"--reward-models: got {name}, whose tokenizer is not that of {run.folder}; train it on the same model"
             )
     specs = {f"reward_{k}": PolicySpec(head="value", model=folder) for k, folder in enumerate(folders, 1)}
-    policies = build_policies(Job(), Path(folders[0]), specs, has_critic=False, make_engine=make_engine)
+    policies = build_policies(
+        TrainConfig(), Path(folders[0]), specs, has_critic=False, make_engine=make_engine
+    )
     chosen = [(names, sides) for names in islice(pairs, CANDIDATES) if (sides := sides_of(names))]
     scores = [
         policies[name].episode_scores([side for _, sides in chosen for side in sides]) for name in specs

@@ -27,7 +27,7 @@ HELP = "an action by number or name; a tool as NAME, NAME VALUE … or NAME {JSO
 def play(argv: Sequence[str]) -> int:
     """Act in an environment."""
     from quintain.environments.boundary import blame
-    from quintain.environments.rehearsal import find_or_blame
+    from quintain.environments.smoke_test import find_or_blame
 
     parser = Parser("play", "Act in an environment yourself: what an agent sees, typed by hand.")
     parser.add_argument("environment", metavar="E", help="environment: see quintain environments")

@@ -43,21 +43,21 @@ def check_method(argv: Sequence[str]) -> int:
     from quintain.warm_start.demonstrations import place_data
 
     given = build(method.config_class, values, f"check {spec}")
-    job = place_data(given, Path(arguments.runs), is_trusted=arguments.trust_run)
-    if job.environment == NO_ENVIRONMENT:
+    config = place_data(given, Path(arguments.runs), is_trusted=arguments.trust_run)
+    if config.environment == NO_ENVIRONMENT:
         raise UsageError(
             f"check {spec}: got data without an environment, in which nothing is played; look at the data: "
             "quintain check FILE"
         )
-    refuse_unread(method, method.make(job), job, values)
-    check_parts(job)
-    fitted = fit_to_model(method, job, values)
-    job = fitted.job
-    plan = check_memory(method.make(job), job)
-    for note in (*fitted.notes, *describe_run(plan, job, is_brief=False)):
+    refuse_unread(method, method.make(config), config, values)
+    check_parts(config)
+    fitted = fit_to_model(method, config, values)
+    config = fitted.config
+    plan = check_memory(method.make(config), config)
+    for note in (*fitted.notes, *describe_run(plan, config, is_brief=False)):
         tell(note)
     started = time.monotonic()
-    found = preflight(job, data_of(method.make(job)))
+    found = preflight(config, data_of(method.make(config)))
     seconds = time.monotonic() - started
     if not arguments.json:
         for number, stream in enumerate(found.streams, start=1):

@@ -19,7 +19,7 @@ PORTS = {"openenv": 8000, "agentgym": 36001}
 
 def serve(argv: Sequence[str]) -> int:
     """Offer an environment until interrupted."""
-    from quintain.environments.rehearsal import find_ready
+    from quintain.environments.smoke_test import find_ready
 
     parser = Parser("environments serve", "Offer an environment to clients of OpenEnv or AgentGym.")
     parser.add_argument("environment", metavar="E", help="environment: see quintain environments")

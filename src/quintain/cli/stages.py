@@ -123,7 +123,7 @@ def critical(
 def distinct_states(given: EpisodeSet, environment: str = "", *, name: str = "distinct_states") -> Stage:
     """Keep the first of the episodes of a task that went through the same states, recorded or found by a replay."""
     from quintain.environments.catalog import find
-    from quintain.rollout.splices import states_in
+    from quintain.rollout.corrections import states_in
 
     return stages.distinct_states(
         given.by_world(name, environment, lambda world, _: states_in(find(world))), name=name
@@ -133,7 +133,7 @@ def distinct_states(given: EpisodeSet, environment: str = "", *, name: str = "di
 def executable(given: EpisodeSet, environment: str = "", *, name: str = "executable") -> Stage:
     """Keep the episodes that can be carried out again in their environment, turn by turn, as they were recorded."""
     from quintain.environments.catalog import find
-    from quintain.rollout.splices import UNREPEATABLE, can_be_carried_out
+    from quintain.rollout.corrections import UNREPEATABLE, can_be_carried_out
 
     check = given.by_world(name, environment, lambda world, _: can_be_carried_out(find(world)))
     return stages.keep_verified(check, says=UNREPEATABLE, name=name)
@@ -178,7 +178,7 @@ def splice_corrections(
         SimultaneousSeats,
     )
     from quintain.errors import EnvironmentFault
-    from quintain.rollout.splices import (
+    from quintain.rollout.corrections import (
         UNREPEATABLE,
         CorrectedEpisode,
         JudgeOfTurns,
@@ -441,7 +441,7 @@ def verify_by(
     `by` is ``world``, or the address of a model that scores an episode from 0 to 1, of which `least` are asked.
     """
     from quintain.environments.catalog import find
-    from quintain.rollout.splices import is_solved_again
+    from quintain.rollout.corrections import is_solved_again
 
     if (judge := judge_of(by, name, SOLVED, others=("world",))) is None:
         again = given.by_world(name, environment, lambda world, _: is_solved_again(find(world)))

@@ -22,9 +22,9 @@ from quintain.environments.boundary import ask, tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.protocol import StateKey
 from quintain.errors import DataError
-from quintain.learning.job import MAIN, Job
 from quintain.learning.policies import load_main
 from quintain.learning.saved import START
+from quintain.learning.train_config import MAIN, TrainConfig
 from quintain.methods.find import find_method
 from quintain.methods.loops.on_policy import OnPolicy
 from quintain.models.load import load
@@ -48,24 +48,24 @@ def collect_batch(
     Raises:
         StoreError: the folder is there already.
     """
-    job: Job = settings
+    config: TrainConfig = settings
     with Run.create(folder, recipe=recipe, config=asdict(settings)) as run:
-        prepare_start(job, run, display, has_warm_start=True)
+        prepare_start(config, run, display, has_warm_start=True)
         loaded = load(str(run.folder / START))
-        make_environment = find(job.environment)
+        make_environment = find(config.environment)
         has_keys = ask(make_environment, lambda environment: isinstance(environment, StateKey))
         rollout = Rollout(
-            harness(job, loaded.tokenizer, make_environment),
+            harness(config, loaded.tokenizer, make_environment),
             make_environment,
             build_engine(EngineSettings(), loaded.model, loaded.tokenizer),
-            limits=Limits(has_state_keys=has_keys, max_broken_share=job.max_broken),
+            limits=Limits(has_state_keys=has_keys, max_broken_share=config.max_broken),
         )
         display.phase("episodes", groups * size)
         try:
             found = rollout.groups(
                 TaskStream(tasks_of(make_environment)).draw(0, groups),
                 size=size,
-                seed=derive_seed("lab", job.seed),
+                seed=derive_seed("lab", config.seed),
                 on_episode=lambda _: display.advance(),
             )
         finally:

@@ -67,7 +67,7 @@ class Engines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerRanks:
-    """The ranks of the learner, where a job has some (`learner_ranks`): ``LearnerRanks(gpus=1)``."""
+    """The ranks of the learner, where a configuration has some (`learner_ranks`): ``LearnerRanks(gpus=1)``."""
 
     cpus: PositiveFloat = 1.0
     """Cores of one."""

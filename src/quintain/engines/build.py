@@ -10,10 +10,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from quintain.engines.http_engine import HttpEngine
 from quintain.engines.local import Local
 from quintain.engines.process import ProcessEngine
 from quintain.engines.protocol import Engine
-from quintain.engines.served import HttpEngine
 from quintain.engines.settings import EngineSettings, check_settings
 from quintain.engines.sglang import Sglang
 from quintain.engines.vllm import Vllm

@@ -32,12 +32,12 @@ from quintain.data.turn_values import turn_value_samples
 from quintain.engines.protocol import Engine, Reply
 from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.learning.checkpoint import SHARDS, head_in, load_modules, load_shards
-from quintain.learning.job import MAIN, Job, PolicySpec
 from quintain.learning.learner import Forward, Learner, Optimization
 from quintain.learning.sections import MICRO_TOKENS, ModelSection, PolicyFields, PolicySettings
 from quintain.learning.sharding.learner import ShardedForward, ShardedLearner
 from quintain.learning.sharding.ranks import RankGroup
 from quintain.learning.sharding.shard import Lora, ShardSpec
+from quintain.learning.train_config import MAIN, PolicySpec, TrainConfig
 from quintain.models.adapters import add_lora
 from quintain.models.device import find_device
 from quintain.models.families import longest_stream
@@ -650,7 +650,7 @@ def acts(config: ModelSection, name: str, spec: PolicySpec | None) -> bool:
 
 
 def build_policies(
-    job: Job,
+    config: TrainConfig,
     start: Path,
     specs: Mapping[str, PolicySpec],
     *,
@@ -658,7 +658,7 @@ def build_policies(
     make_engine: Callable[[str, Policy], Engine],
     ranks_of: Callable[[str], RankGroup | None] = lambda _: None,
 ) -> Policies:
-    """Return the policies of a run of `job`, whose main policy starts from the model folder `start`.
+    """Return the policies of a run of `config`, whose main policy starts from the model folder `start`.
 
     Each of them computes in the ranks that `ranks_of` has for its name, or here.
 
@@ -669,16 +669,17 @@ def build_policies(
     small = [name for name, spec in specs.items() if spec.size or spec.head_width or spec.head_scales]
     if spread := [name for name in small if ranks_of(name) is not None]:
         raise ConfigError(
-            f"learner_ranks: got {job.learner_ranks} with the policy {spread[0]}, a small network of its own; give 0, "
+            f"learner_ranks: got {config.learner_ranks} with the policy {spread[0]}, a small network of its own; "
+            "give 0, "
             "and no place on a cluster"
         )
-    for name, (spec, settings) in plan_policies(job, specs).items():
+    for name, (spec, settings) in plan_policies(config, specs).items():
         has_head = has_critic if spec is None and name == MAIN else spec is not None and spec.head == "value"
         policy = _build(
-            name, spec, settings, start, policies, job, has_head, learns(spec, settings), ranks_of(name)
+            name, spec, settings, start, policies, config, has_head, learns(spec, settings), ranks_of(name)
         )
         policies[name] = policy
-        if acts(job, name, spec):
+        if acts(config, name, spec):
             activate = partial(
                 policy.shared.activate, policy.adapter
             )  # not policy.activate, which would be a circle
@@ -693,7 +694,7 @@ def load_main(model: PreTrainedModel, config: Mapping[str, Any], checkpoint: Pat
         The value head that the checkpoint has beside them; None where it has none.
     """
     shared = SharedModel(model)
-    stored = rename(Job, config, "the run", is_stored=True)
+    stored = rename(TrainConfig, config, "the run", is_stored=True)
     given = {each.name: stored[each.name] for each in fields(PolicyFields) if each.name in stored}
     settings = build(PolicySettings, given, "the run", is_stored=True)
     rank = settings.lora_rank
@@ -715,7 +716,7 @@ def _build(
     settings: PolicySettings,
     start: Path,
     known: Mapping[str, Policy],
-    job: Job,
+    config: TrainConfig,
     has_head: bool,
     is_trained: bool,
     ranks: RankGroup | None,
@@ -730,7 +731,7 @@ def _build(
     if shares:
         shared, tokenizer = known[shares].shared, known[shares].tokenizer
     else:
-        is_away = ranks is not None and not is_trained and not acts(job, name, spec)
+        is_away = ranks is not None and not is_trained and not acts(config, name, spec)
         device = torch.device("cpu") if is_away else find_device(settings.device)
         is_fixed = is_frozen(spec, settings, is_trained)
         loaded = load(place, dtype=storage_dtype(settings.precision, device, is_frozen=is_fixed))
@@ -744,7 +745,7 @@ def _build(
     if spec is not None and spec.follows and _is_adapted(known.get(spec.follows), settings):
         adapter, settings = name, known[spec.follows].settings
     if adapter is not None:
-        shared.add(adapter, settings, job.seed)
+        shared.add(adapter, settings, config.seed)
     head = None
     if has_head:
         head = ValueHead.of(
@@ -758,8 +759,8 @@ def _build(
         shared.model.requires_grad_(False).eval()
     activate = partial(shared.activate, adapter)  # also without adapters: another policy may add one later
     learner, folder = None, known[shares].start if shares else place
-    optimization = Optimization(temperature=job.temperature, precision=settings.precision)
-    sharing = 1 if ranks is None or ranks.count % job.context_ranks else job.context_ranks
+    optimization = Optimization(temperature=config.temperature, precision=settings.precision)
+    sharing = 1 if ranks is None or ranks.count % config.context_ranks else config.context_ranks
     lora = None
     if adapter is not None:
         lora = Lora(
@@ -767,17 +768,17 @@ def _build(
             rank=settings.lora_rank,
             alpha=settings.lora_alpha,
             targets=settings.lora_targets,
-            seed=job.seed,
+            seed=config.seed,
         )
     if is_trained:
         optimization = Optimization(
-            learning_rate=settings.learning_rate or job.learning_rate,
-            temperature=job.temperature,
+            learning_rate=settings.learning_rate or config.learning_rate,
+            temperature=config.temperature,
             precision=settings.precision,
-            optimizer=job.optimizer,
-            weight_decay=job.weight_decay,
-            max_grad_norm=job.max_grad_norm,
-            gradient_checkpointing=job.gradient_checkpointing,
+            optimizer=config.optimizer,
+            weight_decay=config.weight_decay,
+            max_grad_norm=config.max_grad_norm,
+            gradient_checkpointing=config.gradient_checkpointing,
         )
         trained = shared.trained(adapter)
         if ranks is None:

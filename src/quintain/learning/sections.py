@@ -1,8 +1,8 @@
 """The sections of a configuration: what a function reads of it is the section that it takes.
 
 Each section is a small frozen dataclass, and the configuration of a method inherits from all of them
-(`quintain.learning.job`), so that whoever has the whole hands it to a function that sees one section of it. Flags,
-files and stored configurations stay flat. ``section`` and ``about`` are what the help calls it and says of it.
+(`quintain.learning.train_config`), so that whoever has the whole hands it to a function that sees one section of it.
+Flags, files and stored configurations stay flat. ``section`` and ``about`` are what the help calls it and says of it.
 """
 
 from __future__ import annotations

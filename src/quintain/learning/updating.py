@@ -22,12 +22,12 @@ from quintain.curriculum.schedules import linear
 from quintain.data.leaves import LeafRule, keep_leaves
 from quintain.data.pack import PassSize, micro_batches
 from quintain.data.samples import samples_from, unrelated_samples
-from quintain.learning.job import MAIN
 from quintain.learning.learner import Learner, StepReport
 from quintain.learning.optimizers import scale_at
 from quintain.learning.policies import Policies, Policy
 from quintain.learning.sections import UpdateSection
 from quintain.learning.signals import SignalRecorder
+from quintain.learning.train_config import MAIN
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.models.families import trunk

@@ -8,52 +8,52 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quintain.learning.job import GroupJob as GroupConfig
-    from quintain.learning.job import OnPolicyJob as OnPolicyConfig
-    from quintain.learning.job import PolicySpec
-    from quintain.learning.job import SignalsJob as Config
+    from quintain.learning.train_config import GroupConfig as GroupConfig
+    from quintain.learning.train_config import OnPolicyConfig as OnPolicyConfig
+    from quintain.learning.train_config import PolicySpec
+    from quintain.learning.train_config import SignalsConfig as Config
     from quintain.learning.update import Update
     from quintain.methods.loops.offline import Offline
     from quintain.methods.loops.on_policy import Estimates, OnPolicy
-    from quintain.methods.loops.queries import Consultation
-    from quintain.methods.loops.replay import CriticUpdate, Lesson, Replay, ReplayBuffer, WatchedCritic
+    from quintain.methods.loops.queries import PolicyQueries
+    from quintain.methods.loops.replay import CriticUpdate, Replay, ReplayBuffer, UpdateSamples, WatchedCritic
     from quintain.methods.loops.rounds import Rounds
-    from quintain.methods.method import Folds, Method, Needs, differing, sample_groups
+    from quintain.methods.method import CombinedState, Method, Needs, sample_groups, sample_until_mixed
 
 __all__ = [
+    "CombinedState",
     "Config",
-    "Consultation",
     "CriticUpdate",
     "Estimates",
-    "Folds",
     "GroupConfig",
-    "Lesson",
     "Method",
     "Needs",
     "Offline",
     "OnPolicy",
     "OnPolicyConfig",
+    "PolicyQueries",
     "PolicySpec",
     "Replay",
     "ReplayBuffer",
     "Rounds",
     "Update",
+    "UpdateSamples",
     "WatchedCritic",
-    "differing",
     "sample_groups",
+    "sample_until_mixed",
 ]
 
 _HOMES = {
-    "Config": "quintain.learning.job:SignalsJob",
-    "Consultation": "quintain.methods.loops.queries:Consultation",
+    "Config": "quintain.learning.train_config:SignalsConfig",
+    "PolicyQueries": "quintain.methods.loops.queries:PolicyQueries",
     "CriticUpdate": "quintain.methods.loops.replay:CriticUpdate",
     "Estimates": "quintain.methods.loops.on_policy:Estimates",
-    "GroupConfig": "quintain.learning.job:GroupJob",
-    "Lesson": "quintain.methods.loops.replay:Lesson",
+    "GroupConfig": "quintain.learning.train_config:GroupConfig",
+    "UpdateSamples": "quintain.methods.loops.replay:UpdateSamples",
     "Offline": "quintain.methods.loops.offline:Offline",
     "OnPolicy": "quintain.methods.loops.on_policy:OnPolicy",
-    "OnPolicyConfig": "quintain.learning.job:OnPolicyJob",
-    "PolicySpec": "quintain.learning.job:PolicySpec",
+    "OnPolicyConfig": "quintain.learning.train_config:OnPolicyConfig",
+    "PolicySpec": "quintain.learning.train_config:PolicySpec",
     "Replay": "quintain.methods.loops.replay:Replay",
     "ReplayBuffer": "quintain.methods.loops.replay:ReplayBuffer",
     "Rounds": "quintain.methods.loops.rounds:Rounds",

@@ -18,9 +18,9 @@ from quintain.data.files import read_objects
 from quintain.data.records import read_records
 from quintain.environments.task_files import split_spec
 from quintain.errors import ConfigError
-from quintain.learning.job import ImitationJob, Job
 from quintain.learning.saved import tokenizer_folder
 from quintain.learning.sections import DataSection, PolicySettings
+from quintain.learning.train_config import ImitationConfig, TrainConfig
 from quintain.methods.find import FoundMethod
 from quintain.methods.method import Method, traits_of
 from quintain.models.device import find_device
@@ -48,109 +48,113 @@ LORA_OPTIONS = ("lora_rank", "lora_alpha", "lora_targets")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """A configuration that fits its model: ``Fitted(job=job, notes=["Qwen3-1.7B is pretrained …"])``."""
+    """A configuration that fits its model: ``Fitted(config=config, notes=["Qwen3-1.7B is pretrained …"])``."""
 
-    job: Job
+    config: TrainConfig
     notes: list[str] = field(default_factory=list[str])
     """what was set and why, and what was given that is too much; a line each"""
 
 
-def fit_to_model(found: FoundMethod, job: Job, given: Mapping[str, Any]) -> Fitted:
-    """Return `job`, a configuration of the method `found`, with what is not among the `given` values as its model asks.
+def fit_to_model(found: FoundMethod, config: TrainConfig, given: Mapping[str, Any]) -> Fitted:
+    """Return `config`, a configuration of the method `found`, with what is not among the `given` values as its model
+    asks.
 
     Raises:
         ModelError: the model is missing or broken.
     """
-    suited = fit_to_agent(found, job, given)
-    job = suited.job
-    if new_model(job.model) is not None or traits_of(found.make(job)).learns is None:
+    suited = fit_to_agent(found, config, given)
+    config = suited.config
+    if new_model(config.model) is not None or traits_of(found.make(config)).learns is None:
         return suited
-    found_more = fit_job(found, job, given, find_origin(str(tokenizer_folder(job.model))))
+    found_more = fit_config(found, config, given, find_origin(str(tokenizer_folder(config.model))))
     return replace(found_more, notes=[*suited.notes, *found_more.notes])
 
 
-def fit_to_agent(found: FoundMethod, job: Job, given: Mapping[str, Any]) -> Fitted:
-    """Return `job` with what is not among the `given` values as an agent that lives outside asks, if it is one.
+def fit_to_agent(found: FoundMethod, config: TrainConfig, given: Mapping[str, Any]) -> Fitted:
+    """Return `config` with what is not among the `given` values as an agent that lives outside asks, if it is one.
 
     It is not let play until it solves enough, so how much it imitates is fixed; and what nobody can show is not
     imitated: random words in the place of an answer to a task of a file.
     """
-    if not is_outside(job.agent):
-        return Fitted(job=job)
+    if not is_outside(config.agent):
+        return Fitted(config=config)
     wanted: dict[str, Any] = {}
-    has_expert = "expert" in check_agent(job.agent)[-1].options
-    if new_model(job.model) is not None:
+    has_expert = "expert" in check_agent(config.agent)[-1].options
+    if new_model(config.model) is not None:
         wanted["model"] = OUTSIDE_MODEL
         if has_expert:
             wanted["demonstrations"] = OUTSIDE_DEMONSTRATIONS
-        if traits_of(found.make(job)).is_on_policy:
+        if traits_of(found.make(config)).is_on_policy:
             wanted["learning_rate"] = OUTSIDE_RATE
-            if {"num_epochs", "clip_high"} <= {each.name for each in fields(job)}:
+            if {"num_epochs", "clip_high"} <= {each.name for each in fields(config)}:
                 wanted["num_epochs"] = OUTSIDE_EPOCHS
-            if getattr(job, "entropy_coef", None) == 0 and "entropy_coef" not in given:
+            if getattr(config, "entropy_coef", None) == 0 and "entropy_coef" not in given:
                 wanted |= {"entropy_coef": OUTSIDE_ENTROPY, "lr_schedule": OUTSIDE_SCHEDULE}
-    inner, path = split_spec(job.environment)
+    inner, path = split_spec(config.environment)
     if path and not inner and not has_expert:
         wanted["demonstrations"] = 0
-    free = free_options(found.config_class, given) - ({"model"} if job.model != FITTING else set[str]())
-    changes = {key: value for key, value in wanted.items() if key in free and getattr(job, key) != value}
+    free = free_options(found.config_class, given) - ({"model"} if config.model != FITTING else set[str]())
+    changes = {key: value for key, value in wanted.items() if key in free and getattr(config, key) != value}
     if not changes:
-        return Fitted(job=job)
+        return Fitted(config=config)
     said = ", ".join(f"{key} {text_of(value)}" for key, value in changes.items())
-    name = job.agent.partition("?")[0]
+    name = config.agent.partition("?")[0]
     note = f"the agent {name} lives outside, and what was not given fits that: {said} ({AGENT_PAGE})"
-    return Fitted(job=replace(job, **changes), notes=[note])
+    return Fitted(config=replace(config, **changes), notes=[note])
 
 
-def fit_job(found: FoundMethod, job: Job, given: Mapping[str, Any], origin: Origin) -> Fitted:
-    """Return `job` with what is not among the `given` values as a model of this `origin` asks; see `fit_to_model`."""
+def fit_config(found: FoundMethod, config: TrainConfig, given: Mapping[str, Any], origin: Origin) -> Fitted:
+    """Return `config` with what is not `given` as a model of this `origin` asks; see `fit_to_model`."""
     if not origin.is_pretrained:
-        return Fitted(job=job)
+        return Fitted(config=config)
     free = free_options(found.config_class, given)
-    method = found.make(job)
+    method = found.make(config)
     kind = traits_of(method).learns
     assert kind is not None, "there is a policy to be trained"
-    has_lora = None if free.issuperset(LORA_OPTIONS) else job.main_policy().lora_rank > 0
-    has_gpu = find_device(job.device).type == "cuda"
+    has_lora = None if free.issuperset(LORA_OPTIONS) else config.main_policy().lora_rank > 0
+    has_gpu = find_device(config.device).type == "cuda"
     advice = advise(origin, kind, has_lora, has_gpu=has_gpu)
-    if advice.lora_rank and not takes_lora(found, job, advice.lora_rank):
+    if advice.lora_rank and not takes_lora(found, config, advice.lora_rank):
         advice = advise(origin, kind, has_lora=False, has_gpu=has_gpu)
-    by_layers = bool(advice.lora_rank or job.main_policy().lora_rank)
+    by_layers = bool(advice.lora_rank or config.main_policy().lora_rank)
     shown = advise(origin, "imitation", has_lora=by_layers)
     """of the warm start, which trains what the policy trains"""
     wanted: dict[str, Any] = {
         "learning_rate": advice.learning_rate,
         "lora_rank": advice.lora_rank or None,
         "lora_alpha": advice.lora_alpha,
-        "imitation_rate": shown.learning_rate if has_warm_start(method, job) else None,
-        "imitation_epochs": advice.passes if has_warm_start(method, job) and not is_taught(job) else None,
+        "imitation_rate": shown.learning_rate if has_warm_start(method, config) else None,
+        "imitation_epochs": advice.passes
+        if has_warm_start(method, config) and not is_taught(config)
+        else None,
         "max_turn_tokens": advice.turn_tokens,
         "gradient_checkpointing": advice.checkpoints,
         "precision": advice.precision,
         REWARD_RATE: advise(origin, "critic", has_lora=False).learning_rate,
     }
     if not traits_of(method).acts:
-        wanted |= offline_settings(job, free, kind, advice.passes)
-        steps = wanted.get("steps") or job.steps
+        wanted |= offline_settings(config, free, kind, advice.passes)
+        steps = wanted.get("steps") or config.steps
         if "lr_schedule" in free and advice.schedule is not None:
             wanted["lr_schedule"] = advice.schedule
             wanted["lr_warmup"] = max(1, round(advice.rising * steps))
-    own = {each.name for each in fields(job)}
+    own = {each.name for each in fields(config)}
     changes = {
         key: value
         for key, value in wanted.items()
-        if value is not None and key in own & free and getattr(job, key) != value
+        if value is not None and key in own & free and getattr(config, key) != value
     }
-    changes |= policies_of(method, job, origin, kind)
-    notes = [*too_high(job, free, wanted, origin)]
+    changes |= policies_of(method, config, origin, kind)
+    notes = [*too_high(config, free, wanted, origin)]
     if changes:
         said = ", ".join(f"{key} {text_of(value)}" for key, value in changes.items())
         why = f"; the learning rate: {advice.reason}" if "learning_rate" in changes else ""
         notes.insert(
-            0, f"{name_of(job.model)} is pretrained ({size_of(origin)}), and what was not given fits it: {said}{why} "
+            0, f"{name_of(config.model)} is pretrained ({size_of(origin)}), and what was not given fits it: "
+            f"{said}{why} "
             f"({PAGE})",
         )  # fmt: skip
-    return Fitted(job=replace(job, **changes), notes=notes)
+    return Fitted(config=replace(config, **changes), notes=notes)
 
 
 def advise(origin: Origin, kind: Kind, has_lora: bool | None, *, has_gpu: bool = False) -> Recommended:
@@ -194,10 +198,10 @@ def has_warm_start(method: Method, config: DataSection) -> bool:
     return config.demonstrations != 0 and traits_of(method).has_warm_start
 
 
-def takes_lora(found: FoundMethod, job: Job, rank: int) -> bool:
+def takes_lora(found: FoundMethod, config: TrainConfig, rank: int) -> bool:
     """Whether the method trains LoRA layers."""
     try:
-        with_layers = replace(job, lora_rank=rank)
+        with_layers = replace(config, lora_rank=rank)
         with_layers.check()
         found.make(with_layers)
     except ConfigError:
@@ -205,15 +209,15 @@ def takes_lora(found: FoundMethod, job: Job, rank: int) -> bool:
     return True
 
 
-def offline_settings(job: Job, free: set[str], kind: Kind, passes: int | None) -> dict[str, Any]:
-    """Return the steps and the conversations of each that go `passes` times through what `job` imitates.
+def offline_settings(config: TrainConfig, free: set[str], kind: Kind, passes: int | None) -> dict[str, Any]:
+    """Return the steps and the conversations of each that go `passes` times through what `config` imitates.
 
     Where they cannot be counted before they are written, or one of the two was given, it stays as the method has it.
     """
     is_free = {"steps", "batch_size"} <= free
-    if kind != "imitation" or passes is None or not is_free or not isinstance(job, ImitationJob):
+    if kind != "imitation" or passes is None or not is_free or not isinstance(config, ImitationConfig):
         return {}
-    count = num_conversations(job.demonstrations)
+    count = num_conversations(config.demonstrations)
     if not count:
         return {}
     steps, batch = steps_through(count, passes)
@@ -230,33 +234,33 @@ def num_conversations(demonstrations: int | str | None) -> int | None:
     return sum(1 for _ in read_records(read_objects(source)))
 
 
-def policies_of(method: Method, job: Job, origin: Origin, kind: Kind) -> dict[str, Any]:
-    """Return the policies of `job` with the learning rates of those beside the main one that are trained.
+def policies_of(method: Method, config: TrainConfig, origin: Origin, kind: Kind) -> dict[str, Any]:
+    """Return the policies of `config` with the learning rates of those beside the main one that are trained.
 
     They train all weights unless the configuration says otherwise. A critic whose updates have a factor on the rate
     (`critic_rate`) has it on that of a policy; one without has a rate of its own.
     """
     changed: dict[str, PolicySettings] = {}
     for name, spec in method.needs.policies.items():
-        settings = job.policies.get(name, job.main_policy(is_copy=True))
+        settings = config.policies.get(name, config.main_policy(is_copy=True))
         is_trained = spec.is_trained if settings.is_trained is None else settings.is_trained
         if not is_trained or settings.learning_rate is not None or name in traits_of(method).own_rates:
             continue
         has_lora = settings.lora_rank > 0
         if spec.size and not settings.model:
-            rate: float | None = type(job)().learning_rate
+            rate: float | None = type(config)().learning_rate
         elif spec.head == "value" and traits_of(method).rates.get(name, 1.0) == 1.0:
             rate = advise(origin, "critic", has_lora).learning_rate
         else:
             rate = advise(origin, kind, has_lora).learning_rate
         changed[name] = replace(settings, learning_rate=rate)
-    return {"policies": {**job.policies, **changed}} if changed else {}
+    return {"policies": {**config.policies, **changed}} if changed else {}
 
 
-def too_high(job: Job, free: set[str], wanted: Mapping[str, Any], origin: Origin) -> Iterator[str]:
+def too_high(config: TrainConfig, free: set[str], wanted: Mapping[str, Any], origin: Origin) -> Iterator[str]:
     """Yield a line for each given rate that is ten times what such a model bears, or more."""
     for key in ("learning_rate", "imitation_rate", REWARD_RATE):
-        rate, usual = getattr(job, key, None), wanted.get(key)
+        rate, usual = getattr(config, key, None), wanted.get(key)
         if key in free or rate is None or usual is None or not is_too_high(rate, usual):
             continue
         yield (

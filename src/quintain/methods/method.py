@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from quintain.credit.layout import outcome_of
 from quintain.data.seats import comparable_groups
-from quintain.learning.job import MAIN, PolicySpec
+from quintain.learning.train_config import MAIN, PolicySpec
 from quintain.learning.update import Update
 from quintain.types import (
     NOTHING,
@@ -110,11 +110,11 @@ class Collector(Protocol):
         """
         ...
 
-    def in_hindsight(self, trajectories: Sequence[Trajectory]) -> list[Trajectory | None]:
+    def relabel_episodes(self, trajectories: Sequence[Trajectory]) -> list[Trajectory | None]:
         """Return each episode under the task that it solved; None where it solved none."""
         ...
 
-    def walks(self, trajectories: Sequence[Trajectory]) -> list[ReplayedEpisode]:
+    def replay_episodes(self, trajectories: Sequence[Trajectory]) -> list[ReplayedEpisode]:
         """Carry out recorded episodes again, to continue them at any of their turns.
 
         One that does not repeat, such as a page with a clock, is no error: nothing goes on from it (its groups in
@@ -124,11 +124,12 @@ class Collector(Protocol):
         ...
 
     def demonstrations(self, *teachers: NoisyExpert, agent: str = "") -> list[Trajectory]:
-        """Return what the job imitates: episodes of the teacher, or conversations; a resumed run repeats it exactly.
+        """Return what the configuration imitates: episodes of the teacher, or conversations; a resumed run repeats it
+        exactly.
 
-        Where `teachers` are given, each of them shows as many tasks, the same ones, in the place of the job's; the
-        index of an episode is the number of its teacher. With `agent`, the same as the prompts of another harness show
-        it; these are not recorded.
+        Where `teachers` are given, each of them shows as many tasks, the same ones, in the place of the
+        configuration's; the index of an episode is the number of its teacher. With `agent`, the same as the prompts of
+        another harness show it; these are not recorded.
         """
         ...
 
@@ -141,7 +142,7 @@ class Collector(Protocol):
         """Return the training tasks of `step` that the expert can show, at most `count`: of a recorded one, its own."""
         ...
 
-    def shown(
+    def expert_episodes(
         self, tasks: Sequence[Task], *, by: Mapping[str, Sequence[Action]] | None = None
     ) -> list[Trajectory]:
         """Return the scored ones of an episode of the expert on each of `tasks`; they are not recorded.
@@ -151,14 +152,16 @@ class Collector(Protocol):
         """
         ...
 
-    def proposed(self, step: int, tasks: Sequence[Task], by: Proposer | None = None) -> list[Task | None]:
+    def propose_tasks(
+        self, step: int, tasks: Sequence[Task], by: Proposer | None = None
+    ) -> list[Task | None]:
         """Return what is proposed in the place of each of `tasks`, by how it begins; None where that is no task.
 
         `by` is a model that is asked; without one the environment draws it. Whether it can be solved is not known.
         """
         ...
 
-    def hidden(self, tasks: Sequence[Task]) -> list[str]:
+    def privileged_info(self, tasks: Sequence[Task]) -> list[str]:
         """Return what the environment hides from agents at the beginning of each of `tasks`."""
         ...
 
@@ -166,7 +169,7 @@ class Collector(Protocol):
         """Return the log-probs of the sampled tokens by the policy `by`: [trajectory][turn] → [tokens]."""
         ...
 
-    def openings(self, tasks: Sequence[Task]) -> list[Trajectory]:
+    def initial_states(self, tasks: Sequence[Task]) -> list[Trajectory]:
         """Return how each of `tasks` begins, as an episode of one turn in which nothing is said; none is recorded."""
         ...
 
@@ -179,15 +182,15 @@ class Collector(Protocol):
         ...
 
     def preferences(self) -> list[Pair]:
-        """Return the preferences that the job names; a resumed run repeats them exactly."""
+        """Return the preferences that the configuration names; a resumed run repeats them exactly."""
         ...
 
     def label_answers(self) -> list[Trajectory]:
-        """Return the answers of the job's preferences one by one, solved where they are good."""
+        """Return the answers of the configuration's preferences one by one, solved where they are good."""
         ...
 
     def corpus(self, *, is_apart: bool = False) -> list[Trajectory]:
-        """Return the conversations that the job names as its corpus; a resumed run repeats them exactly.
+        """Return the conversations that the configuration names as its corpus; a resumed run repeats them exactly.
 
         If it `is_apart`, they are not written for the environment: they have tools of their own, or none.
         """
@@ -350,8 +353,8 @@ class State(Protocol):
         ...
 
 
-class Folds:
-    """Several states as one; those that are None are left out: ``Folds(visits, None)``.
+class CombinedState:
+    """Several states as one; those that are None are left out: ``CombinedState(visits, None)``.
 
     A part may have `update`, `observe` or both.
     """
@@ -374,7 +377,7 @@ class Folds:
 
 Collect = Callable[["Collector", int], list[Group]]
 """(collector, step) → the episodes of the step"""
-Change = Callable[[Sequence[Group]], Sequence[Group]]
+TransformGroups = Callable[[Sequence[Group]], Sequence[Group]]
 """groups → groups with other rewards, or fewer groups"""
 
 Measure = Callable[[Sequence[Group], Callable[[Sequence[int]], str]], Mapping[str, float]]
@@ -413,7 +416,7 @@ def sample_groups(
     )
 
 
-def differing(tasks: int, size: int, *, attempts: int) -> Collect:
+def sample_until_mixed(tasks: int, size: int, *, attempts: int) -> Collect:
     """Return the collection of groups until `tasks` of them have different outcomes, in up to `attempts` draws.
 
     Dynamic sampling (DAPO, arXiv 2503.14476). All groups are returned and recorded, equal ones too; the credit

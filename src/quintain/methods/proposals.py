@@ -44,7 +44,7 @@ def collect_proposals(tasks: int, size: int, by: Proposer | None) -> Collect:
     """
 
     def collect(collector: Collector, step: int) -> list[Group]:
-        asked = collector.proposed(step, collector.tasks(step, tasks), by)
+        asked = collector.propose_tasks(step, collector.tasks(step, tasks), by)
         known = [task for task in asked if task is not None]
         if not known:
             raise DataError(

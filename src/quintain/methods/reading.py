@@ -1,9 +1,9 @@
 """Which options say nothing without another: one that would be ignored is refused, with what it needs.
 
-What a loop does not read is no option of its methods at all (`quintain.learning.job`), as a test of every method holds;
-here is what depends on the value of another option, or on what the method says of itself (`Traits`), which may also
-have options of another loop than its own. What a method's own `Config` declares is its own, and read. A class with a
-training of its own, in a file of its own, reads of the options of loops those that its file names.
+What a loop does not read is no option of its methods at all (`quintain.learning.train_config`), as a test of every
+method holds; here is what depends on the value of another option, or on what the method says of itself (`Traits`),
+which may also have options of another loop than its own. What a method's own `Config` declares is its own, and read. A
+class with a training of its own, in a file of its own, reads of the options of loops those that its file names.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 from quintain.config import rename
 from quintain.errors import ConfigError
-from quintain.learning.job import Job
 from quintain.learning.sections import ModelSection
+from quintain.learning.train_config import TrainConfig
 from quintain.methods.find import FoundMethod
 from quintain.methods.method import Method, traits_of
 
@@ -41,15 +41,15 @@ LOOP_OPTIONS = ("records_signals", "leaves", "whole_groups")
 """Options that loops read, and nothing that a loop calls does."""
 
 
-def find_unread(method: Method, job: Job) -> set[str]:
-    """Return which options of every method the `method` made of `job` does not read."""
+def find_unread(method: Method, config: TrainConfig) -> set[str]:
+    """Return which options of every method the `method` made of `config` does not read."""
     traits = traits_of(method)
     return {
         *traits.unread,
         *find_unnamed(method),
         *(() if traits.has_warm_start else ("imitation_rate", "imitation_epochs")),
-        *(("lr_warmup",) if job.lr_schedule == "method" else ()),
-        *(() if job.lora_rank > 0 else ("lora_alpha", "lora_targets", "keeps_adapter")),
+        *(("lr_warmup",) if config.lr_schedule == "method" else ()),
+        *(() if config.lora_rank > 0 else ("lora_alpha", "lora_targets", "keeps_adapter")),
     }
 
 
@@ -62,8 +62,8 @@ def find_unnamed(method: Method) -> set[str]:
     return {name for name in LOOP_OPTIONS if not re.search(rf"\b{name}\b", text)}
 
 
-def refuse_unread(found: FoundMethod, method: Method, job: Job, given: Mapping[str, Any]) -> None:
-    """Raise where one of the `given` values is of an option that `method`, made of `job`, does not read.
+def refuse_unread(found: FoundMethod, method: Method, config: TrainConfig, given: Mapping[str, Any]) -> None:
+    """Raise where one of the `given` values is of an option that `method`, made of `config`, does not read.
 
     A value that is the default anyway, as in the whole configuration of a run, is let pass.
 
@@ -71,13 +71,14 @@ def refuse_unread(found: FoundMethod, method: Method, job: Job, given: Mapping[s
         ConfigError: naming the option, and when it is read.
     """
     defaults = {each.name: each.default for each in found.config_class.__dataclass_fields__.values()}
-    unread = find_unread(method, job)
+    unread = find_unread(method, config)
     for name in rename(found.config_class, given, "", is_stored=True):
-        if name not in unread or getattr(job, name) == defaults[name]:
+        if name not in unread or getattr(config, name) == defaults[name]:
             continue
         if not is_own(found.config_class, name):
             raise ConfigError(
-                f"{name}: got {getattr(job, name)!r} with {found.label}, which does not read it; leave it out: it is "
+                f"{name}: got {getattr(config, name)!r} with {found.label}, which does not read it; leave it out: "
+                "it is "
                 f"read {READERS[name]}"
             )
 
@@ -87,5 +88,5 @@ def is_own(config_class: type[Any], name: str) -> bool:
     return any(
         name in vars(each).get("__annotations__", ())
         for each in config_class.__mro__
-        if each.__module__ not in (Job.__module__, ModelSection.__module__)
+        if each.__module__ not in (TrainConfig.__module__, ModelSection.__module__)
     )

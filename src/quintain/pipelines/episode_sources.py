@@ -34,7 +34,7 @@ from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.tools import Shapes, find_clash
 from quintain.errors import DataError, UsageError
 from quintain.learning.saved import admit_run
-from quintain.rollout.splices import CorrectedEpisode, imitate_splice, join_splice
+from quintain.rollout.corrections import CorrectedEpisode, imitate_splice, join_splice
 from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.text.roles import Activation, write_roles

@@ -153,7 +153,7 @@ class Rollout:
         requests = self.requests(tasks, 1, seed, options)
         return self._collect_tasks(tasks, requests, sampler, options, on_episode, Recorded(()))
 
-    def walks(
+    def replay_episodes(
         self, trajectories: Sequence[Trajectory], *, checks_rewards: bool = True, may_differ: bool = False
     ) -> list[ReplayedEpisode]:
         """Carry out recorded episodes again, to continue them at any of their turns.

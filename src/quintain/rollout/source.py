@@ -13,8 +13,8 @@ from itertools import islice
 from typing import Literal, Protocol
 
 from quintain.errors import DataError
-from quintain.rollout.collector import gc_frozen
 from quintain.rollout.failures import STALE, check_broken, check_failures
+from quintain.rollout.gc_pause import gc_frozen
 from quintain.rollout.play import AsyncCalls, Calls, LockstepCalls, Play, PlayContext
 from quintain.rollout.request import EpisodeRequest
 from quintain.rollout.watchdog import Watchdog

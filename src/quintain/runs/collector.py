@@ -21,14 +21,14 @@ from quintain.errors import UsageError
 from quintain.rollout.answers import answer_contexts
 from quintain.rollout.collect import Rollout
 from quintain.rollout.hindsight import hindsight
-from quintain.rollout.openings import openings
+from quintain.rollout.initial_states import read_initial_states
 from quintain.rollout.progress import Display
 from quintain.rollout.proposals import Proposer, propose_tasks
 from quintain.rollout.replay import ReplayedEpisode
 from quintain.rollout.request import EpisodeRequest, Limits, Options
 from quintain.rollout.samplers import DialogueTeacher
 from quintain.rollout.views import Prefix
-from quintain.runs.prefetch import Ahead
+from quintain.runs.prefetch import RolloutPrefetcher
 from quintain.store.run import Run
 from quintain.types import ALONE, Action, Group, Pair, Task, Trajectory, derive_seed
 from quintain.warm_start.expert_episodes import ExpertSource
@@ -75,7 +75,7 @@ class Collector:
         expert: Callable[[], ExpertSource] | None = None,
         score: Callable[[str, Sequence[Trajectory]], TokenArrays] = lambda _, __: [],
         value: Callable[[str, Sequence[Trajectory]], Sequence[Sequence[float]]] = lambda _, __: [],
-        ahead: Ahead | None = None,
+        prefetcher: RolloutPrefetcher | None = None,
         is_lockstep: bool = True,
     ) -> None:
         self.run, self.rollout, self.curriculum, self.apart = run, rollout, curriculum, apart
@@ -88,7 +88,7 @@ class Collector:
         those that did not"""
         self._tokenizer, self._seed, self._teach, self._prefer = tokenizer, seed, teach, prefer
         self._expert, self._score, self._value, self._corpus = expert, score, value, corpus
-        self._ahead, self._is_lockstep, self._label = ahead, is_lockstep, label
+        self._prefetcher, self._is_lockstep, self._label = prefetcher, is_lockstep, label
 
     def seed(self, *parts: int | str) -> int:
         """Return the seed of the run that `parts` name."""
@@ -112,7 +112,7 @@ class Collector:
         """Return `size` episodes of each of `tasks`, recorded in the journal of `step`.
 
         In lockstep, which repeats them, they are recorded together; else each as soon as it ends, and what a run has
-        that was broken off in this step is not played again. See `Ahead` for `later_turns`.
+        that was broken off in this step is not played again. See `RolloutPrefetcher` for `later_turns`.
         """
         self.apart.check(tasks)
         self.display.phase("episodes", len(tasks) * size)
@@ -128,7 +128,7 @@ class Collector:
             return self._record(_rename_groups(groups, again) if again else groups, step, "train")
         if again:
             raise UsageError(f"tasks sampled again in step {step}: got rollout=async; use rollout=lockstep")
-        if self._ahead is None or later_turns is None:
+        if self._prefetcher is None or later_turns is None:
             return self._sample_apart(step, tasks, size, self._options(max_turns, acting))
 
         def requests(of: int) -> list[EpisodeRequest]:
@@ -138,7 +138,7 @@ class Collector:
             asked = self.rollout.requests(drawn, size, self.seed("step", of), Options(agent=acting))
             return [replace(request, max_turns=turns) for request in asked]
 
-        found = self._ahead.collect(step, requests, known=self._journal_episodes, on_episode=self._keep)
+        found = self._prefetcher.collect(step, requests, known=self._journal_episodes, on_episode=self._keep)
         return self._take(tasks, requests(step), found, size)
 
     def continue_from(
@@ -183,14 +183,14 @@ class Collector:
         groups = answer_contexts(self.rollout, contexts, size=size, seed=self.seed("step", step))
         return self._record(groups, step, "branch", [0] * len(groups), is_answered=False)
 
-    def in_hindsight(self, trajectories: Sequence[Trajectory]) -> list[Trajectory | None]:
+    def relabel_episodes(self, trajectories: Sequence[Trajectory]) -> list[Trajectory | None]:
         """Return each episode under the task that it solved; None where it solved none."""
         relabel = hindsight(self.rollout.make_environment, self.rollout.agent)
         return [relabel(trajectory) for trajectory in trajectories]
 
-    def walks(self, trajectories: Sequence[Trajectory]) -> list[ReplayedEpisode]:
+    def replay_episodes(self, trajectories: Sequence[Trajectory]) -> list[ReplayedEpisode]:
         """Carry out recorded episodes again, to continue them at any of their turns; what differs then is counted."""
-        found = self.rollout.walks(trajectories, may_differ=True)
+        found = self.rollout.replay_episodes(trajectories, may_differ=True)
         self.num_repeated += sum(walk.is_repeated for walk in found)
         self.num_lost += sum(not walk.is_repeated for walk in found)
         return found
@@ -206,7 +206,8 @@ class Collector:
         self.num_repeated = self.num_lost = 0
 
     def demonstrations(self, *teachers: NoisyExpert, agent: str = "") -> list[Trajectory]:
-        """Return what the job imitates, or as many episodes of each of `teachers`; a resumed run repeats it exactly.
+        """Return what the configuration imitates, or as many episodes of each of `teachers`; a resumed run repeats it
+        exactly.
 
         With `agent` it is what that harness shows of the same, which is not recorded.
         """
@@ -227,7 +228,7 @@ class Collector:
         """Return at most `count` training tasks of `step` that can be shown: of recorded episodes, theirs."""
         return self.expert.tasks(step, count)
 
-    def shown(
+    def expert_episodes(
         self, tasks: Sequence[Task], *, by: Mapping[str, Sequence[Action]] | None = None
     ) -> list[Trajectory]:
         """Return the scored ones of an episode of the expert on each of `tasks`; they are not recorded.
@@ -243,7 +244,9 @@ class Collector:
             groups = beside.demonstrations(tasks, expert_action, seed=self.seed("shown"))
         return [trajectory for group in groups for trajectory in group.scored]
 
-    def proposed(self, step: int, tasks: Sequence[Task], by: Proposer | None = None) -> list[Task | None]:
+    def propose_tasks(
+        self, step: int, tasks: Sequence[Task], by: Proposer | None = None
+    ) -> list[Task | None]:
         """Return what is proposed in the place of each of `tasks`, by its beginning; None where that is no task.
 
         `by` is a model that is asked; without one the environment draws it.
@@ -251,7 +254,7 @@ class Collector:
         seed = self.seed("proposals", step)
         return propose_tasks(self.rollout.make_environment, tasks, by, seed=seed)
 
-    def hidden(self, tasks: Sequence[Task]) -> list[str]:
+    def privileged_info(self, tasks: Sequence[Task]) -> list[str]:
         """Return what the environment hides from agents at the beginning of each of `tasks`."""
         with closing(self.rollout.make_environment()) as environment:
             return [read_hidden(environment, task) for task in tasks]
@@ -260,9 +263,9 @@ class Collector:
         """Return the log-probs of the sampled tokens by the policy `by`: [trajectory][turn] → [tokens]."""
         return self._score(by, trajectories)
 
-    def openings(self, tasks: Sequence[Task]) -> list[Trajectory]:
+    def initial_states(self, tasks: Sequence[Task]) -> list[Trajectory]:
         """Return how each of `tasks` begins, as an episode of one turn in which nothing is said; none is recorded."""
-        return openings(self.rollout.make_environment, self.rollout.agent, tasks)
+        return read_initial_states(self.rollout.make_environment, self.rollout.agent, tasks)
 
     def values(self, trajectories: Sequence[Trajectory], *, by: str) -> Sequence[Sequence[float]]:
         """Return what the critic `by` says before each turn of `trajectories`: [trajectory][turn]."""
@@ -273,15 +276,15 @@ class Collector:
         return tuple(self._tokenizer.encode(text, add_special_tokens=False))
 
     def preferences(self) -> list[Pair]:
-        """Return the preferences that the job names; a resumed run repeats them exactly."""
+        """Return the preferences that the configuration names; a resumed run repeats them exactly."""
         return self._prefer()
 
     def label_answers(self) -> list[Trajectory]:
-        """Return the answers of the job's preferences one by one, solved where they are good."""
+        """Return the answers of the configuration's preferences one by one, solved where they are good."""
         return self._label()
 
     def corpus(self, *, is_apart: bool = False) -> list[Trajectory]:
-        """Return the conversations that the job names as its corpus; a resumed run repeats them exactly.
+        """Return the conversations that the configuration names as its corpus; a resumed run repeats them exactly.
 
         If it `is_apart`, they are not written for the environment: they have tools of their own, or none.
         """

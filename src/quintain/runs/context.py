@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from quintain.agents.catalog import build, check, engine_needs, is_outside
-from quintain.agents.outside import member, taking
+from quintain.agents.external_agent import member, taking
 from quintain.agents.protocol import Agent, equip
 from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream
 from quintain.data.pipeline import PipelineResult
 from quintain.distributed.connection import ray_package
 from quintain.engines.build import hand_over
-from quintain.engines.desk import EngineClient
 from quintain.engines.protocol import Engine
 from quintain.engines.settings import check_settings
+from quintain.engines.shared_engine import EngineClient
 from quintain.environments.boundary import ask, check_range, tasks_of, trainable_tools
 from quintain.environments.catalog import find
 from quintain.environments.noisy import NoisyExpert
@@ -37,13 +37,13 @@ from quintain.environments.protocol import Environment, Factory
 from quintain.errors import ConfigError, InvariantError, StoreError
 from quintain.learning.canary import Canary
 from quintain.learning.chat_format import describe_template, settle_chat_format
-from quintain.learning.job import MAIN, ColdStart, Job, PolicySpec
 from quintain.learning.learner import StepReport
 from quintain.learning.pass_size import fit_pass
 from quintain.learning.policies import build_policies, flatten_scored, plan_policies
 from quintain.learning.saved import MODEL, START
 from quintain.learning.sections import DataSection
 from quintain.learning.thresholds import thresholds
+from quintain.learning.train_config import MAIN, ColdStart, PolicySpec, TrainConfig
 from quintain.models.adapters import save_adapter
 from quintain.models.device import find_device
 from quintain.models.families import longest_stream
@@ -59,9 +59,9 @@ from quintain.runs.evaluator import check_evaluation, make_evaluator
 from quintain.runs.interrupt import Interruption
 from quintain.runs.monitors.held_out import audit_rewards, canaries
 from quintain.runs.monitors.watch import Monitors
-from quintain.runs.prefetch import Ahead
+from quintain.runs.prefetch import RolloutPrefetcher
 from quintain.runs.report import evaluation_metrics, report_metrics, rollout_metrics
-from quintain.runs.resources import Placing, check_placement, engine_settings
+from quintain.runs.resources import Resources, check_placement, engine_settings
 from quintain.runs.resources import make_engine as make_engine
 from quintain.runs.trackers import Tracked, Trackers, tracker_names, tracking
 from quintain.runs.usage import Usage
@@ -111,11 +111,11 @@ MAX_NAMED = 50_000_000
 
 
 class TrainingContext:
-    """The parts of a run of `job`, set up and ready; made by `open_context`."""
+    """The parts of a run of `config`, set up and ready; made by `open_context`."""
 
     def __init__(
         self,
-        job: Job,
+        config: TrainConfig,
         run: Run,
         display: Display,
         interruption: Interruption,
@@ -123,32 +123,33 @@ class TrainingContext:
         has_critic: bool,
         policies: Mapping[str, PolicySpec],
         limits: Limits,
-        placing: Placing,
+        resources: Resources,
         recorded: RecordedExpert | None = None,
         imitated: Sequence[Trajectory] = (),
         plays: bool = True,
     ) -> None:
         self._imitated = imitated
-        self.job, self.run, self.display, self.interruption = job, run, display, interruption
-        self.make_environment = find(job.environment)
+        self.config, self.run, self.display, self.interruption = config, run, display, interruption
+        self.make_environment = find(config.environment)
         self.policies = build_policies(
-            job,
+            config,
             run.folder / START,
             policies,
             has_critic=has_critic,
-            make_engine=placing.engine,
-            ranks_of=lambda name: placing.ranks(name, run.folder / RANKS),
+            make_engine=resources.engine,
+            ranks_of=lambda name: resources.ranks(name, run.folder / RANKS),
         )
         self._fit_passes()
         self.tokenizer = self.policies.main.tokenizer
         self._recorded, self._expert = recorded, cast("ExpertSource | None", None)
-        seats = find_seats(job, job.seats, self.make_environment)
-        self._limits = replace(limits, max_broken_share=job.max_broken, concurrency=job.concurrency)
+        seats = find_seats(config, config.seats, self.make_environment)
+        self._limits = replace(limits, max_broken_share=config.max_broken, concurrency=config.concurrency)
         acting = self.policies.acting
 
         def make_rollout(engines: Mapping[str, Engine]) -> Rollout:
             agents = {
-                name: harness(job, policy.tokenizer, self.make_environment) for name, policy in acting.items()
+                name: harness(config, policy.tokenizer, self.make_environment)
+                for name, policy in acting.items()
             }
             return Rollout(
                 agents,
@@ -156,41 +157,43 @@ class TrainingContext:
                 engines,
                 seats=seats,
                 limits=self._limits,
-                source=placing.source(agents, job.environment, self._limits, seats=seats, usual=job.rollout),
-                max_staleness=job.max_staleness,
+                source=resources.source(
+                    agents, config.environment, self._limits, seats=seats, usual=config.rollout
+                ),
+                max_staleness=config.max_staleness,
             )
 
         engines: Mapping[str, Engine] = self.policies.engines
-        self.ahead: Ahead | None = None
-        if job.max_staleness:
+        self.prefetcher: RolloutPrefetcher | None = None
+        if config.max_staleness:
             desks = {name: EngineClient(engine) for name, engine in engines.items()}
             engines = cast("dict[str, Engine]", desks)
             for name, desk in engines.items():
                 acting[name].engine = desk
             beside = make_rollout({name: cast(Engine, desk.new_client()) for name, desk in desks.items()})
-            self.ahead = Ahead(
+            self.prefetcher = RolloutPrefetcher(
                 beside,
-                max_staleness=job.max_staleness,
-                last_step=job.steps,
-                max_stragglers=job.max_stragglers,
+                max_staleness=config.max_staleness,
+                last_step=config.steps,
+                max_stragglers=config.max_stragglers,
             )
         self.rollout = make_rollout(engines)
         self.agent = self.rollout.agent
-        if self.ahead is not None:
-            self.ahead.rollout.retries = self.rollout.retries
-        self._placing = placing
-        self.evaluator = make_evaluator(job, self.rollout, self.tokenizer, placing)
-        self.held_out = read_held_out(job, job.eval_episodes)
+        if self.prefetcher is not None:
+            self.prefetcher.rollout.retries = self.rollout.retries
+        self._resources = resources
+        self.evaluator = make_evaluator(config, self.rollout, self.tokenizer, resources)
+        self.held_out = read_held_out(config, config.eval_episodes)
         me = weakref.proxy(self)  # no circle, which would keep the models in memory until the collector comes
         self.collector = Collector(
-            run, self.rollout, TaskStream(tasks_of(self.make_environment), first=job.first_task),
+            run, self.rollout, TaskStream(tasks_of(self.make_environment), first=config.first_task),
             HeldOutTasks(self.held_out), self.tokenizer, display,
-            environment=job.environment, seed=job.seed, teach=lambda *by, agent="": me._teach(*by, agent=agent),
+            environment=config.environment, seed=config.seed, teach=lambda *by, agent="": me._teach(*by, agent=agent),
             prefer=lambda: me._preferences(), label=lambda: me._label_answers(),
             corpus=lambda apart: me._corpus(apart), expert=lambda: me.expert,
             score=lambda name, episodes: me.policies[name].token_logprobs(episodes),
             value=lambda name, episodes: me.policies[name].turn_values(episodes).before,
-            ahead=self.ahead, is_lockstep=not job.plays_apart,
+            prefetcher=self.prefetcher, is_lockstep=not config.plays_apart,
         )  # fmt: skip
         self.canaries = {
             name: Canary(learner, patience=engine_settings(self.policies[name].settings).reply_timeout)
@@ -201,8 +204,8 @@ class TrainingContext:
         last = rows[-1] if rows else {}
         self._tools = [tool.name for tool in ask(self.make_environment, trainable_tools)]
         self.monitors = Monitors(
-            thresholds(job.monitors), rows, self._tools,
-            options=[each.name for each in fields(job)], run=str(run.folder),
+            thresholds(config.monitors), rows, self._tools,
+            options=[each.name for each in fields(config)], run=str(run.folder),
         )  # fmt: skip
         self.collector.spent.env_steps = int(last.get("total/turns", 0))
         self.collector.spent.tokens = int(last.get("total/tokens", 0))
@@ -211,7 +214,7 @@ class TrainingContext:
         self._said: dict[tuple[str, str], int] = {}
         """the step at which each alarm was last said on the terminal"""
         self._besides: list[Callable[[], Mapping[str, float]]] = []
-        self._plays = plays and job.environment != NO_ENVIRONMENT
+        self._plays = plays and config.environment != NO_ENVIRONMENT
         self.started = self._step_started = time.monotonic()
         self._used, self._gap = Usage(), dict[str, float]()
         self._seconds_before = float(last.get("time/seconds", 0.0))
@@ -251,7 +254,7 @@ class TrainingContext:
         """
         if self.run.next_step == 0:
             self._begin()
-        for step in range(self.run.next_step, self.job.steps + 1):
+        for step in range(self.run.next_step, self.config.steps + 1):
             if self.is_spent:
                 break
             self.stop_if_asked(step - 1)
@@ -266,14 +269,14 @@ class TrainingContext:
                 place = MODEL if name == MAIN else f"{MODEL}-{name}"
                 save(policy.model, policy.tokenizer, self.run.folder / place, policy.value_head)
                 self.run.record_files(place)
-                if name == MAIN and self.job.lora_rank and self.job.keeps_adapter:
+                if name == MAIN and self.config.lora_rank and self.config.keeps_adapter:
                     save_adapter(policy.model, MAIN, str(self.run.folder / START), self.run.folder / ADAPTER)
                     self.run.record_files(ADAPTER)
 
     def _begin(self) -> None:
         """Evaluate (with `eval_start`), record and save the starting policy as step 0, with what a cold start chose."""
         row = self.serve_weights() | self.clock() | cold_start_metrics(self.run)
-        row |= self.evaluate(0) if self.job.eval_start else {}
+        row |= self.evaluate(0) if self.config.eval_start else {}
         row |= self.judge(0, row)
         self.record(0, row)
         self.save(0)
@@ -353,7 +356,7 @@ class TrainingContext:
 
     def is_due(self, step: int) -> bool:
         """Whether `step` is evaluated and saved."""
-        return step % self.job.eval_every == 0 or step == self.job.steps or self.is_spent
+        return step % self.config.eval_every == 0 or step == self.config.steps or self.is_spent
 
     def finish_step(self, step: int, row: dict[str, float], uses: Sequence[Use] | None = None) -> None:
         """Serve the new weights, evaluate and save where `step` is due, judge, record and show it; `row` takes that in.
@@ -390,8 +393,8 @@ class TrainingContext:
         self.run.append(trajectories, step=step, phase="eval")
         if step == 0:
             bounds = ask(self.evaluator.make_environment, check_range)
-            longest = self.job.max_context or longest_stream(self.model)
-            for note in after_first_evaluation(self.job, trajectories, bounds, longest):
+            longest = self.config.max_context or longest_stream(self.model)
+            for note in after_first_evaluation(self.config, trajectories, bounds, longest):
                 self.display.say(f"note: {note}")
         found = evaluation_metrics(trajectories, self._tools)
         return (
@@ -407,10 +410,10 @@ class TrainingContext:
         Raises:
             ConfigError: a policy that learns in the run's environment cannot act there.
         """
-        if environment == self.job.environment:
+        if environment == self.config.environment:
             return self.rollout
-        job = replace(self.job, eval_environment=environment)
-        return make_evaluator(job, self.rollout, self.tokenizer, self._placing)
+        config = replace(self.config, eval_environment=environment)
+        return make_evaluator(config, self.rollout, self.tokenizer, self._resources)
 
     def judge(self, step: int, row: Mapping[str, float]) -> dict[str, float]:
         """Return the alarms that hold after `step`, whose metrics are `row`."""
@@ -468,7 +471,7 @@ class TrainingContext:
 
         def is_known(trajectory: Trajectory) -> bool:
             newest = newest_versions(trajectory)
-            return self.job.plays_apart and all(
+            return self.config.plays_apart and all(
                 version <= now.get(name, -1) for name, version in newest.items()
             )
 
@@ -490,10 +493,10 @@ class TrainingContext:
 
     @property
     def is_spent(self) -> bool:
-        """Whether the training episodes so far have used up what the job allows."""
-        job, spent = self.job, self.collector.spent
-        return (job.max_env_steps is not None and spent.env_steps >= job.max_env_steps) or (
-            job.max_sampled_tokens is not None and spent.tokens >= job.max_sampled_tokens
+        """Whether the training episodes so far have used up what the configuration allows."""
+        config, spent = self.config, self.collector.spent
+        return (config.max_env_steps is not None and spent.env_steps >= config.max_env_steps) or (
+            config.max_sampled_tokens is not None and spent.tokens >= config.max_sampled_tokens
         )
 
     @property
@@ -521,14 +524,15 @@ class TrainingContext:
         return show_recorded(self._recorded, agent, self.tokenizer, self.run, self.display, self.model)
 
     def _teach(self, *teachers: NoisyExpert, agent: str = "") -> list[Trajectory]:
-        """Return the demonstrations of the job, or as many of each of `teachers`; as `agent` shows them, if given.
+        """Return the demonstrations of the configuration, or as many of each of `teachers`; as `agent` shows them, if
+        given.
 
         What the warm start imitated is not played again: a page with a clock would not be the same.
         """
         if self._imitated and not teachers and not agent:
             return list(self._imitated)
         return load_demonstrations(
-            replace(self.job, agent=agent) if agent else self.job,
+            replace(self.config, agent=agent) if agent else self.config,
             self.make_environment,
             self.tokenizer,
             self.run,
@@ -541,7 +545,7 @@ class TrainingContext:
         )
 
     def _preferences(self) -> list[Pair]:
-        """Return the preferences that the job names."""
+        """Return the preferences that the configuration names."""
         pairs = [each for each in self._load("preferences", form="preferences") if isinstance(each, Pair)]
         if self.run.next_step == 0:
             sides = [side for pair in pairs for side in (pair.chosen, pair.rejected)]
@@ -549,7 +553,7 @@ class TrainingContext:
         return pairs
 
     def _label_answers(self) -> list[Trajectory]:
-        """Return the answers of the job's preferences one by one."""
+        """Return the answers of the configuration's preferences one by one."""
         found = self._load("preferences", form="labelled answers")
         answers = [each for each in found if isinstance(each, Trajectory)]
         if self.run.next_step == 0:
@@ -557,19 +561,19 @@ class TrainingContext:
         return answers
 
     def _corpus(self, is_apart: bool) -> list[Trajectory]:
-        """Return the conversations that the job names as its corpus, of the environment unless it `is_apart`."""
+        """Return the conversations named as the corpus, of the environment unless it `is_apart`."""
         found = self._load("corpus", is_apart=is_apart)
         return [each for each in found if isinstance(each, Trajectory)]
 
     def _load(
         self, option: str, *, form: DataForm = "conversations", is_apart: bool = False
     ) -> Sequence[Trajectory] | Sequence[Pair]:
-        """Return the data that `option` of the job names; a run that goes on refuses what has changed."""
+        """Return the data that `option` of the configuration names; a run that goes on refuses what has changed."""
         found = load_data(
-            Path(str(getattr(self.job, option, ""))),
+            Path(str(getattr(self.config, option, ""))),
             self.tokenizer,
-            self.job,
-            agent=None if is_apart or self.job.environment == NO_ENVIRONMENT else self.agent,
+            self.config,
+            agent=None if is_apart or self.config.environment == NO_ENVIRONMENT else self.agent,
             max_length=longest_stream(self.model),
             form=form,
         )
@@ -641,32 +645,33 @@ def find_seats(config: DataSection, seats: Mapping[str, str], make_environment: 
     return {**dict.fromkeys(known, MAIN), **seats}
 
 
-def check_run(job: Job, policies: Mapping[str, PolicySpec]) -> None:
+def check_run(config: TrainConfig, policies: Mapping[str, PolicySpec]) -> None:
     """Refuse policies, seats, engines and agents that cannot be, before anything is written.
 
     Raises: ConfigError: a policy that nothing needs, a seat without a policy or that is not there, a device that is
     not here. UsageError: an engine cannot do what the agent asks of it. MissingExtra: there is a cluster and no Ray.
     """
-    tracker_names(job.track)
-    check_placement(job.placement, plan_policies(job, policies))
-    if job.cluster:
+    tracker_names(config.track)
+    check_placement(config.placement, plan_policies(config, policies))
+    if config.cluster:
         ray_package()
-    needed = engine_needs(job.agent)
-    if is_outside(job.agent) and job.seats:
+    needed = engine_needs(config.agent)
+    if is_outside(config.agent) and config.seats:
         raise ConfigError(
-            f"seats: got {', '.join(job.seats)} with the agent {job.agent}, which plays by itself; leave seats out"
+            f"seats: got {', '.join(config.seats)} with the agent {config.agent}, which plays by itself; leave "
+            "seats out"
         )
-    if is_outside(job.agent) and (run := check(job.agent)[-1].options.get("run")):
+    if is_outside(config.agent) and (run := check(config.agent)[-1].options.get("run")):
         taking(member(str(run), "agent"), str(run), ("base_url", "api_key", "task"))
-    for name, (_, settings) in plan_policies(job, policies).items():
-        check_settings(engine_settings(settings), needed, by=f"agent {job.agent} of the policy {name}")
+    for name, (_, settings) in plan_policies(config, policies).items():
+        check_settings(engine_settings(settings), needed, by=f"agent {config.agent} of the policy {name}")
         find_device(settings.device)
-    find_seats(job, job.seats, find(job.environment))
+    find_seats(config, config.seats, find(config.environment))
 
 
 @contextmanager
 def open_context(
-    job: Job,
+    config: TrainConfig,
     run: Run,
     *,
     has_warm_start: bool = True,
@@ -677,41 +682,43 @@ def open_context(
     asks_expert: bool = False,
     plays: bool = True,
 ) -> Generator[TrainingContext]:
-    """Yield the parts of a run of `job`; a run that was begun continues after its newest checkpoint.
+    """Yield the parts of a run of `config`; a run that was begun continues after its newest checkpoint.
 
-    Where it `asks_expert`, recorded episodes that `job` names take the place of one. Evaluations play held-out tasks,
-    unless told that the policy does not act (`plays`).
+    Where it `asks_expert`, recorded episodes that `config` names take the place of one. Evaluations play held-out
+    tasks, unless told that the policy does not act (`plays`).
     """
-    job.check()
-    plan_policies(job, policies)
+    config.check()
+    plan_policies(config, policies)
     started = time.monotonic()
     with ExitStack() as stack:
         interruption = stack.enter_context(Interruption())
-        display = stack.enter_context(Display(short_name(run.recipe), job.steps, max(run.next_step - 1, 0)))
-        placing = stack.enter_context(closing(Placing(job, policies)))
-        recorded = with_recordings(job, find(job.environment)) if asks_expert else None
-        keep_told(run, find(job.environment))
+        display = stack.enter_context(
+            Display(short_name(run.recipe), config.steps, max(run.next_step - 1, 0))
+        )
+        resources = stack.enter_context(closing(Resources(config, policies)))
+        recorded = with_recordings(config, find(config.environment)) if asks_expert else None
+        keep_told(run, find(config.environment))
         imitated: list[Trajectory] = []
         limits = limits or Limits()
         if not (run.folder / START / "config.json").exists():
             imitated = prepare_start(
-                job, run, display, has_warm_start=has_warm_start, cold_start=cold_start,
+                config, run, display, has_warm_start=has_warm_start, cold_start=cold_start,
                 recorded=recorded, has_state_keys=limits.has_state_keys,
             )  # fmt: skip
         context = TrainingContext(
-            job, run, display, interruption,
-            has_critic=has_critic, policies=policies, limits=limits, placing=placing, recorded=recorded,
+            config, run, display, interruption,
+            has_critic=has_critic, policies=policies, limits=limits, resources=resources, recorded=recorded,
             imitated=imitated, plays=plays,
         )  # fmt: skip
         context.started = started
         tracked = Tracked(folder=run.folder, config=run.config, next_step=run.next_step)
-        context.trackers = stack.enter_context(tracking(job.track, tracked))
+        context.trackers = stack.enter_context(tracking(config.track, tracked))
         for engine in context.policies.engines.values():
             stack.callback(engine.close)
         for rollout in {context.rollout, context.evaluator}:
             stack.callback(rollout.close)
-        if context.ahead is not None:
-            stack.callback(context.ahead.close)
+        if context.prefetcher is not None:
+            stack.callback(context.prefetcher.close)
         context.take_up()
         interruption.defer(context.may_break)
         try:
@@ -780,7 +787,7 @@ def show_recorded(
 
 
 def prepare_start(
-    job: Job,
+    config: TrainConfig,
     run: Run,
     display: Display,
     *,
@@ -791,48 +798,48 @@ def prepare_start(
 ) -> list[Trajectory]:
     """Make the policy that the run starts from, save it in the run, and return the demonstrations that it imitated.
 
-    With a `cold_start` it imitates what that chooses of what its teachers show, unless the job shows nothing; where an
-    expert was `recorded`, it imitates that.
+    With a `cold_start` it imitates what that chooses of what its teachers show, unless the configuration shows nothing;
+    where an expert was `recorded`, it imitates that.
 
     Raises:
         ConfigError: there is a teacher, whose episodes were not collected.
     """
-    if job.teacher:
+    if config.teacher:
         raise ConfigError(
-            f"teacher: got {job.teacher!r}, which is asked by quintain train alone; let it play first (quintain "
+            f"teacher: got {config.teacher!r}, which is asked by quintain train alone; let it play first (quintain "
             "collect E --agent URL --out FOLDER), and give that as demonstrations"
         )
-    make_environment: Factory = find(job.environment)
+    make_environment: Factory = find(config.environment)
     texts = chain(
-        chain.from_iterable(texts_of(Path(name)) for name in find_named_data(job).values()),
-        client_texts(job.agent, make_environment, job.seed),
+        chain.from_iterable(texts_of(Path(name)) for name in find_named_data(config).values()),
+        client_texts(config.agent, make_environment, config.seed),
         () if cold_start is None else cold_start.texts,
     )
     model, tokenizer = make_start(
-        job.model, make_environment, seed=job.seed, texts=texts, dtype=start_dtype(job)
+        config.model, make_environment, seed=config.seed, texts=texts, dtype=start_dtype(config)
     )
-    report = settle_chat_format(job, tokenizer, date.today(), is_new=new_model(job.model) is not None)
+    report = settle_chat_format(config, tokenizer, date.today(), is_new=new_model(config.model) is not None)
     if report is not None:
         display.say(describe_template(report, tokenizer))
-    if job.environment != NO_ENVIRONMENT:
+    if config.environment != NO_ENVIRONMENT:
         harness(
-            job, tokenizer, make_environment
+            config, tokenizer, make_environment
         )  # what cannot act there is refused before anything is said of it
-    for note in before_teaching(job, make_environment):
+    for note in before_teaching(config, make_environment):
         display.say(f"note: {note}")
-    if job.eval_environment:
-        check_evaluation(job, tokenizer, is_new=new_model(job.model) is not None)
-    if job.eval_untrained:
-        evaluate_untrained(model, tokenizer, job, run, display)
+    if config.eval_environment:
+        check_evaluation(config, tokenizer, is_new=new_model(config.model) is not None)
+    if config.eval_untrained:
+        evaluate_untrained(model, tokenizer, config, run, display)
     imitated: list[Trajectory] = []
-    if has_warm_start and cold_start is None and is_taught(job):
-        teach(model, tokenizer, job, run, display, rate=job.imitation_rate)
-    elif has_warm_start and job.demonstrations != 0:
+    if has_warm_start and cold_start is None and is_taught(config):
+        teach(model, tokenizer, config, run, display, rate=config.imitation_rate)
+    elif has_warm_start and config.demonstrations != 0:
         shown = load_demonstrations(
-            job, make_environment, tokenizer, run, display,
+            config, make_environment, tokenizer, run, display,
             max_length=longest_stream(model), teachers=() if cold_start is None else cold_start.teachers,
             expert=None if recorded is None else lambda: show_recorded(
-                recorded, harness(job, tokenizer, make_environment), tokenizer, run, display, model
+                recorded, harness(config, tokenizer, make_environment), tokenizer, run, display, model
             ),
             has_state_keys=has_state_keys,
         )  # fmt: skip
@@ -842,7 +849,7 @@ def prepare_start(
             said = f"{len(made.examples)} of {len(shown)} episodes are imitated"
             run.event(COLD_START, said, **made.funnel.metrics)
             display.say(f"{COLD_START}: {said}\n{made.funnel}")
-        warm_start(model, made, job, display=display)
+        warm_start(model, made, config, display=display)
     save(model, tokenizer, run.folder / START)
     run.record_files(START)
     return imitated

@@ -14,10 +14,10 @@ from quintain.environments.boundary import ask, check_tools
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Factory
 from quintain.errors import ConfigError, UsageError
-from quintain.learning.job import MAIN, Job
 from quintain.learning.sections import DataSection
+from quintain.learning.train_config import MAIN, TrainConfig
 from quintain.rollout.collect import Rollout
-from quintain.runs.resources import Placing
+from quintain.runs.resources import Resources
 from quintain.warm_start.start import harness, new_model
 
 if TYPE_CHECKING:
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 def make_evaluator(
-    job: Job, rollout: Rollout, tokenizer: PreTrainedTokenizerBase, placing: Placing
+    config: TrainConfig, rollout: Rollout, tokenizer: PreTrainedTokenizerBase, resources: Resources
 ) -> Rollout:
-    """Return what plays the evaluations of `job`: `rollout` itself, or another in `eval_environment`."""
-    if not job.eval_environment:
+    """Return what plays the evaluations of `config`: `rollout` itself, or another in `eval_environment`."""
+    if not config.eval_environment:
         return rollout
     limits = replace(rollout.limits, has_state_keys=False)
-    agent = check_evaluation(job, tokenizer, is_new=new_model(job.model) is not None)
-    make_environment = find(job.eval_environment)
-    source = placing.source({MAIN: agent}, job.eval_environment, limits, seats={})
+    agent = check_evaluation(config, tokenizer, is_new=new_model(config.model) is not None)
+    make_environment = find(config.eval_environment)
+    source = resources.source({MAIN: agent}, config.eval_environment, limits, seats={})
     return Rollout(agent, make_environment, rollout.engine, limits=limits, source=source)
 
 

@@ -15,10 +15,10 @@ import torch
 
 from quintain.engines.settings import read_engine
 from quintain.errors import MemoryShortage
-from quintain.learning.job import MAIN, Job, PolicySpec
 from quintain.learning.policies import acts, is_frozen, learns, plan_policies
 from quintain.learning.saved import is_of_run, tokenizer_folder
 from quintain.learning.sections import MICRO_TOKENS, PolicySettings
+from quintain.learning.train_config import MAIN, PolicySpec, TrainConfig
 from quintain.models.device import find_device, free_memory
 from quintain.models.load import outline
 from quintain.models.memory import (
@@ -91,7 +91,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a run needs on each device: ``plan_memory(job, specs).lines()``."""
+    """What a run needs on each device: ``plan_memory(config, specs).lines()``."""
 
     parts: tuple[Part, ...]
 
@@ -213,24 +213,24 @@ def advices(part: Part) -> list[tuple[str, dict[str, object]]]:
     return found
 
 
-def plan_memory(job: Job, specs: Mapping[str, PolicySpec]) -> Plan | None:
-    """Return what a run of `job`, whose method asks for the policies `specs`, needs; None where it is not known.
+def plan_memory(config: TrainConfig, specs: Mapping[str, PolicySpec]) -> Plan | None:
+    """Return what a run of `config`, whose method asks for the policies `specs`, needs; None where it is not known.
 
     Nothing is known of a model that is yet to be made, which is small, and of the machines of a cluster.
     """
-    if new_model(job.model) is not None or job.cluster:
+    if new_model(config.model) is not None or config.cluster:
         return None
     parts: list[Part] = []
-    for name, (spec, settings) in plan_policies(job, specs).items():
+    for name, (spec, settings) in plan_policies(config, specs).items():
         if spec is not None and spec.size and not settings.model:
             continue
-        model = settings.model or ("" if spec is None else spec.model) or job.model
+        model = settings.model or ("" if spec is None else spec.model) or config.model
         device = find_device(settings.device)
         parts.append(
             Part(
                 name=name,
                 shape=shape_named(model),
-                use=use_of(job, name, spec, settings, device, shape_named(model)),
+                use=use_of(config, name, spec, settings, device, shape_named(model)),
                 device=device,
             )
         )
@@ -238,25 +238,30 @@ def plan_memory(job: Job, specs: Mapping[str, PolicySpec]) -> Plan | None:
 
 
 def use_of(
-    job: Job, name: str, spec: PolicySpec | None, settings: PolicySettings, device: torch.device, shape: Shape
+    config: TrainConfig,
+    name: str,
+    spec: PolicySpec | None,
+    settings: PolicySettings,
+    device: torch.device,
+    shape: Shape,
 ) -> Use:
-    """Return what `job` does with the model of the policy `name`."""
+    """Return what `config` does with the model of the policy `name`."""
     is_trained = learns(spec, settings)
     is_copy = name != MAIN and not is_trained and not settings.model and (spec is None or not spec.model)
-    has_lora = job.main_policy().lora_rank > 0
-    streams = max(job.episodes_of_step or 0, job.eval_episodes)
+    has_lora = config.main_policy().lora_rank > 0
+    streams = max(config.episodes_of_step or 0, config.eval_episodes)
     return Use(
         device=device.type,
         precision=settings.precision,
         is_frozen=is_frozen(spec, settings, is_trained),
         is_trained=is_trained,
         lora_rank=settings.lora_rank if is_trained else 0,
-        optimizer=job.optimizer,
-        checkpoints=job.gradient_checkpointing,
+        optimizer=config.optimizer,
+        checkpoints=config.gradient_checkpointing,
         tokens=settings.micro_tokens or MICRO_TOKENS,
-        ranks=max(job.learner_ranks, 1),
-        engine=read_engine(settings.engine)["kind"] if acts(job, name, spec) else "",
-        streams=min(job.concurrency, streams),
+        ranks=max(config.learner_ranks, 1),
+        engine=read_engine(settings.engine)["kind"] if acts(config, name, spec) else "",
+        streams=min(config.concurrency, streams),
         length=min(settings.max_context or USUAL_STREAM, shape.longest),
         shares=bool(settings.shares) or (is_copy and has_lora and (spec is None or spec.copies == MAIN)),
     )

@@ -24,7 +24,7 @@ Requests = Callable[[int], Sequence[EpisodeRequest]]
 """step -> the episodes that it asks for"""
 
 
-class Ahead:
+class RolloutPrefetcher:
     """Plays the episodes of a step, and then those of as many steps after it as may become old.
 
     Args:

@@ -24,8 +24,8 @@ from quintain.data.seats import comparable_groups
 from quintain.environments.boundary import ask, check_tools, has_expert
 from quintain.errors import InvariantError
 from quintain.learning import gap
-from quintain.learning.job import Job
 from quintain.learning.saved import START
+from quintain.learning.train_config import TrainConfig
 from quintain.rollout.collect import Limits
 from quintain.rollout.measures import tool_metrics
 from quintain.runs.collector import Collector
@@ -67,21 +67,21 @@ class Preflight:
     """of the first examples that the method makes of demonstrations: the episodes that it came from, and its pieces"""
 
 
-def preflight(job: Job, made: Callable[[Collector], PipelineResult] | None = None) -> Preflight:
-    """Return what is found of `job`; takes a minute on a processor with a tiny model.
+def preflight(config: TrainConfig, made: Callable[[Collector], PipelineResult] | None = None) -> Preflight:
+    """Return what is found of `config`; takes a minute on a processor with a tiny model.
 
     `made` returns what the method learns from demonstrations, where it does.
     """
     small = replace(
-        job,
+        config,
         demonstrations=(
-            job.demonstrations
-            if isinstance(job.demonstrations, str)
+            config.demonstrations
+            if isinstance(config.demonstrations, str)
             else MAX_DEMONSTRATIONS
-            if job.demonstrations is None
-            else min(job.demonstrations, MAX_DEMONSTRATIONS)
+            if config.demonstrations is None
+            else min(config.demonstrations, MAX_DEMONSTRATIONS)
         ),
-        imitation_epochs=min(job.imitation_epochs, MAX_EPOCHS),
+        imitation_epochs=min(config.imitation_epochs, MAX_EPOCHS),
         steps=1,
         max_broken=1.0,
     )
@@ -90,13 +90,13 @@ def preflight(job: Job, made: Callable[[Collector], PipelineResult] | None = Non
         with (
             Run.create(Path(place) / "check", recipe="check", config=asdict(small)) as run,
             open_context(
-                small, run, has_warm_start=new_model(job.model) is not None, limits=limits
+                small, run, has_warm_start=new_model(config.model) is not None, limits=limits
             ) as context,
         ):
             tasks = context.collector.tasks(1, NUM_TASKS)
             started = time.monotonic()
             groups = context.rollout.groups(tasks, size=GROUP_SIZE, seed=context.seed("check"))
-            found = examine_groups(context, groups, job=job, seconds=time.monotonic() - started)
+            found = examine_groups(context, groups, config=config, seconds=time.monotonic() - started)
         if made is None:
             return found
         with Run.create(Path(place) / "data", recipe="check", config=asdict(small)) as other:
@@ -116,13 +116,13 @@ def preflight(job: Job, made: Callable[[Collector], PipelineResult] | None = Non
 
 
 def examine_groups(
-    context: TrainingContext, groups: Sequence[Group], *, job: Job, seconds: float
+    context: TrainingContext, groups: Sequence[Group], *, config: TrainConfig, seconds: float
 ) -> Preflight:
-    """Return what is found of `groups`, which `context` sampled in `seconds` for what is to be `job`."""
+    """Return what is found of `groups`, which `context` sampled in `seconds` for what is to be `config`."""
     findings = [failures(groups), tools(groups), variance(groups), canary_tasks(context)]
     chat = Chat(context.tokenizer)
     findings.append(template(groups, chat))
-    if new_model(job.model) is None:
+    if new_model(config.model) is None:
         findings.append(chat_format(chat))
     findings += tool_results(ask(context.make_environment, check_tools), chat)
     try:
@@ -139,12 +139,12 @@ def examine_groups(
         else []
     )
     expected = forecast(
-        job,
+        config,
         groups,
         rollout_seconds=seconds,
         forward_seconds=time.monotonic() - started,
         has_expert=has_expert(context.make_environment),
-        imitated=context.job.demonstrations if isinstance(context.job.demonstrations, int) else 0,
+        imitated=context.config.demonstrations if isinstance(context.config.demonstrations, int) else 0,
     )
     shown = tuple(tuple(pieces(sample, chat)) for sample in samples[:NUM_SHOWN])
     return Preflight(findings=tuple(findings), streams=shown, forecast=expected)

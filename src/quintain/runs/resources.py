@@ -1,4 +1,6 @@
-"""Where the engines of a job sample and its episodes are played: in this process and beside it, or on a cluster."""
+"""Where the engines of a configuration sample and its episodes are played: in this process and beside it, or on a
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,13 @@ from quintain.engines.build import build_engine
 from quintain.engines.protocol import Engine
 from quintain.engines.settings import SERVERS, EngineSettings, read_engine
 from quintain.errors import ConfigError, UsageError
-from quintain.learning.job import MAIN, Job, PolicySpec
 from quintain.learning.policies import acts, plan_policies
 from quintain.learning.saved import is_of_run, tokenizer_folder
 from quintain.learning.sections import ModelSection, PolicySettings
 from quintain.learning.sharding.actors import RankActors
 from quintain.learning.sharding.ranks import RankGroup, Ranks
 from quintain.learning.sharding.torchrun import join_torchrun
+from quintain.learning.train_config import MAIN, PolicySpec, TrainConfig
 from quintain.models.device import find_device
 from quintain.models.memory import amount
 from quintain.rollout.request import Limits
@@ -143,23 +145,25 @@ def _devices(settings: EngineSettings, taken: Collection[int], cards: Sequence[C
     return (str(min(taken)),)
 
 
-def check_servers(job: Job, specs: Mapping[str, PolicySpec], plan: Plan | None) -> None:
-    """Refuse servers of `job` that do not serve what is trained, or for which there is no room, before it is loaded.
+def check_servers(config: TrainConfig, specs: Mapping[str, PolicySpec], plan: Plan | None) -> None:
+    """Refuse servers of `config` that do not serve what is trained, or for which there is no room, before it is loaded.
 
     Raises:
         UsageError: they compute in another precision, or this machine has no room. EngineFault: one does not answer.
     """
-    if job.cluster:
+    if config.cluster:
         return
     kept = {part.name: part.least for part in plan.parts} if plan is not None else {}
-    for name, (spec, settings) in plan_policies(job, specs).items():
-        if not acts(job, name, spec):
+    for name, (spec, settings) in plan_policies(config, specs).items():
+        if not acts(config, name, spec):
             continue
-        found, model = engine_settings(settings), settings.model or job.model
+        found, model = engine_settings(settings), settings.model or config.model
         if found.urls and new_model(model) is None:
             folder = str(tokenizer_folder(model)) if is_of_run(model) else model
             build_engine(found, folder, policy=name).close()
-        place_servers(found, learner_cards(job, specs, job.learner_ranks), cards(), keeps=kept.get(name, 0))
+        place_servers(
+            found, learner_cards(config, specs, config.learner_ranks), cards(), keeps=kept.get(name, 0)
+        )
 
 
 def cards() -> list[Card]:
@@ -195,34 +199,36 @@ def check_placement(placement_file: str, policies: Collection[str]) -> Placement
     return placement
 
 
-class Placing:
-    """Engines and sources of episodes of `job`, whose method asks for the policies `specs`."""
+class Resources:
+    """Engines and sources of episodes of `config`, whose method asks for the policies `specs`."""
 
-    def __init__(self, job: Job, specs: Mapping[str, PolicySpec]) -> None:
-        """Connect to the cluster of the job, where it names one.
+    def __init__(self, config: TrainConfig, specs: Mapping[str, PolicySpec]) -> None:
+        """Connect to the cluster of the configuration, where it names one.
 
         Raises:
             MissingExtra: Ray is not installed. EngineFault: the cluster cannot be reached.
             UsageError: it is none, or the placement does not fit.
         """
-        self.job, self._specs = job, specs
+        self.config, self._specs = config, specs
         self.cluster: Cluster | None = None
         self._ranks: dict[str, RankGroup] = {}
         """those of a policy that has its own, by name, and those of the learner, by none"""
-        if job.cluster:
-            check_address(job.cluster)
-            plan = plan_policies(job, specs)
+        if config.cluster:
+            check_address(config.cluster)
+            plan = plan_policies(config, specs)
             self.cluster = Cluster(
-                job.cluster,
-                check_placement(job.placement, plan),
-                num_policies=sum(acts(job, name, spec) for name, (spec, _) in plan.items()),
-                num_ranks=0 if join_torchrun() else job.learner_ranks,
+                config.cluster,
+                check_placement(config.placement, plan),
+                num_policies=sum(acts(config, name, spec) for name, (spec, _) in plan.items()),
+                num_ranks=0 if join_torchrun() else config.learner_ranks,
             )
 
     def engine(self, name: str, policy: Policy) -> Engine:
         """Return what samples from `policy`."""
         if self.cluster is None:
-            return make_engine(name, policy, learner_cards(self.job, self._specs, self.job.learner_ranks))
+            return make_engine(
+                name, policy, learner_cards(self.config, self._specs, self.config.learner_ranks)
+            )
         return self.cluster.engine(
             engine_settings(policy.settings), policy.model, policy.tokenizer, policy=name
         )
@@ -234,7 +240,7 @@ class Placing:
             EngineFault: they do not start. UsageError: their machines do not see the folder.
         """
         wants = None if self.cluster is None else self.cluster.placement.policies.get(name)
-        if wants is None and not self.job.learner_ranks:
+        if wants is None and not self.config.learner_ranks:
             return None
         key = "" if wants is None else name
         if key not in self._ranks:
@@ -243,13 +249,13 @@ class Placing:
 
     def _start(self, wants: PolicyRanks | None, folder: Path) -> RankGroup:
         """Start the ranks of a policy that `wants` some of its own; None: those of the learner."""
-        job, found = self.job, join_torchrun() if wants is None else None
+        config, found = self.config, join_torchrun() if wants is None else None
         if found is not None:
             return found.open(folder)
         if self.cluster is None:
-            return Ranks(job.learner_ranks, device=find_device(job.device).type)
+            return Ranks(config.learner_ranks, device=find_device(config.device).type)
         placement = self.cluster.placement
-        count, each = (job.learner_ranks, placement.learner) if wants is None else (wants.ranks, wants)
+        count, each = (config.learner_ranks, placement.learner) if wants is None else (wants.ranks, wants)
         return RankActors(self.cluster.connection, count, each, folder, start_timeout=placement.start_timeout)
 
     def source(
@@ -264,14 +270,16 @@ class Placing:
         """Return what plays the episodes of `agents` in `environment`: here, the `usual` source."""
         if self.cluster is None:
             return find_source(agents[MAIN], usual)
-        job = self.job
-        harness = Harness(spec=job.agent, temperature=job.temperature, max_tokens=job.max_turn_tokens)
+        config = self.config
+        harness = Harness(
+            spec=config.agent, temperature=config.temperature, max_tokens=config.max_turn_tokens
+        )
         return self.cluster.home(
             environment,
             dict.fromkeys(agents, harness),
             seats=seats,
             limits=limits,
-            max_staleness=job.max_staleness,
+            max_staleness=config.max_staleness,
         )
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ class Player(Protocol):
         """Return `size` episodes of each of `tasks`; `again` counts the calls of a step."""
         ...
 
-    def walks(self, trajectories: Sequence[Trajectory]) -> list[ReplayedEpisode]:
+    def replay_episodes(self, trajectories: Sequence[Trajectory]) -> list[ReplayedEpisode]:
         """Carry out recorded episodes again, to continue them at any of their turns."""
         ...
 
@@ -113,7 +113,7 @@ class Episodes:
 
     def _prefixes(self, nodes: Sequence[Node]) -> list[Prefix]:
         """Return the beginnings of episodes that lead to each of `nodes`."""
-        walks = self.player.walks([node.seen.place for node in nodes])
+        walks = self.player.replay_episodes([node.seen.place for node in nodes])
         return [walk.prefix(node.depth) for walk, node in zip(walks, nodes, strict=True)]
 
     def _add(self, groups: Sequence[Group]) -> None:

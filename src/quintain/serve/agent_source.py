@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from quintain.agents.catalog import build, check, is_outside
-from quintain.agents.outside import Outside
+from quintain.agents.external_agent import Outside
 from quintain.agents.protocol import Agent
 from quintain.curriculum.streams import TaskStream
 from quintain.engines.protocol import Request

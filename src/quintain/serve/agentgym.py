@@ -16,8 +16,15 @@ from starlette.applications import Starlette
 
 from quintain.environments.protocol import Factory
 from quintain.environments.wire import OURS
+from quintain.serve.environment_server import (
+    Row,
+    ServedEnvironment,
+    WorldTrouble,
+    action_in,
+    close_all,
+    introduction,
+)
 from quintain.serve.json_app import Refusal, Request, json_app
-from quintain.serve.served import Row, ServedEnvironment, WorldTrouble, action_in, close_all, introduction
 
 IDLE = 300.0
 """Seconds of silence after which an instance may be given to another client."""

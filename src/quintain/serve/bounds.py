@@ -16,7 +16,7 @@ from typing import Any, cast
 from starlette.datastructures import Headers
 from starlette.types import Receive
 
-from quintain.serve.spoken import RequestError, Row
+from quintain.serve.chat_types import RequestError, Row
 
 MIN_BODY_BYTES, MAX_BODY_BYTES = 1 << 20, 64 << 20
 BYTES_OF_A_TOKEN = 64

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from quintain.serve.spoken import (
+from quintain.serve.chat_types import (
     OPENING,
     THOUGHT,
     Answer,

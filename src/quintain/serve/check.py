@@ -16,9 +16,9 @@ from typing import Any
 
 from quintain.errors import EngineFault
 from quintain.processes.http_json import HttpServer, HttpTrouble
+from quintain.serve.chat_types import AssistantMessage, ChatRequest
 from quintain.serve.endpoint import Endpoint, EpisodeLimits
 from quintain.serve.recorder import Recorder
-from quintain.serve.spoken import AssistantMessage, ChatRequest
 from quintain.text.chat import Chat
 from quintain.types import Completion
 from quintain.types.forest import find_parents

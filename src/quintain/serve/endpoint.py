@@ -5,11 +5,11 @@ URL (``/e/NAME/v1``) or by its key alone; every request needs the key of its epi
 kept as digests. Sampling is the server's where answers are recorded to be learned from: what clients ask of it is then
 counted and not done, and a header says so (`EpisodeLimits.heeds_clients`).
 
-A request is read and planned in a thread of the server, answered by the engine's owner (`quintain.serve.pump`), and
-committed there, whether or not the client still waits: one that hangs up leaves a finished node that was not delivered.
-Each episode has a lock of its own, so that a long request of one keeps no other waiting, and what it may hold is
-bounded (`quintain.serve.bounds`). A request is taken for a repeat only if it says so, by an idempotency key or the
-header in which SDKs count retries; equal bodies are two requests.
+A request is read and planned in a thread of the server, answered by the engine's owner
+(`quintain.serve.engine_thread`), and committed there, whether or not the client still waits: one that hangs up leaves a
+finished node that was not delivered. Each episode has a lock of its own, so that a long request of one keeps no other
+waiting, and what it may hold is bounded (`quintain.serve.bounds`). A request is taken for a repeat only if it says so,
+by an idempotency key or the header in which SDKs count retries; equal bodies are two requests.
 """
 
 from __future__ import annotations
@@ -43,9 +43,17 @@ from quintain.errors import ModelError, QuintainError, StoreError, install_comma
 from quintain.rollout.stepper import guard_call
 from quintain.serve import chat_completions, messages_api, responses_api
 from quintain.serve.bounds import Bodies, check_grammar_size, check_lists, read_object
-from quintain.serve.pump import Answered, EngineThread
+from quintain.serve.chat_types import (
+    NEUTRAL,
+    Answer,
+    AssistantMessage,
+    ChatRequest,
+    RequestError,
+    Row,
+    digest_of,
+)
+from quintain.serve.engine_thread import Answered, EngineThread
 from quintain.serve.recorder import Node, Plan, Recorder
-from quintain.serve.spoken import NEUTRAL, Answer, AssistantMessage, ChatRequest, RequestError, Row, digest_of
 from quintain.text.chat import Chat
 from quintain.types import Completion, Failure, Stop, derive_seed
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from quintain.serve.spoken import (
+from quintain.serve.chat_types import (
     Answer,
     AssistantMessage,
     ChatRequest,

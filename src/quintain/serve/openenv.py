@@ -18,8 +18,15 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from quintain.environments.protocol import Factory
 from quintain.environments.wire import OURS
+from quintain.serve.environment_server import (
+    Row,
+    ServedEnvironment,
+    WorldTrouble,
+    action_in,
+    close_all,
+    introduction,
+)
 from quintain.serve.json_app import CALL_SECONDS, Refusal, Request, Threads, json_app
-from quintain.serve.served import Row, ServedEnvironment, WorldTrouble, action_in, close_all, introduction
 
 CODES = {"no_episode": "SESSION_ERROR"}
 """Error codes of OpenEnv by kind of trouble; all others are EXECUTION_ERROR."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from quintain.data.used import refuse_newer
-from quintain.serve.spoken import (
+from quintain.serve.chat_types import (
     CLOSING,
     OPENING,
     THOUGHT,

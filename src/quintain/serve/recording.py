@@ -22,12 +22,12 @@ from quintain.engines.protocol import Engine
 from quintain.environments.protocol import check_reward
 from quintain.errors import EnvironmentFault
 from quintain.rollout.request import EpisodeRequest
+from quintain.serve.chat_types import RequestError
 from quintain.serve.endpoint import Endpoint, EpisodeLimits, Session
+from quintain.serve.engine_thread import CLOSED, EngineThread
 from quintain.serve.listener import Listener
-from quintain.serve.pump import CLOSED, EngineThread
 from quintain.serve.recorder import facts_of, turn_of
 from quintain.serve.source import episode_of, outcome_of
-from quintain.serve.spoken import RequestError
 from quintain.store.calls import CallLog, read_calls
 from quintain.text.chat import Chat
 from quintain.types import Failure, Outcome, Score, Stop, Task, Trajectory, Turn, derive_seed

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from quintain.serve.chat_completions import logprob_rows, must_call
-from quintain.serve.spoken import (
+from quintain.serve.chat_types import (
     Answer,
     AssistantMessage,
     ChatRequest,

@@ -15,20 +15,20 @@ from functools import partial
 from itertools import count, islice
 from queue import Empty, SimpleQueue
 
-from quintain.agents.outside import AgentFault, Expert, Outside, ask_expert
+from quintain.agents.external_agent import AgentFault, Expert, Outside, ask_expert
 from quintain.data.messages import write_call
 from quintain.errors import FailureRateError, UsageError
-from quintain.rollout.collector import gc_frozen
 from quintain.rollout.failures import INFRASTRUCTURE, STALE, check_broken, check_failures
+from quintain.rollout.gc_pause import gc_frozen
 from quintain.rollout.play import PlayContext
 from quintain.rollout.request import POLICY, EpisodeRequest
 from quintain.rollout.staleness import judge_age, oldest_versions
 from quintain.rollout.stepper import OURS, guard_call
+from quintain.serve.chat_types import THOUGHT, AssistantMessage, ChatRequest, Row
 from quintain.serve.check import check_endpoint
 from quintain.serve.endpoint import Endpoint, EpisodeLimits, Session
+from quintain.serve.engine_thread import EngineThread
 from quintain.serve.listener import Listener
-from quintain.serve.pump import EngineThread
-from quintain.serve.spoken import THOUGHT, AssistantMessage, ChatRequest, Row
 from quintain.types import Failure, Message, Outcome, Score, Stop, Task, Trajectory, Turn, as_content
 
 IDLE = 0.2

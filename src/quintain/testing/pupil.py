@@ -1,7 +1,8 @@
 """A tiny model that is taught by hand: demonstrations of any teacher, updates on any samples, episodes, chances.
 
 Experiments on imitation differ in what is shown, by whom, and what of it counts, so they make their policies here and
-not by the recipe of a job. All arms of a comparison begin as copies of one pupil and take equally many updates.
+not by the recipe of a configuration. All arms of a comparison begin as copies of one pupil and take equally many
+updates.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class Pupil:
         """Return `size` samples of every step of `episodes`, each an episode of one turn; a group is a step."""
         found: list[Group] = []
         with self.acting(world) as rollout:
-            prefixes = prefixes_of(rollout.walks(episodes))
+            prefixes = prefixes_of(rollout.replay_episodes(episodes))
             for length in sorted({len(prefix.turns) for prefix in prefixes}):
                 same = [
                     replace(p, task=replace(p.task, id=f"{p.task.id}@{length}"))
@@ -227,9 +228,9 @@ class RolloutCollector:
         """What makes an environment with its expert."""
         return self.rollout.make_environment
 
-    def walks(self, trajectories: Sequence[Trajectory]) -> list[ReplayedEpisode]:
+    def replay_episodes(self, trajectories: Sequence[Trajectory]) -> list[ReplayedEpisode]:
         """Carry out episodes again, to continue them at any of their turns; one that does not repeat is left alone."""
-        return self.rollout.walks(trajectories, may_differ=True)
+        return self.rollout.replay_episodes(trajectories, may_differ=True)
 
     def continue_from(
         self,

@@ -29,10 +29,10 @@ from quintain.environments.boundary import has_expert, tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.probes import UNREWARDED
 from quintain.environments.protocol import Factory
-from quintain.learning.job import Job
 from quintain.learning.learner import Learner
 from quintain.learning.pass_size import fit_pass
 from quintain.learning.sections import DataSection, UpdateSection
+from quintain.learning.train_config import TrainConfig
 from quintain.losses.imitation import imitation
 from quintain.models.device import find_device
 from quintain.models.origin import is_pretrained
@@ -90,7 +90,7 @@ SEARCH, PHASE = "random play", "practice"
 
 
 @dataclass(slots=True)
-class Lesson:
+class ImitationReport:
     """How a warm start went: ``Lesson(most=300, updates=120, shown=960, success=[(24, 0.02), (120, 0.53)])``."""
 
     enough: float = ENOUGH
@@ -142,53 +142,53 @@ def is_taught(config: DataSection) -> bool:
 def teach(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    job: Job,
+    config: TrainConfig,
     run: Run,
     display: Display,
     *,
     rate: float | None = None,
 ) -> None:
     """Let `model` imitate, at `rate`, until it solves enough of its training tasks, and note in `run` how that went."""
-    make_environment = find(job.environment)
+    make_environment = find(config.environment)
     device = model.device
-    learner = imitator(model, job, rate)
-    model.to(cast("Any", find_device(job.device)))
-    fit_pass(learner, job.micro_tokens)
+    learner = imitator(model, config, rate)
+    model.to(cast("Any", find_device(config.device)))
+    fit_pass(learner, config.micro_tokens)
     is_shown = has_expert(make_environment)
-    lesson = Lesson(enough=TAUGHT if is_shown else ENOUGH, has_expert=is_shown)
-    with Probe(job, make_environment, model, tokenizer) as probe:
-        if new_model(job.model) is None:
+    report = ImitationReport(enough=TAUGHT if is_shown else ENOUGH, has_expert=is_shown)
+    with Probe(config, make_environment, model, tokenizer) as probe:
+        if new_model(config.model) is None:
             display.phase("what the model can do", 1)
-            lesson.success.append((0, probe.success(learner.version)))
-            if is_pretrained(model) and not has_expert(make_environment) and lesson.success[0][1] > 0:
-                lesson.enough = lesson.success[0][
+            report.success.append((0, probe.success(learner.version)))
+            if is_pretrained(model) and not has_expert(make_environment) and report.success[0][1] > 0:
+                report.enough = report.success[0][
                     1
                 ]  # it acts already, and random play would teach it to act at random
-        if not lesson.is_enough:
+        if not report.is_enough:
             limits = Limits(max_failure_share=0.5)
-            agent = harness(job, tokenizer, make_environment)
+            agent = harness(config, tokenizer, make_environment)
             with closing(Rollout(agent, make_environment, None, limits=limits)) as rollout:
-                school = School(job, run, display, learner, probe, rollout, lesson)
+                auto = AutoWarmStart(config, run, display, learner, probe, rollout, report)
                 if has_expert(make_environment):
-                    school.follow_expert(make_environment)
+                    auto.follow_expert(make_environment)
                 else:
-                    school.follow_luck(make_environment)
+                    auto.follow_luck(make_environment)
     end_imitation(model, device)
-    run.event(EVENT, str(lesson), updates=lesson.updates, shown=lesson.shown, success=lesson.success)
-    display.say(f"warm start: {lesson}")
+    run.event(EVENT, str(report), updates=report.updates, shown=report.shown, success=report.success)
+    display.say(f"warm start: {report}")
 
 
 @dataclass(slots=True)
-class School:
+class AutoWarmStart:
     """Who shows what, and what is learned from it."""
 
-    job: Job
+    config: TrainConfig
     run: Run
     display: Display
     learner: Learner
     probe: Probe
     rollout: Rollout
-    lesson: Lesson
+    report: ImitationReport
     losses: list[float] = field(default_factory=list[float])
     """of each update, in nats per token"""
     tokens: float = 0.0
@@ -206,42 +206,42 @@ class School:
 
     def follow_expert(self, make_environment: Factory) -> None:
         """Imitate episodes of the expert, each once, until enough is solved."""
-        demonstrator = fumbling(teacher(make_environment, mistakes=self.job.mistakes), EXPERT_FUMBLES)
-        tasks = TaskStream(tasks_of(make_environment), first=self.job.first_task)
+        demonstrator = fumbling(teacher(make_environment, mistakes=self.config.mistakes), EXPERT_FUMBLES)
+        tasks = TaskStream(tasks_of(make_environment), first=self.config.first_task)
         probes: set[int] = set()
         for number in count():
             shown = self._demonstrate(tasks.draw(number, CHUNK), demonstrator)
             if self.run.next_step == 0:
                 self.run.append(shown, step=0, phase="demonstrations")
-            if not self.lesson.most:
+            if not self.report.most:
                 self._plan(shown)
-                probes = probe_steps(self.lesson.most, **PROBES)
+                probes = probe_steps(self.report.most, **PROBES)
             for first in range(0, len(shown), EPISODES):
                 self._imitate(shown[first : first + EPISODES])
-                is_last = self.lesson.updates == self.lesson.most
-                if (self.lesson.updates in probes and self._is_likely()) or is_last:
+                is_last = self.report.updates == self.report.most
+                if (self.report.updates in probes and self._is_likely()) or is_last:
                     self._probe()
-                if self.lesson.is_enough or is_last:
+                if self.report.is_enough or is_last:
                     return
 
     def follow_luck(self, make_environment: Factory) -> None:
         """Imitate the best episodes of random play, then the best of the policy's own, until enough is solved."""
-        tasks = TaskStream(tasks_of(make_environment), first=self.job.first_task)
+        tasks = TaskStream(tasks_of(make_environment), first=self.config.first_task)
         best = self._search_random(tasks, teacher(make_environment))
         if self.run.next_step == 0:
             self.run.append(best, step=0, phase="demonstrations")
         self._plan(best)
-        self.lesson.is_rewarded = value_of(best[0]) > self.lowest
-        rounds = range(self.lesson.most // ROUND_UPDATES if self.lesson.is_rewarded else 1)
+        self.report.is_rewarded = value_of(best[0]) > self.lowest
+        rounds = range(self.report.most // ROUND_UPDATES if self.report.is_rewarded else 1)
         for number in rounds:
             for update in range(ROUND_UPDATES):
-                rng = np.random.default_rng(derive_seed(self.job.seed, "round", number, update))
+                rng = np.random.default_rng(derive_seed(self.config.seed, "round", number, update))
                 size = min(EPISODES, len(best))
                 self._imitate([best[place] for place in rng.choice(len(best), size, replace=False)])
             own = self._practise(number)
             if self.run.next_step == 0:
                 self.run.append(own, step=0, phase=PHASE)
-            if self.lesson.is_enough:
+            if self.report.is_enough:
                 return
             best = self._best_of([*own, *best])
 
@@ -255,7 +255,7 @@ class School:
         own = self._try_tasks(fresh, number)
         self._note(sum(each.is_success for each in own) / max(len(own), 1))
         if any(value_of(each) > self.lowest for each in own):
-            rng = np.random.default_rng(derive_seed(self.job.seed, "again", number))
+            rng = np.random.default_rng(derive_seed(self.config.seed, "again", number))
             old = sorted(self.unsolved.difference(fresh))
             chosen = rng.choice(len(old), min(len(old), AGAIN), replace=False)
             own += self._try_tasks([old[place] for place in chosen], number)
@@ -309,7 +309,7 @@ class School:
 
     def _demonstrate(self, tasks: Sequence[Task], demonstrator: Demonstrator) -> list[Trajectory]:
         """Return the scored episodes of `demonstrator` on `tasks`."""
-        seed = derive_seed(self.job.seed, "demonstrations")
+        seed = derive_seed(self.config.seed, "demonstrations")
         groups = self.rollout.demonstrations(tasks, demonstrator, seed=seed)
         return [trajectory for group in groups for trajectory in group.scored]
 
@@ -319,13 +319,13 @@ class School:
         tokens = EPISODES * sum(len(each.token_ids) for each in samples) / len(shown)
         turns = [turn for each in shown for turn in each.turns if turn.action.error is None]
         self.tokens = sum(len(turn.completion.token_ids) for turn in turns) / max(len(turns), 1)
-        longest = max((len(turn.completion.token_ids) for turn in turns), default=self.job.max_turn_tokens)
+        longest = max((len(turn.completion.token_ids) for turn in turns), default=self.config.max_turn_tokens)
         self.probe.limit(ROOM * longest)
         parameters = sum(each.numel() for each in self.learner.model.parameters())
-        self.lesson.most = most_updates(
-            parameters, tokens, trained=count_episodes(self.job, self.job.episodes_of_step)
+        self.report.most = most_updates(
+            parameters, tokens, trained=count_episodes(self.config, self.config.episodes_of_step)
         )
-        self.display.phase("warm start, at most", self.lesson.most)
+        self.display.phase("warm start, at most", self.report.most)
 
     def _imitate(self, shown: Sequence[Trajectory]) -> None:
         """Make one update on what is `shown`, at a rate that rises, then falls to 0 with the most there may be."""
@@ -333,18 +333,18 @@ class School:
         self.started = self.started or time.monotonic()
         if samples:
             batches = micro_batches(samples, max_tokens=self.learner.max_tokens)
-            begun = min((self.lesson.updates + 1) / RISING, 1.0)
-            scale = begun * (1 - self.lesson.updates / (self.lesson.most + 1))
+            begun = min((self.report.updates + 1) / RISING, 1.0)
+            scale = begun * (1 - self.report.updates / (self.report.most + 1))
             report = self.learner.step(batches, imitation(), rate_scale=scale)
             self.losses.append(report.loss)
-        self.lesson.updates += 1
-        self.lesson.shown += len(shown)
+        self.report.updates += 1
+        self.report.shown += len(shown)
         self.display.advance()
-        if self.lesson.updates == TIMED:
-            seconds = (time.monotonic() - self.started) / TIMED * self.lesson.most
+        if self.report.updates == TIMED:
+            seconds = (time.monotonic() - self.started) / TIMED * self.report.most
             self.display.say(
-                f"warm start: until {self.lesson.enough:.0%} of training tasks are solved, at most "
-                f"{self.lesson.most:,} updates, "
+                f"warm start: until {self.report.enough:.0%} of training tasks are solved, at most "
+                f"{self.report.most:,} updates, "
                 f"which would take about {seconds:.0f} s here"
             )
 
@@ -359,9 +359,9 @@ class School:
 
     def _note(self, solved: float) -> None:
         """Note that the share `solved` is solved now, and say so."""
-        self.lesson.success.append((self.lesson.updates, solved))
+        self.report.success.append((self.report.updates, solved))
         self.display.say(
-            f"warm start: {solved:.0%} of training tasks solved after {self.lesson.updates} updates"
+            f"warm start: {solved:.0%} of training tasks solved after {self.report.updates} updates"
         )
 
     def _samples(self, shown: Sequence[Trajectory]) -> list[Sample]:

@@ -48,9 +48,9 @@ from quintain.environments.specs import place_files
 from quintain.environments.task_files import read_held_out_prompts
 from quintain.errors import DataError, similar_file
 from quintain.eval.evaluate import evaluate
-from quintain.learning.job import Job
 from quintain.learning.saved import MODEL, START, admit_run, find_model, is_of_run, place_name
 from quintain.learning.sections import DataSection
+from quintain.learning.train_config import TrainConfig
 from quintain.models.load import load_tokenizer, reads_as_hub_id
 from quintain.store.creation import JOURNAL
 from quintain.store.managed_run import looked_after
@@ -139,18 +139,18 @@ def find_source(name: str, root: Path | None = None) -> Source:
     return Source(name=name, path=Path(folder))
 
 
-def find_named_data(job: Job) -> dict[str, str]:
-    """Return the files, folders and runs that `job` names as data, by the option that names them."""
+def find_named_data(config: TrainConfig) -> dict[str, str]:
+    """Return the files, folders and runs that `config` names as data, by the option that names them."""
     named = {
-        "demonstrations": job.demonstrations,
-        "preferences": getattr(job, "preferences", ""),
-        "corpus": getattr(job, "corpus", ""),
+        "demonstrations": config.demonstrations,
+        "preferences": getattr(config, "preferences", ""),
+        "corpus": getattr(config, "corpus", ""),
     }
     return {key: name for key, name in named.items() if isinstance(name, str) and name}
 
 
-def place_data(job: Job, root: Path | None = None, *, is_trusted: bool = False) -> Job:
-    """Return `job` with paths that hold wherever it is continued, and with an environment.
+def place_data(config: TrainConfig, root: Path | None = None, *, is_trusted: bool = False) -> TrainConfig:
+    """Return `config` with paths that hold wherever it is continued, and with an environment.
 
     Where it names none, that is the run's whose episodes are imitated, and nothing at all for other data.
 
@@ -158,41 +158,44 @@ def place_data(job: Job, root: Path | None = None, *, is_trusted: bool = False) 
         DataError: its data is not there, or neither data nor an environment is named.
         ConfigError: that run's environment is somebody else's, and not to be trusted.
     """
-    found = {key: find_source(name, root) for key, name in find_named_data(job).items()}
+    found = {key: find_source(name, root) for key, name in find_named_data(config).items()}
     changes: dict[str, Any] = {key: str(source.path.absolute()) for key, source in found.items()}
-    if model := getattr(job, "reward_model", ""):
+    if model := getattr(config, "reward_model", ""):
         changes["reward_model"] = find_model(model, root)
-    changes["model"] = place_name(job.model, root)
-    changes["agent"], changes["eval_environment"] = place_files(job.agent), place_files(job.eval_environment)
+    changes["model"] = place_name(config.model, root)
+    changes["agent"], changes["eval_environment"] = (
+        place_files(config.agent),
+        place_files(config.eval_environment),
+    )
     changes["policies"] = {
         name: replace(each, model=find_model(each.model, root)) if is_of_run(each.model, root) else each
-        for name, each in job.policies.items()
+        for name, each in config.policies.items()
     }
-    environment = job.environment
+    environment = config.environment
     if environment == NONE or (not environment and found):
         environment = NO_ENVIRONMENT
     run = next((source for source in found.values() if source.is_run), None)
-    if not job.environment and run is not None:
+    if not config.environment and run is not None:
         with Run.open(run.path, writable=False) as opened:
             found_there = admit(
                 opened, is_trusted=is_trusted, to="playing what was shown in", fields=ENVIRONMENT
             )
         environment = str(found_there["environment"])
     if not environment:
-        option = "preferences" if hasattr(job, "preferences") else "demonstrations"
+        option = "preferences" if hasattr(config, "preferences") else "demonstrations"
         raise DataError(
             f"data: got neither data nor an environment; give --{option} FILE (docs/data.md), or --environment E, in "
             "which episodes are played"
         )
-    if environment == NO_ENVIRONMENT and not isinstance(job.demonstrations, str):
+    if environment == NO_ENVIRONMENT and not isinstance(config.demonstrations, str):
         changes["demonstrations"] = 0  # nobody is there to teach
-    return replace(job, environment=place_files(environment), **changes)
+    return replace(config, environment=place_files(environment), **changes)
 
 
 def load_data(
     source: Path,
     tokenizer: PreTrainedTokenizerBase,
-    job: Job,
+    config: TrainConfig,
     *,
     agent: Agent | None,
     max_length: int,
@@ -203,7 +206,7 @@ def load_data(
     Args:
         source: a file or folder of records, or a run's folder.
         tokenizer: the policy's.
-        job: names the environment, and says which answers are trained and how long a conversation may be.
+        config: names the environment, and says which answers are trained and how long a conversation may be.
         agent: the policy's harness in the environment; None where there is none.
         max_length: longest stream of the model.
         form: what is read.
@@ -211,14 +214,14 @@ def load_data(
     Raises:
         DataError: it cannot be read, a record does not fit, or nothing is left.
     """
-    place = place_of(job.environment, agent.agent if isinstance(agent, Labelled) else agent)
-    transcriber = Transcriber(Chat(tokenizer), rules_of(job, max_length), place=place)
+    place = place_of(config.environment, agent.agent if isinstance(agent, Labelled) else agent)
+    transcriber = Transcriber(Chat(tokenizer), rules_of(config, max_length), place=place)
     is_run = (source / JOURNAL).is_file() and form == "conversations"
     left_out = transcriber.notes.left_out(transcriber.rules)
     data: list[Trajectory] | list[Pair]
     if is_run:
         name = f"the run {source.name}"
-        data, found = read_run(source, tokenizer, job, transcriber)
+        data, found = read_run(source, tokenizer, config, transcriber)
     else:
         found, name = digest(source), source.name
         objects = read_objects(source)
@@ -228,8 +231,8 @@ def load_data(
             answers = transcriber.trajectories(read_labelled(objects, left_out=left_out))
             data = [replace(each, index=int(not each.is_success)) for each in answers]
         else:
-            records = read_records(objects, takes_labels=takes_failures(job), left_out=left_out)
-            data = list(transcriber.trajectories(without_held_out(records, job)))
+            records = read_records(objects, takes_labels=takes_failures(config), left_out=left_out)
+            data = list(transcriber.trajectories(without_held_out(records, config)))
     said = notes_in_words(transcriber.notes)
     if not data:
         raise DataError(
@@ -241,9 +244,9 @@ def load_data(
     return Demonstrations(data=data, digest=found, summary=summary, notes=notes)
 
 
-def takes_failures(job: DataSection) -> bool:
-    """Whether the method of `job` tells failures among its demonstrations from successes, and learns from both."""
-    return hasattr(job, "opening_words")
+def takes_failures(config: DataSection) -> bool:
+    """Whether the method of `config` tells failures among its demonstrations from successes, and learns from both."""
+    return hasattr(config, "opening_words")
 
 
 def without_held_out(records: Iterable[Record], config: DataSection) -> Iterator[Record]:
@@ -269,19 +272,19 @@ def without_held_out(records: Iterable[Record], config: DataSection) -> Iterator
         yield record
 
 
-def rules_of(job: Job, max_length: int) -> Rules:
+def rules_of(config: TrainConfig, max_length: int) -> Rules:
     """Return which answers are trained and how long a conversation may be, and what says so."""
-    limits = {"micro_tokens": job.tokens_per_pass, "the model's context": max_length}
-    if job.max_context is not None:
-        limits["max_context"] = job.max_context
+    limits = {"micro_tokens": config.tokens_per_pass, "the model's context": max_length}
+    if config.max_context is not None:
+        limits["max_context"] = config.max_context
     limit = min(limits, key=lambda name: limits[name])
     return Rules(
-        train_on=job.train_on,
+        train_on=config.train_on,
         max_tokens=limits[limit],
         limit=limit,
-        overlong=job.overlong,
-        unusable=job.unusable,
-        opening=getattr(job, "opening_words", lambda _: ""),
+        overlong=config.overlong,
+        unusable=config.unusable,
+        opening=getattr(config, "opening_words", lambda _: ""),
     )
 
 

@@ -123,7 +123,7 @@ class RecordedExpert:
     """An expert whose episodes are recorded; `load` carries them out, and then it shows them.
 
     Args:
-        job: names the recordings and the environment.
+        config: names the recordings and the environment.
         make_environment: makes the environment.
 
     Raises:
@@ -133,7 +133,7 @@ class RecordedExpert:
 
     def __init__(self, config: DataSection, make_environment: Factory) -> None:
         assert isinstance(config.demonstrations, str), "recordings are data"
-        self.job, self.source = config, Path(config.demonstrations)
+        self.config, self.source = config, Path(config.demonstrations)
         self._make = make_environment
         seats = ask(make_environment, seats_of)
         if len(seats) > 1:
@@ -193,7 +193,7 @@ class RecordedExpert:
         """
         if self._episodes is not None:
             return
-        read = Reader(self.job, self._make, tokenizer)
+        read = Reader(self.config, self._make, tokenizer)
         known = {} if run is None or run.next_step == 0 else read_journal(run, self.all_tasks)
         kept: dict[str, Trajectory] = dict(known)
         for task, episode in known.items():
@@ -228,7 +228,7 @@ class RecordedExpert:
             first = next(iter(self.by_task))
             raise DataError(
                 f"recorded episodes of {self.source.name}: got {len(self.by_task)} that are of tasks of "
-                f"{self.job.environment}, and carried out there none of them solves its task (the first {first}); "
+                f"{self.config.environment}, and carried out there none of them solves its task (the first {first}); "
                 "check that they were recorded in this environment, with these options"
             )
         self._tasks = Fixed([self.all_tasks[task] for task in self._episodes], shuffle=True)
@@ -239,7 +239,7 @@ class RecordedExpert:
         """Return the scored ones of the recorded episodes of `tasks`, carried out through `agent`."""
         limits = Limits(max_failure_share=1.0, attempts=1, has_state_keys=True)
         with closing(Rollout(agent, self.make_environment, None, limits=limits)) as rollout:
-            seed = derive_seed(self.job.seed, "recorded")
+            seed = derive_seed(self.config.seed, "recorded")
             groups = rollout.demonstrations(tasks, expert_action, seed=seed, on_episode=on_episode)
         return [trajectory for group in groups for trajectory in group.scored]
 
@@ -282,7 +282,9 @@ class RecordedExpert:
             f"recorded episodes of {self.source.name}: got {len(found):,} without one of a training task of "
         )
         named = f"they name {', '.join(ids)}, its first is {own[0]}" if ids else f"its first task is {own[0]}"
-        return f"{asked}{self.job.environment} ({why}; {named}); give each the id of its task, as task or id"
+        return (
+            f"{asked}{self.config.environment} ({why}; {named}); give each the id of its task, as task or id"
+        )
 
 
 def with_recordings(config: DataSection, make_environment: Factory) -> RecordedExpert | None:
@@ -395,7 +397,7 @@ class Reader:
     """Reads what was done out of recordings, as the policy's harness does."""
 
     def __init__(self, config: DataSection, make: Factory, tokenizer: PreTrainedTokenizerBase) -> None:
-        self._job, self._make, self._tokenizer = config, make, tokenizer
+        self._config, self._make, self._tokenizer = config, make, tokenizer
         self._transcriber: Transcriber | None = None
 
     def candidates(self, recording: Recording) -> list[tuple[Action, ...]]:
@@ -417,7 +419,7 @@ class Reader:
 
     def _turns(self, record: Record) -> tuple[Turn, ...]:
         if self._transcriber is None:
-            self._transcriber = self._make_session(harness_name(self._job.agent))
+            self._transcriber = self._make_session(harness_name(self._config.agent))
             try:
                 return self._transcriber.turns(record)
             except (
@@ -428,7 +430,7 @@ class Reader:
 
     def _make_session(self, harness: str) -> Transcriber:
         agent = build_agent(self._tokenizer, self._make, temperature=1.0, agent=harness)
-        place = place_of(self._job.environment, agent)
+        place = place_of(self._config.environment, agent)
         return Transcriber(Chat(self._tokenizer), Rules(takes_unlisted=True), place=place)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quintain.eval.statistics import wilson
-from quintain.learning.job import Job
 from quintain.learning.sections import DataSection
+from quintain.learning.train_config import TrainConfig
 from quintain.types import Group, Score
 
 SOLVED, HARDLY = 0.95, 0.25
@@ -54,7 +54,7 @@ class Forecast:
 
 
 def forecast(
-    job: Job,
+    config: TrainConfig,
     groups: Sequence[Group],
     *,
     rollout_seconds: float,
@@ -62,26 +62,26 @@ def forecast(
     has_expert: bool,
     imitated: int,
 ) -> Forecast:
-    """Return what `groups`, which took `rollout_seconds` to play and `forward_seconds` to score, say of `job`.
+    """Return what `groups`, which took `rollout_seconds` to play and `forward_seconds` to score, say of `config`.
 
     Learning is reckoned as a forward and a backward pass over each epoch's tokens. `imitated` demonstrations taught
-    the policy before; there may have been fewer than the job asks for.
+    the policy before; there may have been fewer than the configuration asks for.
     """
     scores = [[t.outcome for t in group.scored if isinstance(t.outcome, Score)] for group in groups]
     episodes = [score for group in scores for score in group]
     differing = sum(len({score.value for score in group}) > 1 for group in scores) / max(len(scores), 1)
     num_solved = sum(score.is_success for score in episodes)
-    per_step, seconds = job.episodes_of_step, None
+    per_step, seconds = config.episodes_of_step, None
     if per_step and episodes:
-        learning = job.passes * (1 + BACKWARD) * forward_seconds
+        learning = config.passes * (1 + BACKWARD) * forward_seconds
         seconds = (rollout_seconds + learning) * per_step / len(episodes)
     return Forecast(
         num_episodes=len(episodes),
         num_solved=num_solved,
         differing=differing,
         step_seconds=seconds,
-        total_seconds=None if seconds is None else seconds * job.steps,
-        suggestion=suggestion(job, num_solved / max(len(episodes), 1), differing, has_expert, imitated),
+        total_seconds=None if seconds is None else seconds * config.steps,
+        suggestion=suggestion(config, num_solved / max(len(episodes), 1), differing, has_expert, imitated),
     )
 
 

@@ -12,7 +12,7 @@ from quintain.engines.settings import EngineSettings
 from quintain.environments.boundary import ask, check_range, tasks_of
 from quintain.environments.protocol import Factory
 from quintain.eval.evaluate import evaluate
-from quintain.learning.job import Job
+from quintain.learning.train_config import TrainConfig
 from quintain.rollout.collect import Rollout
 from quintain.rollout.request import Limits
 from quintain.serve.agent_source import find_source
@@ -29,22 +29,22 @@ FIRST_PROBE, LEAST_BETWEEN, GROWTH = 8, 4, 1.25
 
 
 class Probe:
-    """The first training tasks of `job`, played by `model` as it is: ``with Probe(…) as probe: probe.success(8)``."""
+    """Training tasks of `config`, played by `model` as it is: ``with Probe(…) as probe: probe.success(8)``."""
 
     def __init__(
         self,
-        job: Job,
+        config: TrainConfig,
         make_environment: Factory,
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
     ) -> None:
         """Build an engine on the weights of `model`."""
         self.return_range = ask(make_environment, check_range)
-        self._job, self._tasks = job, TaskStream(tasks_of(make_environment), first=job.first_task)
+        self._config, self._tasks = config, TaskStream(tasks_of(make_environment), first=config.first_task)
         self._make_environment, self._tokenizer = make_environment, tokenizer
-        settings = EngineSettings(max_length=job.max_context, precision=job.precision)
+        settings = EngineSettings(max_length=config.max_context, precision=config.precision)
         self._engine = build_engine(settings, model, tokenizer)
-        self._rollout = self._make_rollout(job)
+        self._rollout = self._make_rollout(config)
 
     def __enter__(self) -> Self:
         """Return the probe."""
@@ -59,18 +59,18 @@ class Probe:
         """Let no turn be longer than `tokens`, unless the agent says otherwise; what cannot write yet is cut short."""
         self._rollout.close()
         self._rollout = self._make_rollout(
-            replace(self._job, max_turn_tokens=min(tokens, self._job.max_turn_tokens))
+            replace(self._config, max_turn_tokens=min(tokens, self._config.max_turn_tokens))
         )
 
-    def _make_rollout(self, job: Job) -> Rollout:
-        """Return what plays episodes of `job` with the engine."""
-        agent = harness(job, self._tokenizer, self._make_environment)
+    def _make_rollout(self, config: TrainConfig) -> Rollout:
+        """Return what plays episodes of `config` with the engine."""
+        agent = harness(config, self._tokenizer, self._make_environment)
         return Rollout(
             agent,
             self._make_environment,
             self._engine,
             source=find_source(agent),
-            limits=Limits(max_broken_share=job.max_broken, concurrency=job.concurrency),
+            limits=Limits(max_broken_share=config.max_broken, concurrency=config.concurrency),
         )
 
     def success(self, version: int) -> float:
@@ -86,7 +86,7 @@ class Probe:
         """Return an episode of each task, with the same chance at every `occasion` of one number."""
         self._engine.load_weights(version, None)
         tasks = [self._tasks.at(number) for number in numbers]
-        seed = derive_seed(self._job.seed, "probe", *((occasion,) if occasion else ()))
+        seed = derive_seed(self._config.seed, "probe", *((occasion,) if occasion else ()))
         groups = self._rollout.groups(tasks, size=1, seed=seed)
         return {
             number: trajectory

@@ -16,8 +16,8 @@ from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Factory
 from quintain.environments.specs import place_files
 from quintain.errors import ConfigError
-from quintain.learning.job import USUAL_DEMONSTRATIONS, Job
 from quintain.learning.sections import MICRO_TOKENS, DataSection, UpdateSection, WarmStartSection
+from quintain.learning.train_config import USUAL_DEMONSTRATIONS, TrainConfig
 from quintain.store.creation import is_run, read_settings
 from quintain.store.names import split_step
 from quintain.types import Score, Stop, Trajectory
@@ -31,40 +31,44 @@ TOLERANCE = 1e-6
 """Of rewards, in which rounding is no fault."""
 
 
-def before_teaching(job: Job, make_environment: Factory) -> Iterator[str]:
-    """Yield what is to be known before demonstrations are made for `job`."""
-    taught = find_trained_format(job.model)
-    if taught and job.environment != NO_ENVIRONMENT and name_of(taught) != name_of(job.environment):
+def before_teaching(config: TrainConfig, make_environment: Factory) -> Iterator[str]:
+    """Yield what is to be known before demonstrations are made for `config`."""
+    taught = find_trained_format(config.model)
+    if taught and config.environment != NO_ENVIRONMENT and name_of(taught) != name_of(config.environment):
         yield (
-            f"{job.model} was taught in {taught}, and this run is in {job.environment}: what it knows of actions there "
+            f"{config.model} was taught in {taught}, and this run is in {config.environment}: what it knows of "
+            "actions there "
             "may not help here; compare with a new model (--model tiny)"
         )
-    if (episodes := job.episodes_of_step or 0) > MANY:
+    if (episodes := config.episodes_of_step or 0) > MANY:
         yield (
-            f"a step plays {episodes:,} episodes, of up to {episodes * job.max_turn_tokens:,} sampled tokens for each "
+            f"a step plays {episodes:,} episodes, of up to {episodes * config.max_turn_tokens:,} sampled tokens for "
+            "each "
             "of their turns; fewer --tasks or a smaller --group-size, if that was not meant"
         )
-    if job.tokens_per_pass > MANY_TOKENS:
+    if config.tokens_per_pass > MANY_TOKENS:
         yield (
-            f"up to {job.tokens_per_pass:,} tokens go through the model at once, so that memory may hold a whole step; "
+            f"up to {config.tokens_per_pass:,} tokens go through the model at once, so that memory may hold a whole "
+            "step; "
             f"lower micro_tokens (usual: {MICRO_TOKENS:,}), if that was not meant"
         )
-    is_shown = not isinstance(job.demonstrations, str) and job.demonstrations != 0
-    if not is_shown or job.environment == NO_ENVIRONMENT:
+    is_shown = not isinstance(config.demonstrations, str) and config.demonstrations != 0
+    if not is_shown or config.environment == NO_ENVIRONMENT:
         return
-    if is_outside(job.agent):
-        yield outside_note(job, has_expert=has_expert(make_environment))
+    if is_outside(config.agent):
+        yield outside_note(config, has_expert=has_expert(make_environment))
         return
     if has_expert(make_environment):
         return
-    if job.demonstrations is None:
+    if config.demonstrations is None:
         yield (
-            f"{job.environment} has no expert_action(): the best episodes of random play are imitated, then the best "
+            f"{config.environment} has no expert_action(): the best episodes of random play are imitated, then the "
+            "best "
             f"of the policy's own; an expert would teach more, and sooner ({PAGE})"
         )
     else:
         yield (
-            f"{job.environment} has no expert_action(): its {job.demonstrations} demonstrations are random valid "
+            f"{config.environment} has no expert_action(): its {config.demonstrations} demonstrations are random valid "
             "actions, which teach how an action is written and nothing of the task; write expert_action(), or give "
             f"--demonstrations FILE ({PAGE})"
         )

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl
 import torch
 
 from quintain.agents.catalog import AUTO, build
-from quintain.agents.outside import Outside
+from quintain.agents.external_agent import Outside
 from quintain.agents.protocol import Agent
 from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.data.pack import micro_batches
@@ -34,11 +34,11 @@ from quintain.environments.noisy import noisy
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Environment, Expert, Factory
 from quintain.errors import ConfigError, UsageError, suggestion
-from quintain.learning.job import USUAL_DEMONSTRATIONS, Job
 from quintain.learning.learner import Learner, Optimization
 from quintain.learning.pass_size import fit_pass
 from quintain.learning.saved import load_policy
 from quintain.learning.sections import DataSection, ModelSection
+from quintain.learning.train_config import USUAL_DEMONSTRATIONS, TrainConfig
 from quintain.learning.updating import epoch_batch, num_batches
 from quintain.losses.imitation import imitation
 from quintain.models.adapters import add_lora, has_adapters, merge
@@ -302,7 +302,7 @@ def demonstrate_on(
 
 
 def load_demonstrations(
-    job: Job,
+    config: TrainConfig,
     make_environment: Factory,
     tokenizer: PreTrainedTokenizerBase,
     run: Run,
@@ -314,22 +314,27 @@ def load_demonstrations(
     expert: Callable[[], Demonstrations] | None = None,
     has_state_keys: bool = False,
 ) -> list[Trajectory]:
-    """Return what the job imitates, recorded in the journal by a new run if it `is_recorded`; a resumed one repeats it.
+    """Return what the configuration imitates, recorded in the journal by a new run if it `is_recorded`; a resumed one
+    repeats it.
 
-    That is episodes of the teacher, or the conversations that `job` names, none of which is longer than `max_length`;
-    where `teachers` are given, an episode of each of them on every task, with the number of the teacher as its index;
-    where there is an `expert` whose episodes are recorded, these, as they are carried out.
+    That is episodes of the teacher, or the conversations that `config` names, none of which is longer than
+    `max_length`; where `teachers` are given, an episode of each of them on every task, with the number of the teacher
+    as its index; where there is an `expert` whose episodes are recorded, these, as they are carried out.
 
     Raises:
         DataError: the conversations cannot be read, or have changed since the run began.
     """
-    if isinstance(job.demonstrations, str):
+    if isinstance(config.demonstrations, str):
         display.phase("reading demonstrations", 1)
         if expert is not None:
             found = expert()
         else:
-            agent = None if job.environment == NO_ENVIRONMENT else harness(job, tokenizer, make_environment)
-            found = load_data(Path(job.demonstrations), tokenizer, job, agent=agent, max_length=max_length)
+            agent = (
+                None if config.environment == NO_ENVIRONMENT else harness(config, tokenizer, make_environment)
+            )
+            found = load_data(
+                Path(config.demonstrations), tokenizer, config, agent=agent, max_length=max_length
+            )
         if check_digest(run, "demonstrations", found):
             display.say(f"demonstrations: {found.summary}")
             for note in found.notes:
@@ -339,18 +344,18 @@ def load_demonstrations(
             names = run.append(conversations, step=0, phase="demonstrations")
             conversations = [replace(t, id=name) for t, name in zip(conversations, names, strict=True)]
         return conversations
-    count = USUAL_DEMONSTRATIONS if job.demonstrations is None else job.demonstrations
+    count = USUAL_DEMONSTRATIONS if config.demonstrations is None else config.demonstrations
     display.phase("demonstrations", count * max(len(teachers), 1))
     trajectories = [
         replace(trajectory, index=number)
         for number, demonstrator in enumerate(teachers or (None,))
         for trajectory in demonstrate(
-            harness(job, tokenizer, make_environment),
+            harness(config, tokenizer, make_environment),
             make_environment,
             count=count,
-            seed=derive_seed(job.seed, "teacher", number) if number else job.seed,
-            mistakes=job.mistakes,
-            first_task=job.first_task,
+            seed=derive_seed(config.seed, "teacher", number) if number else config.seed,
+            mistakes=config.mistakes,
+            first_task=config.first_task,
             demonstrator=demonstrator,
             on_episode=lambda _: display.advance(),
             has_state_keys=has_state_keys,
@@ -362,16 +367,20 @@ def load_demonstrations(
 
 
 def warm_start(
-    model: PreTrainedModel, shown: Sequence[Trajectory] | PipelineResult, job: Job, *, display: Display
+    model: PreTrainedModel,
+    shown: Sequence[Trajectory] | PipelineResult,
+    config: TrainConfig,
+    *,
+    display: Display,
 ) -> None:
     """Train `model` to write what is written in what was `shown`, at a learning rate that falls to 0."""
     device = model.device
-    learner = imitator(model, job, job.imitation_rate)
-    model.to(cast("Any", find_device(job.device)))
-    fit_pass(learner, job.micro_tokens)
-    updates = Imitation(learner, shown, job.imitation_epochs, job.seed)
+    learner = imitator(model, config, config.imitation_rate)
+    model.to(cast("Any", find_device(config.device)))
+    fit_pass(learner, config.micro_tokens)
+    updates = Imitation(learner, shown, config.imitation_epochs, config.seed)
     lengths = [len(sample.token_ids) for sample in updates.samples]
-    for note in before_imitation(job, job, job.episodes_of_step, lengths):
+    for note in before_imitation(config, config, config.episodes_of_step, lengths):
         display.say(f"note: {note}")
     display.phase("warm start", updates.total)
     for _ in updates.run(falls=True):
@@ -387,35 +396,35 @@ def imitation_rate(model: PreTrainedModel, given: float | None = None) -> float:
     return share * RATE_TIMES_WIDTH / cast("Any", model.get_input_embeddings()).weight.shape[1]
 
 
-def imitator(model: PreTrainedModel, job: Job, rate: float | None) -> Learner:
-    """Return what trains `model` in the warm start of `job`: layers of LoRA where the policy trains these.
+def imitator(model: PreTrainedModel, config: TrainConfig, rate: float | None) -> Learner:
+    """Return what trains `model` in the warm start of `config`: layers of LoRA where the policy trains these.
 
     One that is made from nothing has no base for them: all of its weights imitate. It learns at `rate`; None: see
     `imitation_rate`.
     """
-    settings = job.main_policy()
-    if settings.lora_rank and new_model(job.model) is None:
+    settings = config.main_policy()
+    if settings.lora_rank and new_model(config.model) is None:
         add_lora(
             model,
             settings.lora_rank,
             settings.lora_alpha,
             settings.lora_targets,
             name=IMITATION,
-            seed=job.seed,
+            seed=config.seed,
         )
     learner = Learner(
         model,
         Optimization(
             learning_rate=imitation_rate(model, rate),
-            temperature=job.temperature,
-            precision=job.precision,
-            gradient_checkpointing=job.gradient_checkpointing,
-            optimizer=job.optimizer,
-            weight_decay=job.weight_decay,
-            max_grad_norm=job.max_grad_norm,
+            temperature=config.temperature,
+            precision=config.precision,
+            gradient_checkpointing=config.gradient_checkpointing,
+            optimizer=config.optimizer,
+            weight_decay=config.weight_decay,
+            max_grad_norm=config.max_grad_norm,
         ),
     )
-    learner.max_tokens = job.tokens_per_pass
+    learner.max_tokens = config.tokens_per_pass
     return learner
 
 

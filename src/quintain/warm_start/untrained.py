@@ -13,7 +13,7 @@ from quintain.engines.build import build_engine
 from quintain.engines.settings import EngineSettings
 from quintain.environments.catalog import find
 from quintain.eval.evaluate import evaluate
-from quintain.learning.job import Job
+from quintain.learning.train_config import TrainConfig
 from quintain.models.device import find_device
 from quintain.rollout.collect import Rollout
 from quintain.rollout.progress import Display
@@ -31,30 +31,34 @@ UNTRAINED = "untrained"
 
 
 def evaluate_untrained(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, job: Job, run: Run, display: Display
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    config: TrainConfig,
+    run: Run,
+    display: Display,
 ) -> None:
-    """Play the held-out tasks of `job` with `model`, and record episodes and result in `run`."""
-    make_environment = find(job.eval_environment or job.environment)
-    tasks = read_held_out(job, job.eval_episodes)
+    """Play the held-out tasks of `config` with `model`, and record episodes and result in `run`."""
+    make_environment = find(config.eval_environment or config.environment)
+    tasks = read_held_out(config, config.eval_episodes)
     display.phase("evaluation of the untrained model", len(tasks))
     device = model.device
-    model.to(cast("Any", find_device(job.device)))
+    model.to(cast("Any", find_device(config.device)))
     engine = build_engine(
-        EngineSettings(max_length=job.max_context, precision=job.precision), model, tokenizer
+        EngineSettings(max_length=config.max_context, precision=config.precision), model, tokenizer
     )
-    agent = harness(job, tokenizer, make_environment)
+    agent = harness(config, tokenizer, make_environment)
     rollout = Rollout(
         agent,
         make_environment,
         engine,
         source=find_source(agent),
-        limits=Limits(max_broken_share=job.max_broken, concurrency=job.concurrency),
+        limits=Limits(max_broken_share=config.max_broken, concurrency=config.concurrency),
     )
     with closing(engine), closing(rollout):
         groups = rollout.groups(
             tasks,
             size=1,
-            seed=derive_seed("run", job.seed, "evaluation"),
+            seed=derive_seed("run", config.seed, "evaluation"),
             on_episode=lambda _: display.advance(),
         )
     model.to(cast("Any", device))

@@ -19,13 +19,13 @@ from tests.learning.sharding.cases import (
 )
 
 from quintain.errors import ConfigError, EngineFault, ModelError, StoreError
-from quintain.learning.job import MAIN, Job, PolicySpec
 from quintain.learning.learner import Learner, Optimization
 from quintain.learning.policies import Policies, SharedModel, build_policies
 from quintain.learning.sharding.learner import ShardedForward, ShardedLearner
 from quintain.learning.sharding.ranks import Ranks
 from quintain.learning.sharding.shard import Lora
 from quintain.learning.sharding.wire import weights_in
+from quintain.learning.train_config import MAIN, PolicySpec, TrainConfig
 from quintain.losses.compose import combine
 from quintain.losses.imitation import imitation
 from quintain.losses.value import value
@@ -150,12 +150,14 @@ BESIDE = {
 def test_policies_that_are_only_asked_say_in_ranks_what_they_say_here(
     ranks: Ranks, start: Path, tmp_path: Path, rank: int
 ) -> None:
-    job = Job(lora_rank=rank, learning_rate=1e-2, optimizer="sgd")
+    config = TrainConfig(lora_rank=rank, learning_rate=1e-2, optimizer="sgd")
     specs = {**BESIDE, **Needs(reference=True, renews_reference=True).policies} if rank else BESIDE
 
     def made(ranks_of: Callable[[str], Ranks | None]) -> Policies:
         torch.manual_seed(3)
-        return build_policies(job, start, specs, has_critic=False, make_engine=make_engine, ranks_of=ranks_of)
+        return build_policies(
+            config, start, specs, has_critic=False, make_engine=make_engine, ranks_of=ranks_of
+        )
 
     here, there = made(lambda _: None), made(lambda name: None if name == MAIN else ranks)
     batches = few()

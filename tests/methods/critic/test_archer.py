@@ -10,7 +10,7 @@ from tests.methods.test_training import SMALL, rows, weights
 
 from quintain.errors import ConfigError
 from quintain.learning import policies as module
-from quintain.learning.job import MAIN
+from quintain.learning.train_config import MAIN
 from quintain.methods.critic.archer import Config, method
 from quintain.methods.critic.turn_critics import CRITICS, TARGETS
 from quintain.methods.loops.replay import Replay

@@ -12,13 +12,13 @@ from tests.methods.test_loops import episode
 from tests.methods.test_training import SMALL, rows, weights
 
 from quintain.credit.turn_td import TurnValues
-from quintain.learning.job import MAIN
 from quintain.learning.learner import Forward
 from quintain.learning.policies import Policies, Policy
+from quintain.learning.train_config import MAIN
 from quintain.methods.critic.digi_q import BEHAVIOR, Config, find_changes, method, upto
 from quintain.methods.critic.turn_critics import CRITICS
 from quintain.methods.loops import replay
-from quintain.methods.loops.queries import Way
+from quintain.methods.loops.continuations import Continuation
 from quintain.methods.loops.replay import CriticUpdate
 from quintain.store.run import Run
 from quintain.types import Batch, Group, Text, Turn
@@ -176,9 +176,11 @@ def test_bootstrapping_from_the_log_is_another_target() -> None:
         def last_values(self, episodes: Sequence[Any], *, by: str) -> list[float]:
             return [own[-1] for own in self.turn_values(episodes, by=by).after]
 
-        def ways(self, episodes: Sequence[Any], *, size: int = 1, by: str = "") -> Any:
+        def resample_actions(self, episodes: Sequence[Any], *, size: int = 1, by: str = "") -> Any:
             said = replace(whole.turns[0].completion, token_ids=(9,))
-            way = Way(episode=replace(whole, turns=(replace(whole.turns[0], completion=said),)), weight=1.0)
+            way = Continuation(
+                episode=replace(whole, turns=(replace(whole.turns[0], completion=said),)), weight=1.0
+            )
             return [[[way]] for _ in episodes]
 
     group = Group(task=whole.task, trajectories=(whole,))

@@ -9,8 +9,9 @@ from tests.data.test_turn_values import TWO
 
 from quintain.credit.turn_td import TurnValues
 from quintain.methods.critic.turn_critics import TARGETS, learn_targets, on_policy_targets
-from quintain.methods.loops.queries import Consultation, Way, Ways
-from quintain.methods.loops.replay import Lesson
+from quintain.methods.loops.continuations import Continuation, Continuations
+from quintain.methods.loops.queries import PolicyQueries
+from quintain.methods.loops.replay import UpdateSamples
 from quintain.types import Group, Trajectory
 
 PLAYED = replace(
@@ -38,17 +39,17 @@ class Told:
         return [value + (by == TARGETS[1]) for value in ANEW]
 
 
-def candidates(episodes: Sequence[Trajectory], consultation: Consultation) -> Ways:
+def candidates(episodes: Sequence[Trajectory], consultation: PolicyQueries) -> Continuations:
     first, second = (replace(PLAYED, turns=PLAYED.turns[:number]) for number in (1, 2))
     return [
         [
-            [Way(episode=first, weight=0.25), Way(episode=first, weight=0.75)],
-            [Way(episode=second, weight=1.0)],
+            [Continuation(episode=first, weight=0.25), Continuation(episode=first, weight=0.75)],
+            [Continuation(episode=second, weight=1.0)],
         ]
     ]
 
 
-def targets(lesson: Lesson) -> tuple[list[float], list[float]]:
+def targets(lesson: UpdateSamples) -> tuple[list[float], list[float]]:
     """Return y_V and y_Q of the two turns."""
     (sample,) = lesson.samples
     places = [

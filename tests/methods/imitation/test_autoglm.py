@@ -10,7 +10,7 @@ from quintain.agents.grounded import GROUNDER, PLANNER
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError, DataError
 from quintain.methods.imitation import autoglm
-from quintain.rollout.openings import first_observation
+from quintain.rollout.initial_states import first_observation
 from quintain.types import Action, Group, Trajectory
 
 WORLD = "screen?interface=labels&goal=click&fields=0&items=0&buttons=2&width=48&height=24"

@@ -73,7 +73,7 @@ class Unanswered:
     def seed(self, *names: object) -> int:
         return 0
 
-    def shown(self, tasks: Sequence[Task], *, by: object) -> list[Trajectory]:
+    def expert_episodes(self, tasks: Sequence[Task], *, by: object) -> list[Trajectory]:
         return [replace(self.failed, task=task) for task in tasks]
 
 

@@ -159,7 +159,7 @@ class Lived:
         self.make, self.solved, self.played, self.told = make, list(solved), list[list[str]](), list[Any]()
         self.worlds: list[str] = []
         self.served = 0
-        self.job = ire_vla.Config(environment=WORLD, demonstrations=3)
+        self.config = ire_vla.Config(environment=WORLD, demonstrations=3)
         self.display = SimpleNamespace(phase=lambda *_: None, advance=lambda: None)
         self.run = SimpleNamespace(events=lambda: self.told, event=self.event)
 

@@ -167,7 +167,7 @@ class Proposing:
     def tasks(self, step: int, count: int) -> list[str]:
         return [f"{step}/{number}" for number in range(count)]
 
-    def proposed(self, step: int, tasks: list[str], by: Any) -> list[str | None]:
+    def propose_tasks(self, step: int, tasks: list[str], by: Any) -> list[str | None]:
         return [None if number % self.every else f"{task}?{by}" for number, task in enumerate(tasks)]
 
     def sample(self, step: int, tasks: list[str], *, size: int) -> list[Group]:
@@ -180,7 +180,7 @@ def test_only_proposals_that_are_tasks_are_tried() -> None:
     collect_proposals(4, 8, None)(cast(Any, collector), 7)
     assert collector.sampled == ["7:7/0?None:8", "7:7/2?None:8"]
     silent = cast(Any, Proposing(1))
-    silent.proposed = lambda _, tasks, by: [None for _ in tasks]
+    silent.propose_tasks = lambda _, tasks, by: [None for _ in tasks]
     with pytest.raises(DataError, match="proposals of step 7: got 4, none of which"):
         collect_proposals(4, 8, None)(silent, 7)
 

@@ -15,7 +15,7 @@ from quintain.environments.protocol import tool_action
 from quintain.errors import DataError
 from quintain.methods.imitation import web_dancer
 from quintain.methods.loops.on_policy import Estimates
-from quintain.methods.method import differing
+from quintain.methods.method import sample_until_mixed
 from quintain.rewards.terms import apply
 from quintain.store.run import Run
 from quintain.types import Action, Group, Score, Task, Text, Trajectory
@@ -106,7 +106,7 @@ def episode(length: int, value: float, task: Task) -> Trajectory:
 def test_equal_groups_are_drawn_again_until_enough_differ_or_the_cap_bites() -> None:
     alike, split = [1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 0.0, 0.0]
     none = [0.0] * 4
-    collect: Any = differing(2, 4, attempts=3)
+    collect: Any = sample_until_mixed(2, 4, attempts=3)
     enough = Drawn(alike, split, none, split, split, split)
     groups = collect(enough, 1)
     assert enough.num_sampled == 4 and web_dancer.measure_draws(groups, 2) == {

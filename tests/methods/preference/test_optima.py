@@ -174,7 +174,7 @@ def test_the_rounds_alternate() -> None:
         def seed(self, *_: Any) -> int:
             return 0
 
-        def walks(self, _: Any) -> list[Any]:
+        def replay_episodes(self, _: Any) -> list[Any]:
             return []
 
         def continue_from(self, *_: Any, **__: Any) -> list[Group]:

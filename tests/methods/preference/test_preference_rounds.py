@@ -281,7 +281,7 @@ class Judging:
     def seed(self, *_: object) -> int:
         return 0
 
-    def walks(self, trajectories: list[Trajectory]) -> list[Any]:
+    def replay_episodes(self, trajectories: list[Trajectory]) -> list[Any]:
         return [SimpleNamespace(prefix=lambda turn: turn) for _ in trajectories]
 
     def continue_from(self, _: int, prefixes: list[int], *, size: int, seed: int, phase: str) -> list[Group]:
@@ -494,8 +494,8 @@ def test_a_log_says_itself_how_its_episodes_turned_out(tmp_path: Path) -> None:
         (3, file, "right wrong right wrong partly"),
         (2, tmp_path / "kto.jsonl", "wrong right"),
     ):
-        job = nat.Config(demonstrations=str(source), environment="none", levels=levels)  # type: ignore[arg-type]
-        found = load_data(source, chat.tokenizer, job, agent=None, max_length=999).data
+        config = nat.Config(demonstrations=str(source), environment="none", levels=levels)  # type: ignore[arg-type]
+        found = load_data(source, chat.tokenizer, config, agent=None, max_length=999).data
         shown = [chat.text(t.turns[0].prompt_ids) for t in found if isinstance(t, Trajectory)]
         wanted = [
             sentence for kind in kinds.split() for label, sentence in SENTENCES.items() if label == kind

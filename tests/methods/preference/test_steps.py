@@ -15,7 +15,7 @@ from quintain.errors import ConfigError, UsageError
 from quintain.methods.method import Collector
 from quintain.methods.preference import agent_r, e2cl, rro, step_agent
 from quintain.methods.preference.agent_r import Revision, Revisions
-from quintain.rollout.splices import can_be_carried_out, states_in, try_proposals
+from quintain.rollout.corrections import can_be_carried_out, states_in, try_proposals
 from quintain.search.tree import upper_bound
 from quintain.store.run import Run
 from quintain.testing.pupil import Pupil, RolloutCollector, new_pupil, tasks_from

@@ -342,7 +342,7 @@ def test_values_of_states_are_those_of_continued_episodes() -> None:
     collector = cast(
         Collector,
         SimpleNamespace(
-            walks=lambda trajectories: [
+            replay_episodes=lambda trajectories: [
                 ReplayedEpisode(trajectory=t, views=(View(observation=""),) * 4, states=None)
                 for t in trajectories
             ],

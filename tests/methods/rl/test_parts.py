@@ -19,7 +19,7 @@ from quintain.learning.update import Update
 from quintain.learning.updating import prepare
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import Assign, Branches, Estimates, estimate
-from quintain.methods.method import Folds, Needs, sample_groups
+from quintain.methods.method import CombinedState, Needs, sample_groups
 from quintain.methods.rl import policy_gradient
 from quintain.methods.rl.parts.choices import IDEAS, LOSSES, NORMALISERS, by_environment, by_seat, normalise
 from quintain.methods.rl.parts.kl import EPISODE, KLController
@@ -396,9 +396,9 @@ def test_several_states_are_one() -> None:
     class Both(Episodes, Curve):
         pass
 
-    folds = Folds(Episodes(), None, Curve(), Both())
+    folds = CombinedState(Episodes(), None, Curve(), Both())
     folds.update([])
     folds.observe({"x": 1.0})
     assert seen == ["episodes 0", "episodes 0", "curve 1.0", "curve 1.0"]
-    Folds().update([])
-    Folds().observe({})
+    CombinedState().update([])
+    CombinedState().observe({})

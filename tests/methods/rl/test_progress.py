@@ -14,7 +14,7 @@ from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
 from quintain.environments.protocol import Environment, Expert, Snapshot, advance, begin
-from quintain.learning.job import Job
+from quintain.learning.train_config import TrainConfig
 from quintain.rollout.collect import Rollout
 from quintain.types import Group, Trajectory
 from quintain.warm_start.start import harness, make_start
@@ -27,7 +27,7 @@ def played(spec: str, num: int) -> list[Trajectory]:
     """Return `num` episodes of an expert that errs in 60 % of its turns: whole ones, paid at the end alone."""
     make = find(spec)
     model, tokenizer = make_start("micro", make, seed=0)
-    rollout = Rollout(harness(Job(), tokenizer, make), make, Local(model))
+    rollout = Rollout(harness(TrainConfig(), tokenizer, make), make, Local(model))
     try:
         tasks = TaskStream(tasks_of(make)).draw(0, num)
         groups = rollout.demonstrations(tasks, noisy(0.6), seed=1)

@@ -10,7 +10,7 @@ from tests.methods.rl.conftest import Runner
 
 from quintain.errors import ConfigError
 from quintain.losses.causal import ActionModel
-from quintain.methods.method import Folds
+from quintain.methods.method import CombinedState
 from quintain.methods.rl import coso
 from quintain.methods.rl.parts.measures import acts_from, measure_entropy_of_actions
 from quintain.store.run import Run
@@ -82,6 +82,6 @@ def test_the_surrogate_tells_as_many_actions_apart_as_asked(runner: Any) -> None
     with pytest.raises(ConfigError, match=r"actions: got 0; give an integer of 1 or more"):
         runner.train("coso", tasks=2, group_size=3, actions=0)
     method = coso.method(coso.Config(actions=2))
-    assert isinstance(method.state, Folds)
+    assert isinstance(method.state, CombinedState)
     (surrogate,) = method.state.parts
     assert isinstance(surrogate, ActionModel) and surrogate.max_actions == 2

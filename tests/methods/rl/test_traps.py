@@ -20,9 +20,9 @@ from quintain.data.pack import micro_batches
 from quintain.data.samples import samples_from
 from quintain.environments.boundary import tasks_of
 from quintain.errors import UsageError
-from quintain.learning.job import GroupJob
 from quintain.learning.learner import Learner, StepReport
 from quintain.learning.policies import Policies
+from quintain.learning.train_config import GroupConfig
 from quintain.learning.update import Update
 from quintain.learning.updating import learn
 from quintain.losses.policy import clip_ratio, reinforce
@@ -94,7 +94,7 @@ def test_groups_without_a_difference_do_not_count_in_the_mean(
     assert len(samples_from(credit)) == 4
     for keeps in (False, True):
         update = Update(loss=clip_ratio(), keeps_zeros=keeps)
-        learn(context.policies, credit, update, GroupJob(), step=1, seed=0)
+        learn(context.policies, credit, update, GroupConfig(), step=1, seed=0)
     assert [each["streams"] for each in steps] == [2, 4]
 
 
@@ -111,7 +111,7 @@ def test_updates_of_a_step_end_when_the_policy_went_too_far(
 ) -> None:
     """TWOSOME by token, LOOP by episode of 2 tokens: the update that went too far is kept, those after are not made."""
     update = Update(loss=clip_ratio(), num_epochs=3, target_kl=most, target_kl_unit=unit)
-    found = learn(context.policies, group_relative([group(1, 0)]), update, GroupJob(), step=2, seed=0)
+    found = learn(context.policies, group_relative([group(1, 0)]), update, GroupConfig(), step=2, seed=0)
     assert found is not None and found.metrics["policy/approx_kl"] == 0.5
     assert [each["is_on_policy"] for each in steps] == [True, False, False][:taken]
     assert all(each["rate_scale"] == pytest.approx(0.2) for each in steps), "step 2 of 10 of a rising rate"
@@ -119,7 +119,7 @@ def test_updates_of_a_step_end_when_the_policy_went_too_far(
 
 def test_a_step_without_a_difference_makes_no_update() -> None:
     credit = group_relative([group(1, 1)])
-    assert learn(cast(Policies, {}), credit, Update(loss=clip_ratio()), GroupJob(), step=1, seed=0) is None
+    assert learn(cast(Policies, {}), credit, Update(loss=clip_ratio()), GroupConfig(), step=1, seed=0) is None
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +191,7 @@ def test_an_erring_teacher_is_judged_by_the_expert(
     context: TrainingContext, keep: Keep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SWiRL: what is wanted is never the mistake; sound steps of episodes that failed are kept."""
-    monkeypatch.setattr(context, "job", replace(context.job, mistakes=0.5, demonstrations=12))
+    monkeypatch.setattr(context, "config", replace(context.config, mistakes=0.5, demonstrations=12))
     monkeypatch.setattr(context, "_imitated", ())  # what the warm start showed had no mistakes
     episodes = context.collector.demonstrations()
     sound = [[turn.action.text == "right" for turn in t.turns] for t in episodes]

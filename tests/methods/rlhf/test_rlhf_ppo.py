@@ -129,7 +129,7 @@ def test_a_corpus_of_nothing_is_an_error() -> None:
         def tasks(self, step: int, count: int) -> Sequence[object]:
             return []
 
-        def shown(self, tasks: Sequence[object]) -> list[object]:
+        def expert_episodes(self, tasks: Sequence[object]) -> list[object]:
             return []
 
     method: OnPolicy = instruct_gpt.method(instruct_gpt.Config(reward_model="rm"))

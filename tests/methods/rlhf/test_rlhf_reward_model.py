@@ -10,8 +10,8 @@ from tests.methods.rlhf.conftest import SMALL
 
 import quintain
 from quintain.errors import ConfigError, DataError, UsageError
-from quintain.learning.job import Job, PolicySpec
 from quintain.learning.policies import build_policies
+from quintain.learning.train_config import PolicySpec, TrainConfig
 from quintain.models.heads import FILE, ValueHead
 from quintain.models.load import load
 from quintain.runs.context import make_engine
@@ -42,7 +42,11 @@ def test_it_is_measured_on_held_out_comparisons(reward_model: Path) -> None:
 def test_other_runs_score_by_it_whoever_sampled(reward_model: Path) -> None:
     spec = PolicySpec(head="value", model=str(reward_model / "model"))
     policies = build_policies(
-        Job(), reward_model / "start", {"reward_model": spec}, has_critic=False, make_engine=make_engine
+        TrainConfig(),
+        reward_model / "start",
+        {"reward_model": spec},
+        has_critic=False,
+        make_engine=make_engine,
     )
     model = policies["reward_model"]
     with Run.open(reward_model, writable=False) as opened:

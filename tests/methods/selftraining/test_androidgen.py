@@ -20,7 +20,7 @@ from quintain.environments.protocol import advance, begin
 from quintain.methods.loops import rounds
 from quintain.methods.rl.parts.contexts import ExpertLabels, ask_progress
 from quintain.methods.selftraining import androidgen
-from quintain.rollout.openings import first_observation
+from quintain.rollout.initial_states import first_observation
 from quintain.store.run import Run
 from quintain.testing.pupil import new_pupil, tasks_from
 from quintain.types import (

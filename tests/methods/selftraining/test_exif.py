@@ -13,7 +13,7 @@ from tests.build import shorten_corpus
 from quintain.errors import ConfigError
 from quintain.methods.find import find_method
 from quintain.methods.loops.recall import remember
-from quintain.methods.method import Folds
+from quintain.methods.method import CombinedState
 from quintain.methods.selftraining import exif
 from quintain.methods.selftraining.exif import Explorer, draw_skills, failures_of, is_try, skill_of
 from quintain.store.run import Run
@@ -109,14 +109,14 @@ def test_rounds_learn_what_was_reached_and_send_alice_to_what_was_not(
     shorten_corpus(monkeypatch)
     torch.set_num_threads(1)
     seen: list[Sequence[Trajectory]] = []
-    made = exif.Explorer.in_hindsight
+    made = exif.Explorer.find_relabelled
 
     def watched(explorer: Explorer, trajectory: Trajectory) -> Trajectory | None:
         found = made(explorer, trajectory)
         seen.append([found] if found else [])
         return found
 
-    monkeypatch.setattr(exif.Explorer, "in_hindsight", watched)
+    monkeypatch.setattr(exif.Explorer, "find_relabelled", watched)
     found = find_method("exif")
     config: Any = found.config_class(
         environment="craft?depth=2&places=2", model="micro", agent="scored", demonstrations=0, steps=2,
@@ -138,7 +138,7 @@ def test_rounds_learn_what_was_reached_and_send_alice_to_what_was_not(
         assert not goal or f"Goal: {goal}." in as_text(told.turns[0].observation)
     explored = [t for t in second if not is_try(t)]
     assert len(explored) == 10
-    assert isinstance(method.state, Folds) and isinstance(again.state, Folds)
+    assert isinstance(method.state, CombinedState) and isinstance(again.state, CombinedState)
     (told,), (known,) = method.state.parts, again.state.parts
     assert told.failures == known.failures != {}, "the journal holds what Alice is told"
     assert bool(told.hints.plain) == has_feedback, "her prompts name a skill from the second round on"

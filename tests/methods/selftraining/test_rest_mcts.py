@@ -11,7 +11,7 @@ from tests.build import make_path, shorten_corpus
 from quintain.data.pipeline import PipelineResult
 from quintain.methods.find import find_method
 from quintain.methods.loops.recall import remember
-from quintain.methods.method import Folds
+from quintain.methods.method import CombinedState
 from quintain.methods.selftraining import rest_mcts
 from quintain.store.run import Run
 from quintain.types import Group, Stop
@@ -55,7 +55,7 @@ def test_each_task_of_a_round_has_a_tree_that_grows(
     assert rows[0]["mcts/value_error"] > 0.3, "the first search knows nothing"
     assert (rows[1]["mcts/value_error"] < 0.3) == has_values
     seen = "#####\n#@$.#\n#---#\n#---#\n#####"
-    assert isinstance(method.state, Folds) and isinstance(again.state, Folds)
+    assert isinstance(method.state, CombinedState) and isinstance(again.state, CombinedState)
     (told,), (known,) = (
         [part(seen) for part in state.parts] or [0.0] for state in (again.state, method.state)
     )

@@ -26,8 +26,8 @@ from quintain.agents.protocol import Agent
 from quintain.engines.build import hand_over
 from quintain.environments.protocol import Factory
 from quintain.errors import FailureRateError
-from quintain.learning.job import Job
 from quintain.learning.thresholds import Thresholds
+from quintain.learning.train_config import TrainConfig
 from quintain.methods.rl import grpo
 from quintain.runs.collector import Collector
 from quintain.runs.context import TrainingContext
@@ -110,8 +110,8 @@ def alarms_of(scene: Scene, folder: Path, monkeypatch: pytest.MonkeyPatch) -> li
     record, sample = TrainingContext.record, Collector.sample
     contexts: list[TrainingContext] = []
 
-    def harness(job: Job, tokenizer: PreTrainedTokenizerBase, make: Factory) -> Agent:
-        return Told(start.harness(job, tokenizer, make), len(tokenizer))
+    def harness(config: TrainConfig, tokenizer: PreTrainedTokenizerBase, make: Factory) -> Agent:
+        return Told(start.harness(config, tokenizer, make), len(tokenizer))
 
     def recorded(
         context: TrainingContext, step: int, row: dict[str, float], uses: Sequence[Use] | None = None

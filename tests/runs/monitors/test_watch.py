@@ -10,8 +10,8 @@ from tests.build import make_group
 from tests.runs.monitors.test_measures import episode
 
 from quintain.errors import ConfigError, FailureRateError
-from quintain.learning.job import Job
 from quintain.learning.thresholds import Thresholds, thresholds
+from quintain.learning.train_config import TrainConfig
 from quintain.runs.monitors.alarms import NOISE_ROWS, Alarm, alarms
 from quintain.runs.monitors.watch import NUM_KEPT, Monitors, best, transcript
 from quintain.store.best import best_step
@@ -36,7 +36,7 @@ def test_thresholds_are_written_as_text() -> None:
 )
 def test_what_is_no_threshold_is_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Job(monitors=text).check()
+        TrainConfig(monitors=text).check()
     assert str(caught.value) == message
 
 

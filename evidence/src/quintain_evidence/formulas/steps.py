@@ -8,7 +8,7 @@ from types import ModuleType
 
 import numpy as np
 
-from quintain.rollout.splices import TriedProposal
+from quintain.rollout.corrections import TriedProposal
 from quintain.types import Action, Group, StepResult, Task, Trajectory
 from quintain_evidence.formulas.formula import Formula, Rng
 from quintain_evidence.formulas.preference import lived

@@ -96,7 +96,7 @@ class Probe:
     ) -> list[Prefix]:
         """Return the moment before turn `turn`(trajectory) of each episode; None leaves an episode out."""
         chosen = [(t, k) for t in trajectories if (k := turn(t)) is not None and k < len(t.turns)]
-        walks = self.rollout.walks([t for t, _ in chosen])
+        walks = self.rollout.replay_episodes([t for t, _ in chosen])
         return [walk.prefix(k) for walk, (_, k) in zip(walks, chosen, strict=True)]
 
     def continue_from(self, moments: Sequence[Prefix], *, size: int = 1) -> list[Group]:

@@ -86,7 +86,7 @@ class TableCollector:
         """Return what is imitated."""
         return list(self.demonstrated)
 
-    def shown(self, tasks: Sequence[Task]) -> list[Trajectory]:
+    def expert_episodes(self, tasks: Sequence[Task]) -> list[Trajectory]:
         """Return an episode of the teacher on each of `tasks`."""
         return self.teach(tasks)
 

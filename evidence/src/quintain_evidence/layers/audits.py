@@ -7,7 +7,7 @@ from quintain.curriculum.streams import TaskStream
 from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
 from quintain.methods.find import find_method
-from quintain.methods.method import Change, same_groups
+from quintain.methods.method import TransformGroups, same_groups
 from quintain.rollout.collect import Limits, Rollout
 from quintain.types import Group, Trajectory, derive_seed
 from quintain.warm_start.start import harness, make_start, teacher
@@ -33,7 +33,7 @@ def audit_objective(entry: Entry) -> tuple[Check, ...]:
     return (*world.checks, paid)
 
 
-def reward_of(entry: Entry, arm: str) -> Change:
+def reward_of(entry: Entry, arm: str) -> TransformGroups:
     """Return how an arm changes what recorded episodes were paid."""
     found = entry.trial(arm, 0, None)
     method = find_method(found.recipe).make(found.config)
@@ -45,10 +45,10 @@ def recorded(entry: Entry) -> list[Group]:
 
     An expert's mistakes can be carried out, so a share of the turns is marked as if they could not.
     """
-    job = entry.trial(BASELINE, 0, None).config
-    make_environment = find(job.environment)
-    _, tokenizer = make_start(job.model, make_environment, seed=0)
-    agent = harness(job, tokenizer, make_environment)
+    config = entry.trial(BASELINE, 0, None).config
+    make_environment = find(config.environment)
+    _, tokenizer = make_start(config.model, make_environment, seed=0)
+    agent = harness(config, tokenizer, make_environment)
     rollout = Rollout(agent, make_environment, None, limits=Limits(max_failure_share=0.5))
     try:
         tasks = TaskStream(tasks_of(make_environment)).draw(0, NUM_PAID)

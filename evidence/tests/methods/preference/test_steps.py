@@ -9,7 +9,7 @@ from tests.methods.test_training import Coin, Hopeless
 
 from quintain.agents.foresight import FINE
 from quintain.methods.preference import agent_r, e2cl, rro, step_agent
-from quintain.rollout.splices import TriedProposal
+from quintain.rollout.corrections import TriedProposal
 from quintain.types import Action, Group, StepResult, Stop, Task, as_content
 from quintain_evidence.formulas.steps import acted
 

@@ -202,7 +202,7 @@ class Proposing:
     def tasks(self, step: int, count: int) -> list[str]:
         return [f"{step}/{number}" for number in range(count)]
 
-    def proposed(self, step: int, tasks: list[str], by: Any) -> list[str | None]:
+    def propose_tasks(self, step: int, tasks: list[str], by: Any) -> list[str | None]:
         return [f"{task} by {type(by).__name__}" for task in tasks]
 
     def sample(self, step: int, tasks: list[str], *, size: int) -> list[Group]:

@@ -31,7 +31,7 @@ from quintain.credit.layout import credit_of, repeat_over_tokens
 from quintain.credit.turn_td import state_targets, way_advantages
 from quintain.data.turn_values import last_turn_samples
 from quintain.errors import ConfigError
-from quintain.learning.job import MAIN, ReplayJob
+from quintain.learning.train_config import MAIN, ReplayConfig
 from quintain.learning.update import Update
 from quintain.losses.policy import reinforce
 from quintain.losses.value import value
@@ -46,9 +46,10 @@ from quintain.methods.critic.turn_critics import (
     watch_twins,
     weights_of,
 )
-from quintain.methods.loops.queries import Consultation, Ways
-from quintain.methods.loops.replay import CriticUpdate, Lesson, Replay, ReplayBuffer
-from quintain.methods.method import Folds, Needs, sample_groups
+from quintain.methods.loops.continuations import Continuations
+from quintain.methods.loops.queries import PolicyQueries
+from quintain.methods.loops.replay import CriticUpdate, Replay, ReplayBuffer, UpdateSamples
+from quintain.methods.method import CombinedState, Needs, sample_groups
 from quintain.types import Credit, Group, Trajectory, flatten_scored
 
 MAX_WEIGHT = 100.0
@@ -58,7 +59,7 @@ EXPLAINED_STEPS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ReplayJob):
+class Config(ReplayConfig):
     """Configuration of ArCHer."""
 
     learning_rate: float = 1e-4
@@ -100,7 +101,7 @@ class Config(ReplayJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        ReplayJob.check(self)
+        ReplayConfig.check(self)
         if self.critics == "iql" and self.actor == "exact":
             raise ConfigError(
                 "actor: got exact with critics=iql, whose policy imitates recorded turns; leave one of the two out"
@@ -112,12 +113,12 @@ def method(config: Config) -> Replay:
     is_iql = config.critics == "iql"
     foresight = Foresight(0.0 if is_iql else config.critic_explains)
 
-    def ways(episodes: Sequence[Trajectory], consultation: Consultation) -> Ways:
+    def ways(episodes: Sequence[Trajectory], consultation: PolicyQueries) -> Continuations:
         if config.actor == "exact":
-            return consultation.legal_ways(episodes)
-        return consultation.ways(episodes, size=config.ways)
+            return consultation.legal_continuations(episodes)
+        return consultation.resample_actions(episodes, size=config.ways)
 
-    def fresh_turns(groups: Sequence[Group], consultation: Consultation) -> Lesson:
+    def fresh_turns(groups: Sequence[Group], consultation: PolicyQueries) -> UpdateSamples:
         episodes = flatten_scored(groups)
         found = ways(episodes, consultation)
         weights, after = weights_of(found), after_ways(found, consultation, names=CRITICS)
@@ -128,9 +129,9 @@ def method(config: Config) -> Replay:
         )
         advantages = way_advantages(weights, after, before)
         samples = last_turn_samples([way.episode for way in take_all(found)], advantages)
-        return Lesson(samples=samples, metrics=spread(advantages))
+        return UpdateSamples(samples=samples, metrics=spread(advantages))
 
-    def record_turns(groups: Sequence[Group], consultation: Consultation) -> Credit:
+    def record_turns(groups: Sequence[Group], consultation: PolicyQueries) -> Credit:
         episodes = flatten_scored(groups)
         said = read_values(episodes, consultation)
         advantages = [
@@ -177,7 +178,7 @@ def method(config: Config) -> Replay:
             legal_actions=config.actor == "exact",
             others=make_twins(rate=config.target_rate, size=config.critic_size),
         ),
-        state=Folds(foresight),
+        state=CombinedState(foresight),
     )
 
 

@@ -26,7 +26,7 @@ from typing import Literal
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
 from quintain.credit.turn_td import best_ways
 from quintain.data.turn_values import last_turn_samples, turn_value_samples
-from quintain.learning.job import MAIN, PolicySpec, ReplayJob
+from quintain.learning.train_config import MAIN, PolicySpec, ReplayConfig
 from quintain.learning.update import Update
 from quintain.losses.policy import reinforce
 from quintain.losses.value import cross_entropy, value
@@ -39,8 +39,9 @@ from quintain.methods.critic.turn_critics import (
     read_values,
     watch_twins,
 )
-from quintain.methods.loops.queries import Consultation, Way, Ways
-from quintain.methods.loops.replay import CriticUpdate, Lesson, Replay, ReplayBuffer
+from quintain.methods.loops.continuations import Continuation, Continuations
+from quintain.methods.loops.queries import PolicyQueries
+from quintain.methods.loops.replay import CriticUpdate, Replay, ReplayBuffer, UpdateSamples
 from quintain.methods.method import Collector, Needs
 from quintain.types import Group, Trajectory, flatten_scored
 
@@ -50,7 +51,7 @@ COMBINE: dict[str, Callable[[Sequence[float]], float]] = {"min": min, "max": max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ReplayJob):
+class Config(ReplayConfig):
     """Configuration of Digi-Q."""
 
     steps: int = 60
@@ -99,17 +100,20 @@ def method(config: Config) -> Replay:
             return []
         return collector.sample(step, collector.tasks(step, config.tasks), size=1)
 
-    def alternatives(episodes: Sequence[Trajectory], consultation: Consultation) -> Ways:
+    def alternatives(episodes: Sequence[Trajectory], consultation: PolicyQueries) -> Continuations:
         """Return what the policy as it began says at each state: the same turns in every step."""
-        return consultation.ways(episodes, size=max(config.candidates - 1, 1), by=BEHAVIOR)
+        return consultation.resample_actions(episodes, size=max(config.candidates - 1, 1), by=BEHAVIOR)
 
-    def candidates(episodes: Sequence[Trajectory], consultation: Consultation) -> Ways:
+    def candidates(episodes: Sequence[Trajectory], consultation: PolicyQueries) -> Continuations:
         """Return these turns at each state with the recorded one in front."""
-        said: Ways = [[()] * len(t.turns) for t in episodes]
+        said: Continuations = [[()] * len(t.turns) for t in episodes]
         if config.candidates > 1:
             said = alternatives(episodes, consultation)
         return [
-            [[Way(episode=turn, weight=0.0), *ways] for turn, ways in zip(cut_episode(t), own, strict=True)]
+            [
+                [Continuation(episode=turn, weight=0.0), *ways]
+                for turn, ways in zip(cut_episode(t), own, strict=True)
+            ]
             for t, own in zip(episodes, said, strict=True)
         ]
 
@@ -119,7 +123,7 @@ def method(config: Config) -> Replay:
             begun_of[episode.id] = [upto(episode, number) for number in range(len(episode.turns))]
         return begun_of[episode.id]
 
-    def extract(groups: Sequence[Group], consultation: Consultation) -> Lesson:
+    def extract(groups: Sequence[Group], consultation: PolicyQueries) -> UpdateSamples:
         episodes = flatten_scored(groups)
         found = candidates(episodes, consultation)
         after = after_ways(found, consultation, names=CRITICS, choose=choose)
@@ -127,7 +131,7 @@ def method(config: Config) -> Replay:
         turns = [ways for own in found for ways in own]
         share = sum(w for _, w in best) / len(best)
         kept = [ways[place].episode for ways, (place, w) in zip(turns, best, strict=True) if w]
-        return Lesson(
+        return UpdateSamples(
             # Weighed by their share, for the loss is a mean over all states, of which the others are not read.
             samples=last_turn_samples(kept, [share] * len(kept)),
             metrics={
@@ -203,10 +207,10 @@ def find_changes(episode: Trajectory) -> list[float]:
     ]
 
 
-def changes(groups: Sequence[Group], consultation: Consultation) -> Lesson:
+def changes(groups: Sequence[Group], consultation: PolicyQueries) -> UpdateSamples:
     """Return what features learn: after each turn, whether it changes what is seen (Digi-Q, section 4.1)."""
     episodes = flatten_scored(groups)
     labels = [find_changes(t) for t in episodes]
     samples = turn_value_samples(episodes, after=labels, max_length=consultation.max_length)
     flat = [label for own in labels for label in own]
-    return Lesson(samples=samples, metrics={"changed": sum(flat) / len(flat)})
+    return UpdateSamples(samples=samples, metrics={"changed": sum(flat) / len(flat)})

@@ -32,11 +32,11 @@ from quintain.credit.layout import credit_of, repeat_over_tokens
 from quintain.credit.selection import top_share
 from quintain.credit.success import attach_values, digirl_advantages, doubly_robust
 from quintain.errors import ConfigError
-from quintain.learning.job import MAIN, ReplayJob
+from quintain.learning.train_config import MAIN, ReplayConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitate_weighted
 from quintain.methods.critic.success_critics import CRITIC, chances_by, classifier, watch_critic
-from quintain.methods.loops.queries import Consultation
+from quintain.methods.loops.queries import PolicyQueries
 from quintain.methods.loops.replay import CriticUpdate, Replay, ReplayBuffer
 from quintain.methods.method import Collector, Needs
 from quintain.types import Credit, Group, Trajectory, flatten_scored
@@ -47,7 +47,7 @@ DISCOUNT = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ReplayJob):
+class Config(ReplayConfig):
     """Configuration of DigiRL."""
 
     environment: str = "web?popups=0.5&changing=true&drift=256"
@@ -88,7 +88,7 @@ class Config(ReplayJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        ReplayJob.check(self)
+        ReplayConfig.check(self)
         for name, number in (("share", self.share), ("mixing", self.mixing)):
             if number == 0:
                 raise ConfigError(f"{name}: got 0, which leaves nothing to learn; give a share above 0")
@@ -105,7 +105,7 @@ def method(config: Config) -> Replay:
             return []
         return collector.sample(1, collector.tasks(1, config.offline_tasks), size=config.group_size)
 
-    def keep_turns(groups: Sequence[Group], consultation: Consultation) -> Credit:
+    def keep_turns(groups: Sequence[Group], consultation: PolicyQueries) -> Credit:
         episodes = flatten_scored(groups)
         by_task = config.by_task and consultation.step > num_offline
         promised = (

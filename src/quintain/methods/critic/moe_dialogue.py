@@ -29,13 +29,13 @@ from quintain.credit.gae import gae_turns
 from quintain.credit.layout import Critic, TokenArrays, credit_of, repeat_over_tokens
 from quintain.credit.turn_td import TurnValues
 from quintain.errors import ConfigError
-from quintain.learning.job import MAIN, Job, PolicySpec
+from quintain.learning.train_config import MAIN, PolicySpec, TrainConfig
 from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.own_q import own_q
 from quintain.losses.policy import clip_ratio
-from quintain.methods.loops.queries import Consultation
+from quintain.methods.loops.queries import PolicyQueries
 from quintain.methods.loops.replay import CriticUpdate, Replay, ReplayBuffer, WatchedCritic
 from quintain.methods.method import Collector, Needs
 from quintain.types import Credit, Group, Trajectory, flatten_scored
@@ -49,7 +49,7 @@ FRESH = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Job):
+class Config(TrainConfig):
     """Configuration of mixture-of-expert dialogue management."""
 
     environment: str = "collab"
@@ -99,7 +99,7 @@ class Config(Job):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        Job.check(self)
+        TrainConfig.check(self)
         intents = self.intents
         if not intents:
             raise ConfigError(f"agent: got {self.agent!r}, in which no experts speak; give experts")
@@ -139,7 +139,7 @@ def method(config: Config) -> Replay:
         is_over = config.offline_after and step > config.offline_after
         return [] if is_over else collector.sample(step, collector.tasks(step, config.tasks), size=1)
 
-    def target(groups: Sequence[Group], ask: Consultation) -> Credit:
+    def target(groups: Sequence[Group], ask: PolicyQueries) -> Credit:
         return choice_targets(
             groups,
             lambda talks: ask.token_values(talks, by=TARGET),
@@ -229,7 +229,7 @@ def watch_manager(discount: float, softness: float) -> WatchedCritic:
     Experts have no critic, so nothing is said of their talks.
     """
 
-    def target(talks: Sequence[Trajectory], ask: Consultation) -> TurnValues:
+    def target(talks: Sequence[Trajectory], ask: PolicyQueries) -> TurnValues:
         before = state_values(ask.token_values(talks, by=TARGET).values)
         return TurnValues(before=before, after=before)
 

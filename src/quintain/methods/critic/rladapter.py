@@ -3,7 +3,7 @@
 L = -Σ r_i log π(m_i | s_i) over messages m, r its interval's outcome.
 
 A frozen agent is told sub-goals by a frozen adviser, who knows only what an adapter writes to it
-(`quintain.agents.advised`). The adapter is a language model and is all that learns: every round it plays, and imitates
+(`quintain.agents.adviser`). The adapter is a language model and is all that learns: every round it plays, and imitates
 those of its messages whose sub-goal was reached in their own interval by a step that the environment pays for. What
 the adapter is shown says what is done and how well the last advice was understood, the cosine of the words of advice
 and behaviour. The adviser is asked at most `queries` times an episode, every `every` steps or when a sub-goal is
@@ -25,12 +25,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from quintain.agents.advised import ADAPTER, ADVISER, AGENT, REACHED, UNDERSTOOD
+from quintain.agents.adviser import ADAPTER, ADVISER, AGENT, REACHED, UNDERSTOOD
 from quintain.agents.catalog import check as parts_of
 from quintain.config.ranges import PositiveInt
 from quintain.data.pipeline import Pipeline, check_stage, weigh_stage
 from quintain.errors import ConfigError
-from quintain.learning.job import MAIN, RoundsJob
+from quintain.learning.train_config import MAIN, RoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Rounds
@@ -39,7 +39,7 @@ from quintain.types import ALONE, Group, Trajectory, flatten_scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RoundsJob):
+class Config(RoundsConfig):
     """Configuration of RLAdapter."""
 
     environment: str = "craft?recipes=drawn&depth=2&reward=dense"
@@ -61,7 +61,7 @@ class Config(RoundsJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        RoundsJob.check(self)
+        RoundsConfig.check(self)
         part = parts_of(self.agent)[-1]
         if part.name != "advised" or part.options.get("adapter", "policy") != "policy":
             raise ConfigError(f"agent: got {self.agent!r}, in which no adapter writes; give advised")

@@ -12,11 +12,11 @@ import numpy as np
 from quintain.credit.success import chances, labels
 from quintain.credit.turn_td import TurnValues
 from quintain.data.turn_values import turn_value_samples
-from quintain.learning.job import PolicySpec
+from quintain.learning.train_config import PolicySpec
 from quintain.learning.update import Update
 from quintain.losses.value import cross_entropy
-from quintain.methods.loops.queries import Consultation
-from quintain.methods.loops.replay import CriticUpdate, Lesson, WatchedCritic
+from quintain.methods.loops.queries import PolicyQueries
+from quintain.methods.loops.replay import CriticUpdate, UpdateSamples, WatchedCritic
 from quintain.types import Group, Trajectory, flatten_scored
 
 CRITIC = PolicySpec(head="value", is_trained=True)
@@ -33,14 +33,14 @@ def classifier(
 ) -> CriticUpdate:
     """Return the updates of the critic `policy` on outcomes, before every turn of an episode or the first alone."""
 
-    def target(groups: Sequence[Group], _: Consultation) -> Lesson:
+    def target(groups: Sequence[Group], _: PolicyQueries) -> UpdateSamples:
         episodes = flatten_scored(groups)
         known = labels(episodes)
         if places == "first":
             known = [[own[0], *[float("nan")] * (len(own) - 1)] for own in known]
         samples = turn_value_samples(episodes, before=known)
         outcomes = {own[0] for own in known if np.isfinite(own[0])}
-        return Lesson(
+        return UpdateSamples(
             samples=[sample for sample in samples if sample.loss_weight.any()],
             metrics={"one_outcome": float(len(outcomes) < 2)},
         )
@@ -55,7 +55,7 @@ def classifier(
     )
 
 
-def chances_by(policy: str, episodes: Sequence[Trajectory], consultation: Consultation) -> list[list[float]]:
+def chances_by(policy: str, episodes: Sequence[Trajectory], consultation: PolicyQueries) -> list[list[float]]:
     """Return the chance of success before every turn of `episodes` by the critic `policy`, [episode][turn]."""
     return chances(consultation.turn_values(episodes, by=policy).before)
 
@@ -63,7 +63,7 @@ def chances_by(policy: str, episodes: Sequence[Trajectory], consultation: Consul
 def watch_critic(policy: str) -> WatchedCritic:
     """Return what every step says of the critic `policy`, on episodes that it has not learned of yet."""
 
-    def values(episodes: Sequence[Trajectory], consultation: Consultation) -> TurnValues:
+    def values(episodes: Sequence[Trajectory], consultation: PolicyQueries) -> TurnValues:
         before = chances_by(policy, episodes, consultation)
         return TurnValues(before=before, after=[[*own[1:], own[-1]] for own in before])
 

@@ -9,14 +9,15 @@ from collections.abc import Callable, Sequence
 
 from quintain.credit.turn_td import TurnValues, by_way, combine_critics, least, q_targets, state_targets
 from quintain.data.turn_values import turn_value_samples
-from quintain.learning.job import PolicySpec
-from quintain.methods.loops.queries import Consultation, Way, Ways
-from quintain.methods.loops.replay import Lesson, WatchedCritic
+from quintain.learning.train_config import PolicySpec
+from quintain.methods.loops.continuations import Continuation, Continuations
+from quintain.methods.loops.queries import PolicyQueries
+from quintain.methods.loops.replay import UpdateSamples, WatchedCritic
 from quintain.types import Group, Trajectory, flatten_scored
 
 CRITICS, TARGETS = ("critic_1", "critic_2"), ("target_1", "target_2")
 """Names of the critics, and of the target network of each."""
-GetWays = Callable[[Sequence[Trajectory], Consultation], Ways]
+GetContinuations = Callable[[Sequence[Trajectory], PolicyQueries], Continuations]
 
 
 def make_twins(
@@ -43,7 +44,7 @@ def make_twins(
 
 def read_values(
     episodes: Sequence[Trajectory],
-    consultation: Consultation,
+    consultation: PolicyQueries,
     *,
     names: Sequence[str] = CRITICS,
     choose: Callable[[Sequence[float]], float] = min,
@@ -53,19 +54,19 @@ def read_values(
     return least(said) if choose is min else combine_critics(said, choose)
 
 
-def take_all(ways: Ways) -> list[Way]:
+def take_all(ways: Continuations) -> list[Continuation]:
     """Return all of `ways` in order."""
     return [way for turns in ways for own in turns for way in own]
 
 
-def weights_of(ways: Ways) -> list[list[list[float]]]:
+def weights_of(ways: Continuations) -> list[list[list[float]]]:
     """Return how much each of `ways` counts."""
     return [[[way.weight for way in own] for own in turns] for turns in ways]
 
 
 def after_ways(
-    ways: Ways,
-    consultation: Consultation,
+    ways: Continuations,
+    consultation: PolicyQueries,
     *,
     names: Sequence[str],
     choose: Callable[[Sequence[float]], float] = min,
@@ -77,14 +78,14 @@ def after_ways(
 
 
 def on_policy_targets(
-    number: int, *, discount: float, ways: GetWays
-) -> Callable[[Sequence[Group], Consultation], Lesson]:
+    number: int, *, discount: float, ways: GetContinuations
+) -> Callable[[Sequence[Group], PolicyQueries], UpdateSamples]:
     """Return what critic `number` learns: y_Q = r + γ·V̄(s') and y_V = Σ w·Q̄(s, a) over `ways` of the policy as it is.
 
     Each critic has the targets of its own target network (ArCHer's code pairs them; neither takes the smaller).
     """
 
-    def learn(groups: Sequence[Group], consultation: Consultation) -> Lesson:
+    def learn(groups: Sequence[Group], consultation: PolicyQueries) -> UpdateSamples:
         episodes, name = flatten_scored(groups), TARGETS[number]
         slow = consultation.turn_values(episodes, by=name)
         found = ways(episodes, consultation)
@@ -99,13 +100,15 @@ def on_policy_targets(
     return learn
 
 
-def learn_targets(number: int, *, discount: float) -> Callable[[Sequence[Group], Consultation], Lesson]:
+def learn_targets(
+    number: int, *, discount: float
+) -> Callable[[Sequence[Group], PolicyQueries], UpdateSamples]:
     """Return what critic `number` learns of recorded turns alone: y_Q = r + γ·V(s'), y_V = min Q̄(s, a) (IQL).
 
     With the expectile loss V is that of the better actions of the log, and no action is asked of the policy.
     """
 
-    def learn(groups: Sequence[Group], consultation: Consultation) -> Lesson:
+    def learn(groups: Sequence[Group], consultation: PolicyQueries) -> UpdateSamples:
         episodes = flatten_scored(groups)
         own = consultation.turn_values(episodes, by=TARGETS[number])
         slow = read_values(episodes, consultation, names=TARGETS)
@@ -124,11 +127,11 @@ def lesson(
     *,
     before: Sequence[Sequence[float]] | None = None,
     after: Sequence[Sequence[float]] | None = None,
-    consultation: Consultation,
-) -> Lesson:
+    consultation: PolicyQueries,
+) -> UpdateSamples:
     """Return the streams of `episodes` with these targets."""
     samples = turn_value_samples(episodes, before=before, after=after, max_length=consultation.max_length)
-    return Lesson(samples=samples)
+    return UpdateSamples(samples=samples)
 
 
 def watch_twins(discount: float) -> WatchedCritic:

@@ -35,20 +35,20 @@ from quintain.credit.success import attach_values, chances, webrl_advantages
 from quintain.curriculum.gates import open_first
 from quintain.data.samples import samples_from
 from quintain.errors import ConfigError
-from quintain.learning.job import MAIN, ReplayJob
+from quintain.learning.train_config import MAIN, ReplayConfig
 from quintain.learning.update import Update
 from quintain.losses.regression import kl_regression
 from quintain.methods.critic.success_critics import CRITIC, chances_by, classifier, watch_critic
-from quintain.methods.loops.queries import Consultation
-from quintain.methods.loops.replay import CriticUpdate, Lesson, Replay, ReplayBuffer
-from quintain.methods.method import Collector, Folds, Needs
+from quintain.methods.loops.queries import PolicyQueries
+from quintain.methods.loops.replay import CriticUpdate, Replay, ReplayBuffer, UpdateSamples
+from quintain.methods.method import Collector, CombinedState, Needs
 from quintain.types import Group, Sample, Trajectory, as_text, derive_seed, flatten_scored
 
 VALUES = "critic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ReplayJob):
+class Config(ReplayConfig):
     """Configuration of WebRL."""
 
     environment: str = "web?popups=0.5&changing=true&drift=256"
@@ -91,7 +91,7 @@ class Config(ReplayJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        ReplayJob.check(self)
+        ReplayConfig.check(self)
         for low, high in (("low", "high"), ("least_sure", "most_sure")):
             if not getattr(self, low) < getattr(self, high):
                 got = f"{getattr(self, low)} and {getattr(self, high)}"
@@ -138,7 +138,7 @@ def method(config: Config) -> Replay:
         chosen = pool[: config.tasks]
         played.clear()
         if config.reach > 1:
-            begins = collector.openings(pool)
+            begins = collector.initial_states(pool)
             promised = [own[0] for own in chances(collector.values(begins, by=VALUES))]
             places = evolve_tasks(begins, promised, phases.failed(step), (config.low, config.high))[
                 : config.tasks
@@ -149,7 +149,7 @@ def method(config: Config) -> Replay:
             played["web_rl/promised"] = float(np.mean([promised[place] for place in places]))
         return collector.sample(step, chosen, size=config.group_size)
 
-    def target(groups: Sequence[Group], consultation: Consultation) -> Lesson:
+    def target(groups: Sequence[Group], consultation: PolicyQueries) -> UpdateSamples:
         episodes = flatten_scored(groups)
         is_new = [phases.is_of(t, consultation.step) for t in episodes]
         old = [t for t, new in zip(episodes, is_new, strict=True) if not new and t.is_success]
@@ -190,7 +190,7 @@ def method(config: Config) -> Replay:
         critic=watch_critic(VALUES),
         phase=config.phase,
         needs=Needs(renews_reference=True, others={VALUES: CRITIC}),
-        state=Folds(phases),
+        state=CombinedState(phases),
         measure=lambda _, __: dict(played),
     )
 
@@ -227,7 +227,7 @@ def regress_streams(
     is_learned: Sequence[Sequence[bool]],
     is_new: Sequence[bool],
     config: Config,
-) -> Lesson:
+) -> UpdateSamples:
     """Return the streams of `episodes` with the advantages of their turns; those that are not learned are context.
 
     Args:
@@ -256,4 +256,4 @@ def regress_streams(
         "web_rl/advantage_mean": credit.metrics["credit/advantage_mean"],
         "web_rl/advantage_std": credit.metrics["credit/advantage_std"],
     }
-    return Lesson(samples=[sample for sample in streams if sample.loss_weight.any()], metrics=metrics)
+    return UpdateSamples(samples=[sample for sample in streams if sample.loss_weight.any()], metrics=metrics)

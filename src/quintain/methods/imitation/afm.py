@@ -24,13 +24,13 @@ from quintain.data import stages
 from quintain.data.pipeline import Pipeline, check_stage, remade
 from quintain.environments.noisy import NoisyExpert, noisy
 from quintain.environments.protocol import Environment, Expert
-from quintain.learning.job import ClipHigherJob, ColdStart
+from quintain.learning.train_config import ClipHigherConfig, ColdStart
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitate_weighted
 from quintain.losses.policy import clip_ratio
 from quintain.methods.imitation.supervised import choose_trajectories
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Needs, differing
+from quintain.methods.method import Needs, sample_until_mixed
 from quintain.rewards.conduct import success
 from quintain.rewards.terms import apply_all
 from quintain.text.parse import UnreadableError
@@ -59,7 +59,7 @@ ALONE = Pipeline(stages.keep_solved(name="correct"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ClipHigherJob):
+class Config(ClipHigherConfig):
     """Configuration of Chain-of-Agents."""
 
     environment: str = "sums?revisions=0&digits=1"
@@ -103,7 +103,7 @@ def method(config: Config) -> OnPolicy:
             teachers=(team.act if config.team else team.act_alone,),
             texts=team.texts() if config.agent == "roles" else (),
         ),
-        collect=differing(config.tasks, config.group_size, attempts=config.attempts),
+        collect=sample_until_mixed(config.tasks, config.group_size, attempts=config.attempts),
         reward=lambda groups: apply_all(groups, (success(),)),
         credit=lambda groups, _: group_relative(groups) if config.reinforced else outcome_return(groups),
         update=Update(loss=clip_ratio(0.2, config.clip_high) if config.reinforced else imitate_weighted()),

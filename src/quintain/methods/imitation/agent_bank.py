@@ -30,7 +30,7 @@ from quintain.data.pipeline import (
 )
 from quintain.environments.noisy import noisy
 from quintain.errors import DataError
-from quintain.learning.job import ImitationJob
+from quintain.learning.train_config import ImitationConfig
 from quintain.methods.imitation.supervised import choose_trajectories, imitate_data
 from quintain.methods.loops.offline import Offline
 from quintain.methods.method import Collector
@@ -42,7 +42,7 @@ CALLS = re.compile(r"<tool_call>|\[TOOL_CALLS\]|\bAction:|\{\s*\"(?:name|functio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ImitationJob):
+class Config(ImitationConfig):
     """Configuration of AgentBank."""
 
     environment: str = "collab"

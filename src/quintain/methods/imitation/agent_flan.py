@@ -27,7 +27,7 @@ from quintain.data import stages
 from quintain.data.mixtures import measure_shares, odds
 from quintain.data.pipeline import Pipeline, PipelineResult, check_stage
 from quintain.errors import DataError
-from quintain.learning.job import ImitationJob
+from quintain.learning.train_config import ImitationConfig
 from quintain.methods.imitation.supervised import choose_trajectories, imitate_data, numbers_of
 from quintain.methods.loops.offline import Offline
 from quintain.methods.method import Collector
@@ -41,7 +41,7 @@ FORM = re.compile(r"<tool_call>|\"(?:name|arguments)\"\s*:|^I call \w+", re.MULT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ImitationJob):
+class Config(ImitationConfig):
     """Configuration of Agent-FLAN."""
 
     environment: str = "calc?steps=1&names=0&checks=0&withheld=0.5"
@@ -52,7 +52,7 @@ class Config(ImitationJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        ImitationJob.check(self)
+        ImitationConfig.check(self)
         weights(self)
 
 

@@ -26,7 +26,7 @@ from quintain.environments.catalog import find
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import begin
 from quintain.errors import ConfigError
-from quintain.learning.job import ImitationJob
+from quintain.learning.train_config import ImitationConfig
 from quintain.methods.imitation.supervised import choose_trajectories, imitate_data
 from quintain.methods.loops.offline import Offline
 from quintain.methods.method import Collector
@@ -48,7 +48,7 @@ class Renamable(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ImitationJob):
+class Config(ImitationConfig):
     """Configuration of AgentGen."""
 
     environment: str = "plan?domain=drawn&evolved=mixed"
@@ -61,7 +61,7 @@ class Config(ImitationJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        ImitationJob.check(self)
+        ImitationConfig.check(self)
         if self.most_steps is not None and self.most_steps < self.least_steps:
             raise ConfigError(
                 f"least_steps: got {self.least_steps} with most_steps {self.most_steps}; give the smaller first"

@@ -22,7 +22,7 @@ from quintain.data import stages
 from quintain.data.mixtures import Count, measure_shares, odds
 from quintain.data.pipeline import Pipeline, PipelineResult, Stage, check_stage
 from quintain.errors import ConfigError, DataError
-from quintain.learning.job import ImitationJob
+from quintain.learning.train_config import ImitationConfig
 from quintain.methods.imitation.supervised import choose_trajectories, imitate_data, numbers_of
 from quintain.methods.loops.offline import Offline
 from quintain.methods.method import Collector
@@ -34,7 +34,7 @@ CORPUS = "corpus"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ImitationJob):
+class Config(ImitationConfig):
     """Configuration of AgentTuning."""
 
     environment: str = "mix:collab,guess,sums?slips=0"
@@ -59,7 +59,7 @@ class Config(ImitationJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        ImitationJob.check(self)
+        ImitationConfig.check(self)
         if not (self.general or self.corpus) and self.share < 1:
             raise ConfigError(
                 f"general: got no environment of general data with share {self.share}; name some, or give a corpus"

@@ -24,7 +24,7 @@ from quintain.data.pipeline import Pipeline, PipelineResult, Stage
 from quintain.engines.judge import Judge
 from quintain.environments.nothing import NO_ENVIRONMENT, NONE
 from quintain.errors import ConfigError, UsageError
-from quintain.learning.job import ImitationJob
+from quintain.learning.train_config import ImitationConfig
 from quintain.methods.imitation.supervised import choose_trajectories, imitate_data
 from quintain.methods.loops.offline import Offline
 from quintain.methods.method import Collector, Needs
@@ -46,7 +46,7 @@ CURES = {"critical": "name the first words of actions that matter (--critical), 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ImitationJob):
+class Config(ImitationConfig):
     """Configuration of ATLaS."""
 
     ratio: Share = 0.3
@@ -59,7 +59,7 @@ class Config(ImitationJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        ImitationJob.check(self)
+        ImitationConfig.check(self)
         if not self.ratio:
             raise ConfigError("ratio: got 0, which trains no turn; give a share above 0")
         try:

@@ -32,7 +32,7 @@ from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
 from quintain.environments.protocol import Factory
 from quintain.errors import ConfigError, DataError
-from quintain.learning.job import ColdStart, GroupJob
+from quintain.learning.train_config import ColdStart, GroupConfig
 from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.imitation import imitation
@@ -42,8 +42,8 @@ from quintain.methods.imitation.supervised import choose_trajectories
 from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.loops.rehearsal import Rehearsal
 from quintain.methods.loops.rounds import OptimizerSteps
-from quintain.methods.method import Collector, Folds, Needs
-from quintain.rollout.openings import first_observation
+from quintain.methods.method import Collector, CombinedState, Needs
+from quintain.rollout.initial_states import first_observation
 from quintain.types import Group, Task, Trajectory, as_text, flatten_scored
 
 SURE, UNSURE = 1 / 0.95, 1 / 0.5
@@ -51,7 +51,7 @@ SURE, UNSURE = 1 / 0.95, 1 / 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(GroupConfig):
     """Configuration of AutoGLM."""
 
     environment: str = "screen?interface=text"
@@ -80,7 +80,7 @@ class Config(GroupJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        GroupJob.check(self)
+        GroupConfig.check(self)
         if self.demonstrations == 0:
             raise ConfigError(
                 "demonstrations: got 0, and planner and grounder begin with them; give 1 or more"
@@ -124,7 +124,7 @@ def method(config: Config) -> OnPolicy:
             steps=OptimizerSteps(count=lambda _: config.updates, batch_size=config.batch_size),
         ),
         needs=Needs(reference=True, expert=not isinstance(config.demonstrations, str)),
-        state=Folds(frontier),
+        state=CombinedState(frontier),
         measure=lambda groups, _: measure_plans(groups, config.low, config.high),
     )
 

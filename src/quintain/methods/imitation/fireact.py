@@ -22,7 +22,7 @@ from quintain.environments.boundary import ask
 from quintain.environments.catalog import find
 from quintain.environments.noisy import Methodical, NoisyExpert, noisy, single_method
 from quintain.errors import ConfigError, DataError, suggestion
-from quintain.learning.job import ImitationJob
+from quintain.learning.train_config import ImitationConfig
 from quintain.methods.imitation.supervised import choose_trajectories, imitate_data
 from quintain.methods.loops.offline import Offline
 from quintain.methods.method import Collector, Needs
@@ -33,7 +33,7 @@ EXPERT = "expert"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ImitationJob):
+class Config(ImitationConfig):
     """Configuration of FireAct."""
 
     environment: str = "stream"

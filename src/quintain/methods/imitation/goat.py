@@ -30,7 +30,7 @@ from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, advance, begin, tool_action
 from quintain.environments.splitting import is_eval
 from quintain.errors import ConfigError, DataError
-from quintain.learning.job import ImitationJob
+from quintain.learning.train_config import ImitationConfig
 from quintain.methods.imitation.supervised import choose_trajectories, imitate_data
 from quintain.methods.loops.offline import Offline
 from quintain.methods.method import Collector, Needs
@@ -90,7 +90,7 @@ Write = Callable[[Mapping[str, ToolSpec], Sequence[Made]], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ImitationJob):
+class Config(ImitationConfig):
     """Configuration of GOAT."""
 
     environment: str = "api"
@@ -111,7 +111,7 @@ class Config(ImitationJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        ImitationJob.check(self)
+        ImitationConfig.check(self)
         if not isinstance(self.demonstrations, int) or not self.demonstrations:
             raise ConfigError(
                 f"demonstrations: got {self.demonstrations!r}, and goat makes its data from calls; give a number"
@@ -152,7 +152,7 @@ def method(config: Config) -> Offline:
         ]
         answer = answer_tool(bench.environment, bench.tools)
         done = {task.id: script(sample, answer) for task, sample in zip(given, samples, strict=False)}
-        shown = collector.shown(given, by=done)
+        shown = collector.expert_episodes(given, by=done)
         return choose_trajectories(shown, pipeline([*bench.tools]), "imitating chains of calls", CURES)
 
     return imitate_data(

@@ -22,7 +22,7 @@ from quintain.credit.whiten import whiten
 from quintain.data.pipeline import Pipeline
 from quintain.data.stages import keep_solved
 from quintain.errors import ConfigError
-from quintain.learning.job import EpisodesJob
+from quintain.learning.train_config import EpisodesConfig
 from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.imitation import imitation
@@ -36,7 +36,7 @@ from quintain.types import Credit, Group, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(EpisodesJob):
+class Config(EpisodesConfig):
     """Configuration of iRe-VLA."""
 
     learning_rate: float = 1e-3
@@ -65,7 +65,7 @@ class Config(EpisodesJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        EpisodesJob.check(self)
+        EpisodesConfig.check(self)
         if self.demonstrations == 0:
             raise ConfigError("demonstrations: got 0, and the second stage imitates them; give 1 or more")
         if self.known and isinstance(self.demonstrations, str) and Path(self.demonstrations).is_file():

@@ -21,7 +21,7 @@ from itertools import permutations
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pipeline import Pipeline
 from quintain.data.stages import keep_solved, num_turns, valid_turns
-from quintain.learning.job import GroupRoundsJob
+from quintain.learning.train_config import GroupRoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.losses.preference import dpo
@@ -31,7 +31,7 @@ from quintain.types import Group, Pair, Trajectory, Turn, flatten_scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupRoundsJob):
+class Config(GroupRoundsConfig):
     """Configuration of LAM Simulator."""
 
     environment: str = "toolbox"

@@ -27,7 +27,7 @@ from quintain.data.pipeline import Pipeline, Stage
 from quintain.data.stages import shortest, threshold
 from quintain.engines.judge import Judge
 from quintain.errors import ConfigError, UsageError
-from quintain.learning.job import RoundsJob
+from quintain.learning.train_config import RoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Rounds
@@ -44,7 +44,7 @@ ACCEPTED = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RoundsJob):
+class Config(RoundsConfig):
     """Configuration of PAE."""
 
     tasks: PositiveInt = 32
@@ -66,7 +66,7 @@ class Config(RoundsJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        RoundsJob.check(self)
+        RoundsConfig.check(self)
         check_proposer(self.proposer, self.max_staleness)
         try:
             evaluator_of(self)

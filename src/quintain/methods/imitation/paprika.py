@@ -18,17 +18,17 @@ from dataclasses import dataclass, replace
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.curriculum.levels import Chooser, Optimist, levels_in, take
 from quintain.data.pairs import Pairs, check_pairs, join_pairs
-from quintain.learning.job import GroupRoundsJob
+from quintain.learning.train_config import GroupRoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.preference import rpo
 from quintain.methods.loops.rounds import Rounds
-from quintain.methods.method import Collector, Folds, Needs
+from quintain.methods.method import Collector, CombinedState, Needs
 from quintain.rewards.efficiency import num_turns
 from quintain.types import Group, Pair, Score, Trajectory, derive_seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupRoundsJob):
+class Config(GroupRoundsConfig):
     """Configuration of Paprika."""
 
     learning_rate: float = 1e-4
@@ -66,7 +66,7 @@ def method(config: Config) -> Rounds:
             lr_warmup=0,
         ),
         needs=Needs(reference=True),
-        state=Folds(Outcomes(chooser)),
+        state=CombinedState(Outcomes(chooser)),
     )
 
 

@@ -12,12 +12,12 @@ tokens of a step; the learning rate falls linearly to 0.
 
 from dataclasses import dataclass
 
-from quintain.methods.imitation.supervised import DemonstrationsJob, imitate_demonstrations
+from quintain.methods.imitation.supervised import DemonstrationsConfig, imitate_demonstrations
 from quintain.methods.loops.offline import Offline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(DemonstrationsJob):
+class Config(DemonstrationsConfig):
     """Configuration of supervised fine-tuning."""
 
 

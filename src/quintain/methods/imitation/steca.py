@@ -37,12 +37,12 @@ from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
 from quintain.environments.protocol import Environment
 from quintain.errors import DataError
-from quintain.learning.job import ExploringJob
+from quintain.learning.train_config import ExploringConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import OptimizerSteps, Rounds
 from quintain.methods.method import Collector, Needs
-from quintain.rollout.splices import executable
+from quintain.rollout.corrections import executable
 from quintain.types import Example, Group, Trajectory
 
 MIN_GAIN = 0.01
@@ -53,7 +53,7 @@ Kind = Literal["calibrated", "shown", "explored"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ExploringJob):
+class Config(ExploringConfig):
     """Configuration of STeCa."""
 
     environment: str = "web"
@@ -121,7 +121,7 @@ class Found:
         self, collector: Collector, step: int, shown: Sequence[Trajectory], samples: int
     ) -> list[Group]:
         """Return the policy's episode from each step of `shown` on, a group each; remember those that differ there."""
-        walks = collector.walks(shown)
+        walks = collector.replay_episodes(shown)
         places = [(k, number) for k, t in enumerate(shown) for number in range(len(t.turns))]
         begun = collector.continue_from(
             step,
@@ -144,7 +144,7 @@ class Found:
         going = [(number + 1, t) for (_, number), t in other if len(t.turns) > number + 1]
         ahead = [
             walk.prefix(number)
-            for walk, (number, _) in zip(collector.walks([t for _, t in going]), going, strict=True)
+            for walk, (number, _) in zip(collector.replay_episodes([t for _, t in going]), going, strict=True)
         ]
         played = collector.continue_from(
             step, ahead, size=samples, seed=collector.seed("worth", step), phase="worth"

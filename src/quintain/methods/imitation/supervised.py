@@ -11,7 +11,7 @@ from quintain.config.ranges import Share
 from quintain.data.pipeline import Pipeline, PipelineResult, Stage, as_example, refuse_empty
 from quintain.data.stages import keep_solved
 from quintain.errors import ConfigError
-from quintain.learning.job import ImitationJob, Job
+from quintain.learning.train_config import ImitationConfig, TrainConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.offline import Offline
@@ -22,8 +22,8 @@ Data = Callable[[Collector], PipelineResult | list[Trajectory] | list[Pair]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DemonstrationsJob(ImitationJob):
-    """A job that imitates what solved its task."""
+class DemonstrationsConfig(ImitationConfig):
+    """A configuration that imitates what solved its task."""
 
     environment: str = ""
     """Where it acts: a name, as for all methods; none, or empty with conversations of a file, for the loss alone."""
@@ -37,7 +37,7 @@ class DemonstrationsJob(ImitationJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        ImitationJob.check(self)
+        ImitationConfig.check(self)
         if self.demonstrations == 0:
             raise ConfigError("demonstrations: got 0, which leaves nothing to imitate; give 1 or more")
         most = self.demonstrations if isinstance(self.demonstrations, int) else math.inf
@@ -48,7 +48,7 @@ class DemonstrationsJob(ImitationJob):
 
 
 def imitate_data(
-    config: Job, data: Data, *, batch_size: int, needs: Needs | None = None, **fields: Any
+    config: TrainConfig, data: Data, *, batch_size: int, needs: Needs | None = None, **fields: Any
 ) -> Offline:
     """Return the method that imitates `data` in batches of episodes, without a warm start before it.
 
@@ -80,7 +80,7 @@ def choose_trajectories(
 
 
 def imitate_demonstrations(
-    config: DemonstrationsJob, checks: Callable[[Collector], Stage] | None = None
+    config: DemonstrationsConfig, checks: Callable[[Collector], Stage] | None = None
 ) -> Offline:
     """Return the method that imitates what is left of the demonstrations of `config`, after `checks` if any."""
 
@@ -95,7 +95,9 @@ def imitate_demonstrations(
     )
 
 
-def choose_demonstrations(config: DemonstrationsJob, collector: Collector, *stages: Stage) -> PipelineResult:
+def choose_demonstrations(
+    config: DemonstrationsConfig, collector: Collector, *stages: Stage
+) -> PipelineResult:
     """Return what is left of demonstrations that solved their task, unless `config` takes failures, after `stages`.
 
     Raises:

@@ -22,19 +22,19 @@ from quintain.credit.group import group_relative
 from quintain.data import stages
 from quintain.data.pipeline import Pipeline, check_stage
 from quintain.environments.noisy import noisy
-from quintain.learning.job import ClipHigherJob, ColdStart
+from quintain.learning.train_config import ClipHigherConfig, ColdStart
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.imitation.supervised import choose_trajectories
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Needs, differing, differs
+from quintain.methods.method import Needs, differs, sample_until_mixed
 from quintain.rewards.conduct import success
 from quintain.rewards.terms import Term, apply_all
 from quintain.types import Group, Trajectory, as_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ClipHigherJob):
+class Config(ClipHigherConfig):
     """Configuration of WebDancer."""
 
     environment: str = "hopqa?hops=1&closed=0&rounds=1"
@@ -64,7 +64,7 @@ def method(config: Config) -> OnPolicy:
             ),
             teachers=(noisy(config.teacher_mistakes),) * config.tries,
         ),
-        collect=differing(config.tasks, config.group_size, attempts=config.attempts),
+        collect=sample_until_mixed(config.tasks, config.group_size, attempts=config.attempts),
         reward=lambda groups: apply_all(groups, terms),
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=clip_ratio(0.2, config.clip_high)),

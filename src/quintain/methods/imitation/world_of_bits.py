@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.gae import gae_turns
-from quintain.learning.job import EpisodesJob
+from quintain.learning.train_config import EpisodesConfig
 from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
@@ -28,7 +28,7 @@ from quintain.types import Credit, Group, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(EpisodesJob):
+class Config(EpisodesConfig):
     """Configuration of World of Bits."""
 
     learning_rate: float = 1e-4

@@ -20,14 +20,14 @@ from quintain.data.calls import right_calls
 from quintain.data.pipeline import Stage
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.errors import ConfigError
-from quintain.methods.imitation.supervised import DemonstrationsJob, imitate_demonstrations
+from quintain.methods.imitation.supervised import DemonstrationsConfig, imitate_demonstrations
 from quintain.methods.loops.offline import Offline
 from quintain.methods.method import Collector
 from quintain.warm_start.demonstrations import tell_records, teller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(DemonstrationsJob):
+class Config(DemonstrationsConfig):
     """Configuration of imitation of checked calls."""
 
     semantic: bool = True

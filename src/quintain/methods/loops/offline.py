@@ -15,7 +15,7 @@ from quintain.data.pairs import Pairs
 from quintain.data.pipeline import PipelineResult, as_example, example_samples, num_trained
 from quintain.data.samples import pair_samples
 from quintain.errors import DataError
-from quintain.learning.job import Job, SignalsJob, require_config
+from quintain.learning.train_config import SignalsConfig, TrainConfig, require_config
 from quintain.learning.update import Update
 from quintain.methods.method import Needs, Traits, learns_by, unread_counts
 from quintain.types import NOTHING, Comparison, Example, Pair, Sample, Trajectory
@@ -71,13 +71,13 @@ class Offline:
             has_own_start=self.is_first,
         )
 
-    def train(self, run: Run, config: Job) -> None:
+    def train(self, run: Run, config: TrainConfig) -> None:
         """Train until ``config.steps``, continuing where `run` was left."""
-        train_offline(self, require_config(config, SignalsJob, "Config"), run)
+        train_offline(self, require_config(config, SignalsConfig, "Config"), run)
 
 
-def train_offline(method: Offline, job: SignalsJob, run: Run) -> None:
-    """Train by `method` until ``job.steps``, continuing where `run` was left."""
+def train_offline(method: Offline, config: SignalsConfig, run: Run) -> None:
+    """Train by `method` until ``config.steps``, continuing where `run` was left."""
     from quintain.learning.optimizers import scale_at
     from quintain.learning.signals import Imitated
     from quintain.learning.updating import learn_from
@@ -85,7 +85,7 @@ def train_offline(method: Offline, job: SignalsJob, run: Run) -> None:
     from quintain.models.families import longest_stream
 
     with begin_run(
-        method.needs, job, run, has_warm_start=method.has_warm_start, plays=method.plays
+        method.needs, config, run, has_warm_start=method.has_warm_start, plays=method.plays
     ) as context:
         made = method.data(context.collector)
         funnel = made.funnel.metrics if isinstance(made, PipelineResult) else {}
@@ -99,7 +99,7 @@ def train_offline(method: Offline, job: SignalsJob, run: Run) -> None:
             beside = [sample for streams in make_samples(held_out, longest) for sample in streams]
             context.measure_besides(lambda: measure_held_out(context.policies, beside, method.update))
         context.measure_besides(lambda: method.examine(context.policies, held_out))
-        imitated = Imitated(run, is_on=job.records_signals)
+        imitated = Imitated(run, is_on=config.records_signals)
         for step in context.steps():
             chosen = choose(
                 method, len(samples), step, context.seed("pairs", step), context.seed("order"), odds
@@ -111,10 +111,10 @@ def train_offline(method: Offline, job: SignalsJob, run: Run) -> None:
                 observe=imitated.watch(data),
                 rate_scale=scale_at(
                     step,
-                    job.steps,
-                    schedule=job.lr_schedule,
+                    config.steps,
+                    schedule=config.lr_schedule,
                     by_method=method.lr_schedule(step),
-                    warmup=job.lr_warmup,
+                    warmup=config.lr_warmup,
                 ),
             )
             row = context.measure((), report, of_data)

@@ -15,16 +15,16 @@ from quintain.data.pairs import all_ids
 from quintain.data.seats import split_seats
 from quintain.errors import DataError, UsageError
 from quintain.eval.reward_model import refuse_constant
-from quintain.learning.job import ColdStart, Job, OnPolicyJob, require_config
+from quintain.learning.train_config import ColdStart, OnPolicyConfig, TrainConfig, require_config
 from quintain.learning.update import Update
 from quintain.methods.method import (
-    Change,
     Collect,
-    Folds,
+    CombinedState,
     Measure,
     Needs,
     State,
     Traits,
+    TransformGroups,
     no_metrics,
     same_groups,
     unread_counts,
@@ -114,12 +114,12 @@ class OnPolicy:
     collect: Collect
     credit: Assign
     update: Update
-    reward: Change = same_groups
-    keep: Change = same_groups
+    reward: TransformGroups = same_groups
+    keep: TransformGroups = same_groups
     branch: Branch = no_branches
     needs: Needs = Needs()
     cold_start: ColdStart | None = None
-    """what is imitated before the first step; None: the job's demonstrations as they come"""
+    """what is imitated before the first step; None: the configuration's demonstrations as they come"""
     prepare: Callable[[Collector], None] = no_preparation
     """is called once before the first step, also by a resumed run"""
     rehearsal: Rehearsal | None = None
@@ -130,7 +130,7 @@ class OnPolicy:
     """how the policy ``needs.critic_policy`` learns from the returns of a step, after the main one"""
     compared: Compared | None = None
     """what turns are paid in the place of the environment's rewards, before `reward`"""
-    state: State = field(default_factory=Folds)
+    state: State = field(default_factory=CombinedState)
     measure: Measure = no_metrics
 
     @property
@@ -144,13 +144,13 @@ class OnPolicy:
             has_own_start=self.cold_start is not None,
         )
 
-    def train(self, run: Run, config: Job) -> None:
+    def train(self, run: Run, config: TrainConfig) -> None:
         """Train until ``config.steps``, continuing where `run` was left."""
-        train_on_policy(self, require_config(config, OnPolicyJob, "OnPolicyConfig"), run)
+        train_on_policy(self, require_config(config, OnPolicyConfig, "OnPolicyConfig"), run)
 
 
-def train_on_policy(method: OnPolicy, job: OnPolicyJob, run: Run) -> None:
-    """Train by `method` until ``job.steps``, continuing where `run` was left."""
+def train_on_policy(method: OnPolicy, config: OnPolicyConfig, run: Run) -> None:
+    """Train by `method` until ``config.steps``, continuing where `run` was left."""
     from quintain.learning.signals import SignalRecorder
     from quintain.learning.updating import learn_all
     from quintain.methods.loops.recall import remember, tell
@@ -160,16 +160,20 @@ def train_on_policy(method: OnPolicy, job: OnPolicyJob, run: Run) -> None:
     from quintain.methods.rlhf.comparing import ComparedReward
 
     needs = method.needs
-    with begin_run(needs, job, run, cold_start=method.cold_start) as context:
+    with begin_run(needs, config, run, cold_start=method.cold_start) as context:
         refuse_without_turn_rewards(context, needs, method.reward)
         method.prepare(context.collector)
         refuse_credit_without_critic(method)
         rehearsed = None
         if method.rehearsal is not None:
-            rehearsed = Rehearsed(method.rehearsal, context, records_signals=job.records_signals)
+            rehearsed = Rehearsed(method.rehearsal, context, records_signals=config.records_signals)
         corpus = corpus_of(method, context.collector)
         compared = ComparedReward(method.compared, context) if method.compared is not None else None
-        state = method.state if rehearsed is compared is None else Folds(method.state, rehearsed, compared)
+        state = (
+            method.state
+            if rehearsed is compared is None
+            else CombinedState(method.state, rehearsed, compared)
+        )
         remember(run, state)
         for step in context.steps():
             groups = method.collect(context.collector, step)
@@ -177,23 +181,23 @@ def train_on_policy(method: OnPolicy, job: OnPolicyJob, run: Run) -> None:
             played = split_seats(groups)
             paid, labelled = (played, {}) if compared is None else compared.pay(step, played)
             rewarded = method.reward(paid)
-            kept = method.keep(whole(rewarded) if job.whole_groups else rewarded)
+            kept = method.keep(whole(rewarded) if config.whole_groups else rewarded)
             branches = method.branch(context.collector, step, kept)
             credit = method.credit(kept, estimate(context.policies, kept, needs, branches))
-            signals = SignalRecorder() if job.records_signals else None
+            signals = SignalRecorder() if config.records_signals else None
             report = learn_all(
                 context.policies,
                 credit,
                 method.update,
-                job,
+                config,
                 step=step,
                 seed=context.seed("update", step),
-                leaves=job.leaves,
-                has_versions=job.max_staleness > 0,
+                leaves=config.leaves,
+                has_versions=config.max_staleness > 0,
                 signals=signals,
                 corpus=corpus,
             )
-            critic = learn_critic(method, context, job, credit, step)
+            critic = learn_critic(method, context, config, credit, step)
             rehearsal = rehearsed.learn(step) if rehearsed is not None else {}
             row = context.measure(
                 groups,
@@ -253,7 +257,7 @@ def corpus_of(method: OnPolicy, collector: Collector) -> Corpus | None:
 
 
 def learn_critic(
-    method: OnPolicy, context: TrainingContext, job: OnPolicyJob, credit: Credit, step: int
+    method: OnPolicy, context: TrainingContext, config: OnPolicyConfig, credit: Credit, step: int
 ) -> dict[str, float]:
     """Let the critic that is a policy of its own learn from the returns of a step; return what that did."""
     if method.critic is None:
@@ -262,8 +266,8 @@ def learn_critic(
 
     name = method.needs.critic_policy
     report = learn(
-        context.policies, credit, method.critic, job, step=step, seed=context.seed("critic", step), policy=name,
-        leaves=job.leaves, has_versions=job.max_staleness > 0,
+        context.policies, credit, method.critic, config, step=step, seed=context.seed("critic", step), policy=name,
+        leaves=config.leaves, has_versions=config.max_staleness > 0,
     )  # fmt: skip
     if report is None:
         return {}

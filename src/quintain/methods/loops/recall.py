@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
-from quintain.methods.method import Folds, State
+from quintain.methods.method import CombinedState, State
 from quintain.runs.collector import read_groups
 from quintain.store.run import Run
 from quintain.types import Group
@@ -12,7 +12,7 @@ from quintain.types import Group
 
 def remember(run: Run, state: State) -> None:
     """Tell `state` of every step that is done; the journal is not read for one that remembers nothing."""
-    if isinstance(state, Folds) and not state.parts:
+    if isinstance(state, CombinedState) and not state.parts:
         return
     for _ in recall(run, state):
         pass

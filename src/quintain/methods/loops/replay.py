@@ -18,17 +18,17 @@ from numpy.typing import NDArray
 from quintain.credit.turn_td import critic_metrics
 from quintain.data.seats import split_seats
 from quintain.errors import DataError, InvariantError
-from quintain.learning.job import MAIN, Job
+from quintain.learning.train_config import MAIN, TrainConfig
 from quintain.learning.update import Update
-from quintain.methods.loops.queries import Consultation
+from quintain.methods.loops.queries import PolicyQueries
 from quintain.methods.method import (
-    Change,
     Collect,
-    Folds,
+    CombinedState,
     Measure,
     Needs,
     State,
     Traits,
+    TransformGroups,
     no_metrics,
     rates_of,
     same_groups,
@@ -61,13 +61,13 @@ class ReplayBuffer:
     """share of a batch that comes from the newest step"""
     min_size: int = 1
     """episodes before the first update"""
-    priority: Callable[[Sequence[Trajectory], Consultation], Sequence[float]] | None = None
+    priority: Callable[[Sequence[Trajectory], PolicyQueries], Sequence[float]] | None = None
     """(all episodes, consultation) → how likely each is drawn, in proportion; 0: not at all. It is asked once in every
     step, before its updates; None: all alike"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lesson:
+class UpdateSamples:
     """What one update learns, in token streams: ``Lesson(samples=turn_value_samples(…), metrics={…})``."""
 
     samples: Sequence[Sample]
@@ -80,7 +80,7 @@ class CriticUpdate:
 
     policy: str
     """the policy that learns"""
-    target: Callable[[Sequence[Group], Consultation], Credit | Lesson]
+    target: Callable[[Sequence[Group], PolicyQueries], Credit | UpdateSamples]
     """(episodes of the batch, consultation) → advantages and returns, or the streams that hold them"""
     update: Update
     num_updates: int | Callable[[int], int] = 1
@@ -107,9 +107,9 @@ class WatchedCritic:
     Where a step collects none, on a batch of the buffer.
     """
 
-    values: Callable[[Sequence[Trajectory], Consultation], TurnValues]
+    values: Callable[[Sequence[Trajectory], PolicyQueries], TurnValues]
     """(episodes, consultation) → what it says of their turns"""
-    target: Callable[[Sequence[Trajectory], Consultation], TurnValues] | None = None
+    target: Callable[[Sequence[Trajectory], PolicyQueries], TurnValues] | None = None
     """what its target network says; None: itself"""
     discount: float = 1.0
     """γ per turn"""
@@ -136,8 +136,8 @@ class Replay:
     log: str = ""
     """a run whose training episodes fill the buffer before the first step; they are copied into the journal"""
     needs: Needs = Needs()
-    reward: Change = same_groups
-    state: State = field(default_factory=Folds)
+    reward: TransformGroups = same_groups
+    state: State = field(default_factory=CombinedState)
     measure: Measure = no_metrics
 
     @property
@@ -149,7 +149,7 @@ class Replay:
             rates=rates_of((each.policy, each.rate) for each in self.updates),
         )
 
-    def train(self, run: Run, config: Job) -> None:
+    def train(self, run: Run, config: TrainConfig) -> None:
         """Train until ``config.steps``, continuing where `run` was left."""
         train_by_replay(self, config, run)
 
@@ -243,16 +243,16 @@ class Buffer:
         }
 
 
-def train_by_replay(method: Replay, job: Job, run: Run) -> None:
-    """Train by `method` until ``job.steps``, continuing where `run` was left."""
-    from quintain.methods.loops.consultation import Consulted
+def train_by_replay(method: Replay, config: TrainConfig, run: Run) -> None:
+    """Train by `method` until ``config.steps``, continuing where `run` was left."""
+    from quintain.methods.loops.queries import PolicyQueries
     from quintain.methods.loops.recall import recall, tell
     from quintain.methods.loops.requirements import begin_run, refuse_without_turn_rewards
 
-    with begin_run(method.needs, job, run) as context:
+    with begin_run(method.needs, config, run) as context:
         refuse_without_turn_rewards(context, method.needs, method.reward)
         buffer = Buffer(method.buffer)
-        consulted = Consulted(context, 2 * method.buffer.capacity)
+        queries = PolicyQueries(context, 2 * method.buffer.capacity)
         if method.log:
             buffer.add(0, method.reward(read_logged(Path(method.log), context)))
         num_learned = [0] * len(method.updates)
@@ -262,7 +262,7 @@ def train_by_replay(method: Replay, job: Job, run: Run) -> None:
             for number, update in enumerate(method.updates):
                 num_learned[number] += len(buffer) >= method.buffer.min_size and update.count(past) > 0
         for step in context.steps():
-            consulted.begin(step)
+            queries.begin(step)
             if method.needs.renews_reference and (step - 1) % method.phase == 0:
                 context.policies["reference"].follow(context.policies.main, rate=1.0)
             groups = method.collect(context.collector, step)
@@ -273,21 +273,21 @@ def train_by_replay(method: Replay, job: Job, run: Run) -> None:
                 buffer.add(step, fresh)
             is_ready = len(buffer) >= method.buffer.min_size
             if is_ready and method.buffer.priority is not None:
-                buffer.weigh(method.buffer.priority(buffer.episodes, consulted))
+                buffer.weigh(method.buffer.priority(buffer.episodes, queries))
             if is_ready:
                 renew_heads(context.policies, method.updates, step, buffer.episodes)
             seen = fresh
             if not fresh and is_ready and method.critic is not None:
                 seen = buffer.only(method.critic.is_read).draw(context.seed("watched", step))
-            watched = watch(method.critic, flatten_scored(seen), consulted)
+            watched = watch(method.critic, flatten_scored(seen), queries)
             used: dict[str, None] = {}
             reports = [
                 make_updates(
                     context.policies,
                     buffer,
                     update,
-                    job,
-                    consulted,
+                    config,
+                    queries,
                     context.seed("replay", step, number),
                     used,
                     num_learned[number],
@@ -324,16 +324,16 @@ def read_logged(source: Path, context: TrainingContext) -> list[Group]:
     from quintain.store.run import Run
     from quintain.warm_start.demonstrations import same_tokens, tokenizer_of
 
-    run, job = context.run, context.job
+    run, config = context.run, context.config
     if run.next_step == 0:
         with Run.open(source, writable=False) as other:
-            config = other.config
+            theirs = other.config
             episodes = [t for t in other.trajectories() if t.task.split != "eval"]
-        for option, own in (("environment", job.environment), ("agent", job.agent)):
-            if str(config.get(option, "auto")) != own:
+        for option, own in (("environment", config.environment), ("agent", config.agent)):
+            if str(theirs.get(option, "auto")) != own:
                 raise DataError(
-                    f"log of the run {source}: got episodes of the {option} {config.get(option)}, and this run has "
-                    f"{own}; give {option}={config.get(option)}, or take another log"
+                    f"log of the run {source}: got episodes of the {option} {theirs.get(option)}, and this run has "
+                    f"{own}; give {option}={theirs.get(option)}, or take another log"
                 )
         if not same_tokens(tokenizer_of(source), context.tokenizer):
             raise DataError(
@@ -353,7 +353,7 @@ def read_logged(source: Path, context: TrainingContext) -> list[Group]:
 
 
 def watch(
-    critic: WatchedCritic | None, episodes: Sequence[Trajectory], consulted: Consultation
+    critic: WatchedCritic | None, episodes: Sequence[Trajectory], queries: PolicyQueries
 ) -> dict[str, float]:
     """Return how good `critic` is on those of `episodes` that it reads; see `critic_metrics`."""
     if critic is None:
@@ -361,8 +361,8 @@ def watch(
     read = [t for t in episodes if critic.is_read(t)]
     if not read:
         return {}
-    values = critic.values(read, consulted)
-    target = None if critic.target is None else critic.target(read, consulted)
+    values = critic.values(read, queries)
+    target = None if critic.target is None else critic.target(read, queries)
     return critic_metrics(read, values, critic.discount, target=target, has_q=critic.has_q)
 
 
@@ -394,8 +394,8 @@ def make_updates(
     policies: Policies,
     buffer: Buffer,
     update: CriticUpdate,
-    job: Job,
-    consulted: Consultation,
+    config: TrainConfig,
+    queries: PolicyQueries,
     seed: int,
     used: dict[str, None],
     num_learned: int,
@@ -409,22 +409,22 @@ def make_updates(
 
     report: StepReport | None = None
     metrics: dict[str, float] = {}
-    step = consulted.step
+    step = queries.step
     for number in range(update.count(step)):
         episodes = buffer.draw(derive_seed(seed, number), update.batch_size)
         used |= dict.fromkeys(t.id for t in flatten_scored(episodes) if t.id)
-        found = update.target(episodes, consulted)
+        found = update.target(episodes, queries)
         order = derive_seed(seed, number, "order")
-        if isinstance(found, Lesson):
+        if isinstance(found, UpdateSamples):
             report = learn_in_epochs(
-                policies, found.samples, update.update, job,
+                policies, found.samples, update.update, config,
                 step=step, seed=order, policy=update.policy, rate=update.rate, num_learned=num_learned,
             )  # fmt: skip
         else:
             report = learn(
-                policies, found, update.update, job,
+                policies, found, update.update, config,
                 step=step, seed=order, policy=update.policy, rate=update.rate,
-                has_versions=job.max_staleness > 0, num_learned=num_learned,
+                has_versions=config.max_staleness > 0, num_learned=num_learned,
             )  # fmt: skip
         metrics = {**found.metrics, **(report.metrics if report else {})}
     return update.policy, report, metrics

@@ -7,8 +7,8 @@ from quintain.environments.boundary import call_within, spec_of
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Expert, Legal, Privileged, Proposes, Snapshot, StateKey
 from quintain.errors import ConfigError
-from quintain.learning.job import MAIN, ColdStart, Job
 from quintain.learning.sections import DataSection
+from quintain.learning.train_config import MAIN, ColdStart, TrainConfig
 from quintain.methods.method import Needs
 from quintain.rollout.collect import Limits
 from quintain.runs.context import TrainingContext, open_context
@@ -23,22 +23,22 @@ NUM_REHEARSED = 8
 
 def begin_run(
     needs: Needs,
-    job: Job,
+    config: TrainConfig,
     run: Run,
     *,
     has_warm_start: bool = True,
     cold_start: ColdStart | None = None,
     plays: bool = True,
 ) -> AbstractContextManager[TrainingContext]:
-    """Return the parts of a run of `job` with what `needs` asks for, to be entered; see `open_context`.
+    """Return the parts of a run of `config` with what `needs` asks for, to be entered; see `open_context`.
 
     Raises:
         ConfigError: the environment has not what `needs` names.
     """
-    refuse_environment(job, needs)
+    refuse_environment(config, needs)
     limits = Limits(has_state_keys=needs.state_keys or needs.branches)
     return open_context(
-        job,
+        config,
         run,
         has_warm_start=has_warm_start,
         cold_start=cold_start,
@@ -106,7 +106,7 @@ def refuse_without_turn_rewards(
     )
     if needs.answers and not any(turn.is_answer for t in episodes for turn in t.turns):
         raise ConfigError(
-            f"environment {context.job.environment}: got {len(episodes)} episodes without a turn that is called an "
+            f"environment {context.config.environment}: got {len(episodes)} episodes without a turn that is called an "
             "answer, which this method imitates; pay answers as the reward term answer, or use grpo"
         )
     groups = reward([Group(task=episode.task, trajectories=(episode,)) for episode in episodes])
@@ -114,6 +114,7 @@ def refuse_without_turn_rewards(
         turn.reward for group in groups for t in group.trajectories for turn in t.turns[:-1]
     ):
         raise ConfigError(
-            f"environment {context.job.environment}: got {len(episodes)} episodes without a reward before their last "
+            f"environment {context.config.environment}: got {len(episodes)} episodes without a reward before their "
+            "last "
             "turn, which this credit is made of; reward turns in its step(), add a reward term, or use grpo"
         )

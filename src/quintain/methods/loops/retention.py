@@ -11,7 +11,7 @@ from pathlib import Path
 
 from quintain.config.trust import ENVIRONMENT, admit
 from quintain.errors import ConfigError
-from quintain.learning.job import Job
+from quintain.learning.train_config import TrainConfig
 from quintain.runs.context import TrainingContext
 from quintain.store.run import Run
 from quintain.types import Task
@@ -38,7 +38,7 @@ class Retention:
         """
         self.tasks = list({task.id: task for task in tasks}.values())[:count]
         self.context = context
-        self.rollout = context.elsewhere(world_of(context.job))
+        self.rollout = context.elsewhere(world_of(context.config))
         told = [event["data"]["success"] for event in context.run.events() if event["kind"] == EVENT]
         if not told:
             told = [self.success()]
@@ -64,23 +64,24 @@ class Retention:
         return {f"forgetting/{stage}": self.start - self.success(), "forgetting/start": self.start}
 
 
-def world_of(job: Job) -> str:
-    """Return the environment that the demonstrations of `job` were played in.
+def world_of(config: TrainConfig) -> str:
+    """Return the environment that the demonstrations of `config` were played in.
 
     Raises:
         ConfigError: they are conversations, whose tasks cannot be played again, or of a run of somebody else's whose
             environment is another.
     """
-    if not isinstance(job.demonstrations, str):
-        return job.environment
-    source = find_source(job.demonstrations)
+    if not isinstance(config.demonstrations, str):
+        return config.environment
+    source = find_source(config.demonstrations)
     if not source.is_run:
         raise ConfigError(
-            f"known: got demonstrations {Path(job.demonstrations).name}, conversations whose tasks cannot be played; "
+            f"known: got demonstrations {Path(config.demonstrations).name}, conversations whose tasks cannot be "
+            "played; "
             "give a run as demonstrations, or known=0"
         )
     with Run.open(source.path, writable=False) as run:
-        if run.config["environment"] != job.environment:
+        if run.config["environment"] != config.environment:
             admit(
                 run, is_trusted=False, to="playing the tasks of", fields=ENVIRONMENT, otherwise="give known=0"
             )

@@ -15,16 +15,16 @@ from quintain.data.pairs import Pairs
 from quintain.data.pipeline import PipelineResult, as_example, example_samples
 from quintain.data.samples import pair_samples
 from quintain.data.seats import split_seats
-from quintain.learning.job import MAIN, Job, SignalsJob, require_config
+from quintain.learning.train_config import MAIN, SignalsConfig, TrainConfig, require_config
 from quintain.learning.update import Update
 from quintain.methods.method import (
-    Change,
     Collect,
-    Folds,
+    CombinedState,
     Measure,
     Needs,
     State,
     Traits,
+    TransformGroups,
     learns_by,
     no_metrics,
     rates_of,
@@ -113,8 +113,8 @@ class Rounds:
     """whether the demonstrations are imitated before the run starts; else its starting weights are those of the model,
     and `base` is imitated once before the first round"""
     needs: Needs = Needs()
-    reward: Change = same_groups
-    state: State = field(default_factory=Folds)
+    reward: TransformGroups = same_groups
+    state: State = field(default_factory=CombinedState)
     measure: Measure = no_metrics
 
     @property
@@ -133,9 +133,9 @@ class Rounds:
             rates=rates_of((each.policy, each.rate) for each in self.improves),
         )
 
-    def train(self, run: Run, config: Job) -> None:
+    def train(self, run: Run, config: TrainConfig) -> None:
         """Train for ``config.steps`` rounds, continuing where `run` was left."""
-        train_in_rounds(self, require_config(config, SignalsJob, "Config"), run)
+        train_in_rounds(self, require_config(config, SignalsConfig, "Config"), run)
 
 
 Built = PipelineResult | Sequence[Pair]
@@ -177,15 +177,15 @@ def samples_of(data: Data) -> list[Sample]:
     return pair_samples(pairs) if pairs else example_samples([e for e in data if isinstance(e, Example)])
 
 
-def train_in_rounds(method: Rounds, job: SignalsJob, run: Run) -> None:
-    """Train by `method` for ``job.steps`` rounds, continuing where `run` was left."""
+def train_in_rounds(method: Rounds, config: SignalsConfig, run: Run) -> None:
+    """Train by `method` for ``config.steps`` rounds, continuing where `run` was left."""
     from quintain.learning.signals import Imitated
     from quintain.methods.loops.recall import recall, remember, tell
     from quintain.methods.loops.requirements import begin_run
     from quintain.methods.loops.statistics import measure_task_kinds
     from quintain.runs.empty_rounds import warn_if_repeated
 
-    with begin_run(method.needs, job, run, has_warm_start=method.has_warm_start) as context:
+    with begin_run(method.needs, config, run, has_warm_start=method.has_warm_start) as context:
         material = Material(method, method.base(context.collector))
         if method.memory == 1:
             remember(run, method.state)
@@ -194,7 +194,7 @@ def train_in_rounds(method: Rounds, job: SignalsJob, run: Run) -> None:
                 material.take(past)
         if material.base and not method.has_warm_start and run.next_step == 0:
             _learn(context, material.base, method, method.improves[0], step=1, number=-1)
-        imitated = Imitated(run, is_on=job.records_signals)
+        imitated = Imitated(run, is_on=config.records_signals)
         rows: list[Mapping[str, Any]] = [*run.metrics()]
         for step in context.steps():
             groups = method.collect(context.collector, step)
@@ -291,12 +291,14 @@ def _learn(
     samples, seed = samples_of(data), context.seed("round", step, *([number] if number else []))
     if method.steps is None:
         return learn_in_epochs(
-            context.policies, samples, update, context.job,
+            context.policies, samples, update, context.config,
             step=step, seed=seed, rate=rate, observe=observe, policy=improve.policy,
         )  # fmt: skip
     assert improve.policy == MAIN, "other policies learn in epochs"
-    job = context.job
-    scale = rate * scale_at(step, job.steps, schedule=job.lr_schedule, by_method=1.0, warmup=job.lr_warmup)
+    config = context.config
+    scale = rate * scale_at(
+        step, config.steps, schedule=config.lr_schedule, by_method=1.0, warmup=config.lr_warmup
+    )
     count, falls = method.steps.count(step), method.steps.falls
     return mean_report(
         [

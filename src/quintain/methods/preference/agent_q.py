@@ -27,11 +27,11 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt,
 from quintain.data.pairs import siblings
 from quintain.engines.judge import Judge
 from quintain.errors import ConfigError, UsageError
-from quintain.learning.job import PreferenceRoundsJob
+from quintain.learning.train_config import PreferenceRoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.preference import reference_from_logprobs
 from quintain.methods.loops.rounds import Rounds
-from quintain.methods.method import Folds, Needs
+from quintain.methods.method import CombinedState, Needs
 from quintain.methods.preference.searching import Critic, Search
 from quintain.methods.preference.updating import dpo_or_rpo
 from quintain.rollout.verdicts import Verdicts
@@ -45,7 +45,7 @@ RUBRIC = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(PreferenceRoundsJob):
+class Config(PreferenceRoundsConfig):
     """Configuration of Agent Q."""
 
     tasks: PositiveInt = 32
@@ -70,7 +70,7 @@ class Config(PreferenceRoundsJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        PreferenceRoundsJob.check(self)
+        PreferenceRoundsConfig.check(self)
         if self.branches < 2:
             raise ConfigError(
                 f"branches: got {self.branches}, of which no two could be compared; give 2 or more"
@@ -98,7 +98,7 @@ def method(config: Config) -> Rounds:
             lr_warmup=0,
         ),
         needs=Needs(branches=True),
-        state=Folds(None if config.judge else model),
+        state=CombinedState(None if config.judge else model),
         measure=lambda groups, decode: {**search.measure(groups, decode), **verdicts.measure()},
     )
 

@@ -32,13 +32,13 @@ from quintain.data.pipeline import Pipeline, PipelineResult, Stage, filter_stage
 from quintain.data.stages import outcome
 from quintain.environments.catalog import find
 from quintain.errors import DataError, EnvironmentFault
-from quintain.learning.job import RoundsJob
+from quintain.learning.train_config import RoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Rounds
 from quintain.methods.method import Collector, Needs
 from quintain.methods.rl.parts.measures import Decode
-from quintain.rollout.splices import states_in, way_back
+from quintain.rollout.corrections import states_in, way_back
 from quintain.search.episodes import Episodes, trees_of
 from quintain.search.tree import Seen, ValueTree
 from quintain.search.tree_search import Budget, TreeSearch
@@ -48,7 +48,7 @@ Verdict = Literal["good", "bad", "uncertain"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RoundsJob):
+class Config(RoundsConfig):
     """Configuration of Agent-R."""
 
     environment: str = "web?goal=open&depth=2&popups=0&dead_ends=3"
@@ -153,7 +153,7 @@ class Revisions:
     def put_right(self, collector: Collector, step: int, groups: Sequence[Group]) -> None:
         """Carry out how the failures of `groups` are put right, and keep what repeats."""
         found = self._find_revisions(groups)
-        walks = collector.walks([each.failed for each in found])
+        walks = collector.replay_episodes([each.failed for each in found])
         played = collector.continue_from(
             step,
             [walk.prefix(each.until) for walk, each in zip(walks, found, strict=True)],

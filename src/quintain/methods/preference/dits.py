@@ -27,7 +27,7 @@ from statistics import fmean
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.data.pairs import siblings
 from quintain.errors import ConfigError
-from quintain.learning.job import PreferenceRoundsJob
+from quintain.learning.train_config import PreferenceRoundsConfig
 from quintain.methods.loops.rounds import Influence, Rounds
 from quintain.methods.method import Collector, Needs
 from quintain.methods.preference.searching import Search
@@ -40,7 +40,7 @@ UNREACHED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(PreferenceRoundsJob):
+class Config(PreferenceRoundsConfig):
     """Configuration of DITS."""
 
     environment: str = "twocards?facts=1"
@@ -69,7 +69,7 @@ class Config(PreferenceRoundsJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        PreferenceRoundsJob.check(self)
+        PreferenceRoundsConfig.check(self)
         if self.branches < 2:
             raise ConfigError(
                 f"branches: got {self.branches}, of which no two could be compared; give 2 or more"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.data.pairs import Pairs
 from quintain.errors import DataError
-from quintain.learning.job import SignalsJob
+from quintain.learning.train_config import SignalsConfig
 from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.preference import dmpo, nll_of_chosen
@@ -26,7 +26,7 @@ from quintain.methods.preference.exploring import Experts, contrast_episodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(SignalsJob):
+class Config(SignalsConfig):
     """Configuration of DMPO."""
 
     steps: int = 60
@@ -53,7 +53,7 @@ def method(config: Config) -> Offline:
 
     def pairs(collector: Collector) -> Pairs:
         groups = collector.starting_groups(tasks=config.tasks, size=config.tries, are_shown=True)
-        shown = collector.shown([group.task for group in groups])
+        shown = collector.expert_episodes([group.task for group in groups])
         found = contrast_episodes(groups, Experts({each.task.id: each for each in shown}))
         if not found:
             raise DataError(

@@ -20,7 +20,7 @@ from typing import Literal
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.data.pairs import Pairs, best_and_worst, check_pairs
 from quintain.errors import ConfigError, DataError
-from quintain.learning.job import SignalsJob
+from quintain.learning.train_config import SignalsConfig
 from quintain.learning.update import Update
 from quintain.losses.preference import dpo, hinge, ipo, kto, nll_of_chosen, orpo, simpo, with_likelihood
 from quintain.methods.loops.offline import Offline
@@ -31,7 +31,7 @@ WITHOUT_REFERENCE = ("simpo", "orpo")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(SignalsJob):
+class Config(SignalsConfig):
     """Configuration of direct preference optimization."""
 
     environment: str = ""
@@ -66,7 +66,7 @@ class Config(SignalsJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        SignalsJob.check(self)
+        SignalsConfig.check(self)
         if self.label_smoothing and self.loss != "dpo":
             raise ConfigError(
                 f"label_smoothing: got {self.label_smoothing} with the loss {self.loss}; leave it at 0, or take dpo"

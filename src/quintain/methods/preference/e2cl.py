@@ -31,13 +31,13 @@ from quintain.config.ranges import NonNegativeInt, PositiveInt
 from quintain.data.pipeline import Pipeline, PipelineResult, Stage, name_of, weigh_turns
 from quintain.environments.protocol import Environment
 from quintain.errors import ConfigError, EnvironmentFault
-from quintain.learning.job import ExploringJob
+from quintain.learning.train_config import ExploringConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import OptimizerSteps, Rounds
 from quintain.methods.method import Collector, Needs
 from quintain.methods.rl.parts.measures import Decode
-from quintain.rollout.splices import TriedProposal, lead_on, try_proposals
+from quintain.rollout.corrections import TriedProposal, lead_on, try_proposals
 from quintain.types import (
     Action,
     Example,
@@ -51,11 +51,11 @@ from quintain.types import (
 )
 
 HARNESS = "foresight"
-"""The wrapper that asks what would come of a draft; the job's agent has it in front."""
+"""The wrapper that asks what would come of a draft; the configuration's agent has it in front."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ExploringJob):
+class Config(ExploringConfig):
     """Configuration of E2CL."""
 
     environment: str = "house?kind=put&errors=typed"
@@ -69,7 +69,7 @@ class Config(ExploringJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        ExploringJob.check(self)
+        ExploringConfig.check(self)
         if self.agent.split("+")[0].split("?")[0] != HARNESS:
             raise ConfigError(
                 f"agent: got {self.agent}, which foretells nothing; put {HARNESS}+ in front of it"
@@ -148,7 +148,7 @@ class Explored:
             same = [t for t, turn in places if turn == length]
             found = collector.continue_from(
                 step,
-                [walk.prefix(length) for walk in collector.walks(same)],
+                [walk.prefix(length) for walk in collector.replay_episodes(same)],
                 size=1,
                 seed=collector.seed("explored", step, length),
                 max_turns=num_done(same[0], length) + 1,
@@ -182,7 +182,7 @@ class Explored:
             same = [x for x in self.lessons if lengths[id(x)] == length]
             written = collector.continue_from(
                 step,
-                [walk.prefix(turn) for walk in collector.walks([x.episode for x in same])],
+                [walk.prefix(turn) for walk in collector.replay_episodes([x.episode for x in same])],
                 size=1,
                 max_turns=done + 1 + after,
                 phase="lessons",

@@ -17,16 +17,16 @@ where the code keeps the pair and trains one side. The preferred side is imitate
 from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
-from quintain.learning.job import PreferenceRoundsJob
+from quintain.learning.train_config import PreferenceRoundsConfig
 from quintain.methods.loops.rounds import Rounds
-from quintain.methods.method import Folds, Needs
+from quintain.methods.method import CombinedState, Needs
 from quintain.methods.preference.exploring import Experts, Later, contrast_episodes
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.types import Loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(PreferenceRoundsJob):
+class Config(PreferenceRoundsConfig):
     """Configuration of ETO."""
 
     tasks: PositiveInt = 128
@@ -61,7 +61,7 @@ def method(config: Config) -> Rounds:
         ),
         update=update_on_pairs(later.loss),
         needs=Needs(expert=True, reference=True, renews_reference=True),
-        state=Folds(later),
+        state=CombinedState(later),
     )
 
 

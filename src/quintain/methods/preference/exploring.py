@@ -21,7 +21,7 @@ class Experts:
 
         def collect(collector: Collector, step: int) -> list[Group]:
             drawn = collector.expert_tasks(step, tasks)
-            self.by_task = {shown.task.id: shown for shown in collector.shown(drawn)}
+            self.by_task = {shown.task.id: shown for shown in collector.expert_episodes(drawn)}
             return collector.sample(step, drawn, size=size)
 
         return collect

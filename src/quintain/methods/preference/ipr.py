@@ -23,7 +23,7 @@ from typing import Literal
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import join_pairs, step_pairs
-from quintain.learning.job import PreferenceRoundsJob
+from quintain.learning.train_config import PreferenceRoundsConfig
 from quintain.losses.preference import dpo, rpo
 from quintain.methods.loops.rounds import Rounds
 from quintain.methods.method import Needs
@@ -34,7 +34,7 @@ from quintain.types import Loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(PreferenceRoundsJob):
+class Config(PreferenceRoundsConfig):
     """Configuration of IPR."""
 
     rollouts: PositiveInt = 5

@@ -20,7 +20,7 @@ from typing import Literal
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import Pairs, pair_wins_with_losses
-from quintain.learning.job import GroupRoundsJob
+from quintain.learning.train_config import GroupRoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.preference import kto
 from quintain.methods.loops.rounds import Rounds
@@ -30,7 +30,7 @@ from quintain.types import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupRoundsJob):
+class Config(GroupRoundsConfig):
     """Configuration of M-DPO and M-KTO."""
 
     steps: int = 3

@@ -25,7 +25,7 @@ from statistics import fmean
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import Estimate, extremes
 from quintain.errors import ConfigError
-from quintain.learning.job import MAIN, PreferenceRoundsJob
+from quintain.learning.train_config import MAIN, PreferenceRoundsConfig
 from quintain.losses.preference import dpo
 from quintain.methods.loops.rounds import Rounds
 from quintain.methods.method import Collector, Needs
@@ -35,7 +35,7 @@ from quintain.types import Group, Score, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(PreferenceRoundsJob):
+class Config(PreferenceRoundsConfig):
     """Configuration of MPO."""
 
     agent: str = "plan?demonstrates=verbs"
@@ -55,7 +55,7 @@ class Config(PreferenceRoundsJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        PreferenceRoundsJob.check(self)
+        PreferenceRoundsConfig.check(self)
         if self.plans < 2:
             raise ConfigError(
                 f"plans: got {self.plans}, and a plan alone is not better than another; give 2 or more"
@@ -99,7 +99,7 @@ class Judged:
         if self.executions > 1 and longer:
             after = collector.continue_from(
                 step,
-                [walk.prefix(1) for walk in collector.walks(longer)],
+                [walk.prefix(1) for walk in collector.replay_episodes(longer)],
                 size=self.executions - 1,
                 seed=collector.seed("plan values", step),
                 phase="plan_values",

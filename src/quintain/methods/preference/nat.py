@@ -26,7 +26,7 @@ from quintain.data.pipeline import Pipeline, PipelineResult, Stage
 from quintain.data.records import Record
 from quintain.data.stages import keep_ended
 from quintain.errors import ConfigError, DataError
-from quintain.learning.job import ImitationJob
+from quintain.learning.train_config import ImitationConfig
 from quintain.methods.imitation.supervised import choose_trajectories, imitate_data
 from quintain.methods.loops.offline import Offline
 from quintain.methods.method import Collector
@@ -34,11 +34,11 @@ from quintain.types import Example, Score, Trajectory
 
 MISTAKES = 0.3
 HARNESS = "labelled"
-"""The wrapper that says a label; the job's agent has it in front, under the label `right`."""
+"""The wrapper that says a label; the configuration's agent has it in front, under the label `right`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ImitationJob):
+class Config(ImitationConfig):
     """Configuration of NAT."""
 
     environment: str = "collab"
@@ -61,7 +61,7 @@ class Config(ImitationJob):
                 f"mistakes: got {self.mistakes} with the conversations {self.demonstrations}, in which no expert acts; "
                 "leave it out"
             )
-        ImitationJob.check(replace(self, mistakes=0.0) if is_file else self)
+        ImitationConfig.check(replace(self, mistakes=0.0) if is_file else self)
         if self.agent.split("+")[0] != HARNESS:
             raise ConfigError(f"agent: got {self.agent}, which says no label; put {HARNESS}+ in front of it")
 

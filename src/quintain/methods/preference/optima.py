@@ -37,7 +37,7 @@ from quintain.credit.layout import outcome_of
 from quintain.data.pairs import Pairs, extremes, top_share
 from quintain.data.pipeline import Pipeline, PipelineResult, check_stage
 from quintain.errors import ConfigError
-from quintain.learning.job import PreferenceRoundsJob
+from quintain.learning.train_config import PreferenceRoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.losses.preference import dpo
@@ -63,7 +63,7 @@ KEPT = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(PreferenceRoundsJob):
+class Config(PreferenceRoundsConfig):
     """Configuration of Optima."""
 
     environment: str = "twocards?cost=0"
@@ -94,7 +94,7 @@ class Config(PreferenceRoundsJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        PreferenceRoundsJob.check(self)
+        PreferenceRoundsConfig.check(self)
         if not self.share:
             raise ConfigError(
                 f"share: got {self.share}, with which nothing is imitated; give a number above 0"

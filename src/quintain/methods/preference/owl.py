@@ -31,7 +31,7 @@ from quintain.agents.catalog import check as parts_of
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import best_and_worst
 from quintain.errors import ConfigError
-from quintain.learning.job import MAIN, PolicySpec, PreferenceRoundsJob
+from quintain.learning.train_config import MAIN, PolicySpec, PreferenceRoundsConfig
 from quintain.losses.preference import dpo
 from quintain.methods.loops.rounds import Rounds
 from quintain.methods.method import Needs, sample_groups
@@ -43,7 +43,7 @@ WORKER = "worker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(PreferenceRoundsJob):
+class Config(PreferenceRoundsConfig):
     """Configuration of OWL."""
 
     agent: str = "plan?demonstrates=calls&replan_every=4&max_replans=3"
@@ -61,7 +61,7 @@ class Config(PreferenceRoundsJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        PreferenceRoundsJob.check(self)
+        PreferenceRoundsConfig.check(self)
         (*_, innermost) = parts_of(self.agent)
         if innermost.name != "workforce":
             check_roles(self.agent, self.seats)

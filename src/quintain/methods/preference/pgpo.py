@@ -28,7 +28,7 @@ from quintain.agents.plan import Plan, are_calls, edit, verbs, whole_plan
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import step_pairs
 from quintain.errors import ConfigError
-from quintain.learning.job import PreferenceRoundsJob
+from quintain.learning.train_config import PreferenceRoundsConfig
 from quintain.losses.preference import dpo, rpo
 from quintain.methods.loops.rounds import Rounds
 from quintain.methods.method import Collector, Needs
@@ -38,7 +38,7 @@ from quintain.types import Group, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(PreferenceRoundsJob):
+class Config(PreferenceRoundsConfig):
     """Configuration of PGPO."""
 
     agent: str = "plan?demonstrates=calls"
@@ -57,7 +57,7 @@ class Config(PreferenceRoundsJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        PreferenceRoundsJob.check(self)
+        PreferenceRoundsConfig.check(self)
         plans = [part.options for part in parts_of(self.agent) if part.name == "plan"]
         if (
             not plans
@@ -93,7 +93,8 @@ def explore(steps: Steps, tasks: int, tries: int) -> Callable[[Collector, int], 
     def collect(collector: Collector, step: int) -> list[Group]:
         groups = steps.experts.explore(tasks, tries)(collector, step)
         walks = {
-            walk.trajectory.task.id: walk for walk in collector.walks(list(steps.experts.by_task.values()))
+            walk.trajectory.task.id: walk
+            for walk in collector.replay_episodes(list(steps.experts.by_task.values()))
         }
         parted = [
             (walks[group.task.id], 0, agent)

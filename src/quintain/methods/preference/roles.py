@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from quintain.agents.catalog import check as parts_of
 from quintain.errors import ConfigError
-from quintain.learning.job import MAIN
+from quintain.learning.train_config import MAIN
 
 ACTOR, PLANNER = "agent", "agent/plan"
 

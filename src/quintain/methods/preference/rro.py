@@ -24,7 +24,7 @@ from statistics import fmean
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import Pairs, extremes
 from quintain.data.stages import outcome
-from quintain.learning.job import PreferenceRoundsJob
+from quintain.learning.train_config import PreferenceRoundsConfig
 from quintain.methods.loops.rounds import Rounds
 from quintain.methods.method import Collector, Needs
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
@@ -34,7 +34,7 @@ from quintain.types import Group, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(PreferenceRoundsJob):
+class Config(PreferenceRoundsConfig):
     """Configuration of RRO."""
 
     rollouts: PositiveInt = 5
@@ -104,7 +104,9 @@ class Rising:
         begun = [group.scored[0] for group in groups if group.scored]
         climbs = [
             Climb(prefix=walk.prefix(0), before=fmean(group.returns))
-            for walk, group in zip(collector.walks(begun), [g for g in groups if g.scored], strict=True)
+            for walk, group in zip(
+                collector.replay_episodes(begun), [g for g in groups if g.scored], strict=True
+            )
         ]
         self.families, self.num_states = [], 0
         self.num_rollouts = sum(len(group.trajectories) for group in groups)
@@ -141,7 +143,7 @@ class Rising:
         ahead = [(each, t) for each, t in drawn if len(t.turns) > turn + 1]
         rest: dict[int, list[float]] = {}
         if ahead and self.config.rollouts > 1:
-            walks = collector.walks([t for _, t in ahead])
+            walks = collector.replay_episodes([t for _, t in ahead])
             played = collector.continue_from(
                 step,
                 [walk.prefix(turn + 1) for walk in walks],
@@ -159,7 +161,7 @@ class Rising:
         """Return where `climbs` come to by the steps that they follow, those that go on."""
         followed = [each.drawn[find_followed(each, self.config)] for each in climbs if each.drawn]
         going = [(t, value) for t, value in followed if len(t.turns) > turn + 1]
-        walks = collector.walks([t for t, _ in going])
+        walks = collector.replay_episodes([t for t, _ in going])
         return [
             Climb(prefix=walk.prefix(turn + 1), before=value)
             for walk, (_, value) in zip(walks, going, strict=True)

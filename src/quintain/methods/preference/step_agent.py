@@ -31,12 +31,12 @@ from quintain.agents.deliberation import describe_action
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.data.pairs import Pairs, check_pairs
-from quintain.learning.job import PreferenceRoundsJob
+from quintain.learning.train_config import PreferenceRoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.loops.rounds import Rounds
-from quintain.methods.method import Collector, Folds, Needs
+from quintain.methods.method import Collector, CombinedState, Needs
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.methods.rl.parts.contexts import Contexts, single
 from quintain.methods.rl.parts.measures import Decode
@@ -51,7 +51,7 @@ NEWTON = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(PreferenceRoundsJob):
+class Config(PreferenceRoundsConfig):
     """Configuration of StepAgent."""
 
     steps: int = 3
@@ -92,7 +92,7 @@ def method(config: Config) -> Rounds | OnPolicy:
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=clip_ratio()),
         needs=needs,
-        state=Folds(judge),
+        state=CombinedState(judge),
         measure=lambda groups, decode: {**inspection.measure(groups, decode), **judge.metrics(groups)},
     )
 

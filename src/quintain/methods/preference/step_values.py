@@ -30,7 +30,7 @@ class Steps:
         def collect(collector: Collector, step: int) -> list[Group]:
             groups = self.experts.explore(tasks, 1)(collector, step)
             shown = list(self.experts.by_task.values())
-            walks = collector.walks(shown)
+            walks = collector.replay_episodes(shown)
             places = [(walk, turn) for walk in walks for turn in range(len(walk.trajectory.turns))]
             ways = collector.continue_from(
                 step, [walk.prefix(turn) for walk, turn in places], size=1, phase="explored"
@@ -49,7 +49,7 @@ class Steps:
         self, collector: Collector, step: int, parted: Sequence[tuple[ReplayedEpisode, int, Trajectory]]
     ) -> None:
         """Value both turns of each deviation by the starting policy."""
-        own = collector.walks([agent for _, _, agent in parted])
+        own = collector.replay_episodes([agent for _, _, agent in parted])
         after: dict[tuple[int, bool], Prefix] = {}
         for number, ((walk, turn, _), agent) in enumerate(zip(parted, own, strict=True)):
             for is_expert, each in ((True, walk), (False, agent)):

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import Pairs, across_halves, best_and_lower
 from quintain.errors import ConfigError
-from quintain.learning.job import MAIN, PolicySpec, PreferenceRoundsJob
+from quintain.learning.train_config import MAIN, PolicySpec, PreferenceRoundsConfig
 from quintain.losses.preference import dpo
 from quintain.methods.loops.rounds import Improve, Rounds
 from quintain.methods.method import Collector, Needs
@@ -46,7 +46,7 @@ TOLD = "In light that the final answer is: {}.\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(PreferenceRoundsJob):
+class Config(PreferenceRoundsConfig):
     """Configuration of SWEET-RL."""
 
     environment: str = "collab?graded=dense&cost=0"
@@ -83,7 +83,7 @@ class Config(PreferenceRoundsJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        PreferenceRoundsJob.check(self)
+        PreferenceRoundsConfig.check(self)
         if self.group_size < 2 or self.candidates < 2:
             raise ConfigError(
                 f"group_size, candidates: got {self.group_size} and {self.candidates}, and one alone has nothing to be "
@@ -127,7 +127,7 @@ class Turns:
         """Return the episodes of a round; after the first, ways on from some of their states are ranked as well."""
         config = self.config
         tasks = collector.tasks(step, config.tasks)
-        told = collector.hidden(tasks) if config.is_told else [""] * len(tasks)
+        told = collector.privileged_info(tasks) if config.is_told else [""] * len(tasks)
         self.hidden = {
             task.id: collector.encode(TOLD.format(text)) if text else ()
             for task, text in zip(tasks, told, strict=True)
@@ -163,7 +163,7 @@ class Turns:
     ) -> list[list[Trajectory]]:
         """Return the ways on from some states of `episodes`, each as an episode up to that turn."""
         config = self.config
-        prefixes = prefixes_of(collector.walks(episodes))
+        prefixes = prefixes_of(collector.replay_episodes(episodes))
         rng = random.Random(collector.seed("states", step))
         drawn = rng.sample(prefixes, min(config.states, len(prefixes)))
         found: list[list[Trajectory]] = []

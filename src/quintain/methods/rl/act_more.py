@@ -17,7 +17,7 @@ from functools import partial
 
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
-from quintain.learning.job import ClipHigherJob
+from quintain.learning.train_config import ClipHigherConfig
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
@@ -30,7 +30,7 @@ from quintain.types import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ClipHigherJob):
+class Config(ClipHigherConfig):
     """Configuration of short thinking, more acting."""
 
     turn_tokens: PositiveInt = 16

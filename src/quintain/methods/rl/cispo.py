@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat
 from quintain.credit.group import group_relative
-from quintain.learning.job import GroupJob, check_ratios
+from quintain.learning.train_config import GroupConfig, check_ratios
 from quintain.learning.update import Update
 from quintain.losses.policy import cispo
 from quintain.methods.loops.on_policy import OnPolicy, hold
@@ -21,7 +21,7 @@ from quintain.methods.method import sample_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(GroupConfig):
     """Configuration of CISPO."""
 
     clip_high: PositiveFloat = 0.28
@@ -34,7 +34,7 @@ class Config(GroupJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        GroupJob.check(self)
+        GroupConfig.check(self)
         check_ratios(self)
 
 

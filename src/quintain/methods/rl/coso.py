@@ -18,19 +18,19 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
-from quintain.learning.job import ClipHigherJob
+from quintain.learning.train_config import ClipHigherConfig
 from quintain.learning.update import Update
 from quintain.losses.causal import ActionModel, causal_weights
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Folds, sample_groups
+from quintain.methods.method import CombinedState, sample_groups
 from quintain.methods.rl.parts.measures import measure_entropy_of_actions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ClipHigherJob):
+class Config(ClipHigherConfig):
     """Configuration of CoSo."""
 
     entropy_coef: NonNegativeFloat = 0.01
@@ -55,6 +55,6 @@ def method(config: Config) -> OnPolicy:
         collect=sample_groups(config.tasks, config.group_size),
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=loss, aggregation="sequence_mean", keeps_zeros=True),
-        state=Folds(surrogate),
+        state=CombinedState(surrogate),
         measure=measure_entropy_of_actions,
     )

@@ -16,18 +16,18 @@ from annotated_types import Ge
 
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
-from quintain.learning.job import ClipHigherJob
+from quintain.learning.train_config import ClipHigherConfig
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy, hold
-from quintain.methods.method import differing
+from quintain.methods.method import sample_until_mixed
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.efficiency import overlong_penalty
 from quintain.rewards.terms import apply_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ClipHigherJob):
+class Config(ClipHigherConfig):
     """Configuration of DAPO."""
 
     attempts: PositiveInt = 3
@@ -48,7 +48,7 @@ def method(config: Config) -> OnPolicy:
     buffer = config.overlong_tokens // 4
     overlong = overlong_penalty(config.overlong_tokens, buffer=buffer, weight=config.overlong_weight)
     plain = OnPolicy(
-        collect=differing(config.tasks, config.group_size, attempts=config.attempts),
+        collect=sample_until_mixed(config.tasks, config.group_size, attempts=config.attempts),
         reward=partial(apply_all, terms=(environment_reward(), overlong)),
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=clip_ratio(0.2, config.clip_high)),

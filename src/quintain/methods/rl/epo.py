@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from quintain.config.ranges import Share
 from quintain.credit.segments import segment_weights
 from quintain.errors import ConfigError
-from quintain.learning.job import EpisodesJob
+from quintain.learning.train_config import EpisodesConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitate_weighted
 from quintain.methods.loops.on_policy import OnPolicy
@@ -32,7 +32,7 @@ from quintain.types import Group, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(EpisodesJob):
+class Config(EpisodesConfig):
     """Configuration of EPO."""
 
     discount: Share = 0.5
@@ -42,7 +42,7 @@ class Config(EpisodesJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        EpisodesJob.check(self)
+        EpisodesConfig.check(self)
         if not 0 < self.discount <= 1:
             raise ConfigError(f"discount: got {self.discount}; give a number above 0, up to 1")
 

@@ -17,7 +17,7 @@ from functools import partial
 from quintain.config.ranges import NonNegativeFloat, Share
 from quintain.credit.anchor import state_anchored
 from quintain.credit.group import Std
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
@@ -29,7 +29,7 @@ from quintain.rewards.terms import apply_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(GroupConfig):
     """Configuration of GiGPO."""
 
     step_weight: NonNegativeFloat = 1.0

@@ -23,7 +23,7 @@ from quintain.agents.protocol import Agent
 from quintain.config.ranges import NonNegativeFloat, Share
 from quintain.credit.discounted import discounted_return
 from quintain.credit.whiten import whiten
-from quintain.learning.job import EpisodesJob
+from quintain.learning.train_config import EpisodesConfig
 from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
@@ -38,7 +38,7 @@ from quintain.rewards.terms import apply_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(EpisodesJob):
+class Config(EpisodesConfig):
     """Configuration of reinforcement fine-tuning against greediness."""
 
     bonus: NonNegativeFloat = 1.0

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat
 from quintain.credit.group import Std, group_relative
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy, hold
@@ -24,7 +24,7 @@ from quintain.methods.method import sample_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(GroupConfig):
     """Configuration of GRPO."""
 
     std: Std = "unbiased"

@@ -21,7 +21,7 @@ from quintain.config.ranges import Share
 from quintain.credit.group import group_relative
 from quintain.data.filters import keep_solved_between
 from quintain.errors import ConfigError
-from quintain.learning.job import ClipHigherJob
+from quintain.learning.train_config import ClipHigherConfig
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
@@ -33,7 +33,7 @@ from quintain.types import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ClipHigherJob):
+class Config(ClipHigherConfig):
     """Configuration of GRPO-TCR."""
 
     overlong_tokens: Annotated[int, Ge(4)] = 256
@@ -46,7 +46,7 @@ class Config(ClipHigherJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        ClipHigherJob.check(self)
+        ClipHigherConfig.check(self)
         if self.lowest > self.highest:
             raise ConfigError(
                 f"lowest, highest: got {self.lowest}, {self.highest}, between which no group lies; give the lower first"

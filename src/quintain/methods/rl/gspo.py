@@ -19,7 +19,7 @@ from typing import Literal
 
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat
 from quintain.credit.group import group_relative
-from quintain.learning.job import GroupJob, check_ratios
+from quintain.learning.train_config import GroupConfig, check_ratios
 from quintain.learning.update import Update
 from quintain.losses.policy import gspo
 from quintain.methods.loops.on_policy import OnPolicy, hold
@@ -27,7 +27,7 @@ from quintain.methods.method import sample_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(GroupConfig):
     """Configuration of GSPO."""
 
     unit: Literal["sequence", "turn"] = "sequence"
@@ -46,7 +46,7 @@ class Config(GroupJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        GroupJob.check(self)
+        GroupConfig.check(self)
         check_ratios(self)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import PositiveFloat
 from quintain.credit.normaliser import Over, normalise_over
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
@@ -21,7 +21,7 @@ from quintain.methods.method import sample_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(GroupConfig):
     """Configuration of Lite PPO."""
 
     mean: Over = "group"

@@ -18,7 +18,7 @@ from typing import Literal
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat
 from quintain.credit.baseline import drop_small
 from quintain.credit.group import leave_one_out
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio, whole_ratio
 from quintain.methods.loops.on_policy import OnPolicy
@@ -26,7 +26,7 @@ from quintain.methods.method import sample_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(GroupConfig):
     """Configuration of LOOP."""
 
     clip: PositiveFloat = 0.1

@@ -19,7 +19,7 @@ from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
 from quintain.credit.discounted import returns_to_go
 from quintain.credit.group import group_relative
 from quintain.credit.layout import turn_rewards
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
@@ -30,7 +30,7 @@ from quintain.types import Group, Score, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(GroupConfig):
     """Configuration of MetaSpatial."""
 
     attempts: PositiveInt = 3

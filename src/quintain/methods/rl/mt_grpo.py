@@ -17,7 +17,7 @@ from functools import partial
 
 from quintain.config.ranges import NonNegativeFloat
 from quintain.credit.turn_group import turn_group_relative
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
@@ -27,7 +27,7 @@ from quintain.rewards.terms import apply_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(GroupConfig):
     """Configuration of MT-GRPO."""
 
     turn_weight: NonNegativeFloat = 1.0

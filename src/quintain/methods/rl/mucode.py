@@ -19,17 +19,17 @@ from dataclasses import dataclass
 from quintain.config.ranges import NonNegativeInt
 from quintain.credit.outcome import outcome_return
 from quintain.credit.verifier import Verifier
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Folds, Needs, sample_groups
+from quintain.methods.method import CombinedState, Needs, sample_groups
 from quintain.methods.rl.parts.relabelling import is_right_answer, relabel_groups
 from quintain.types import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(GroupConfig):
     """Configuration of muCode."""
 
     relabel: NonNegativeInt = 3
@@ -51,5 +51,5 @@ def method(config: Config) -> OnPolicy:
         credit=lambda groups, _: outcome_return(groups),
         update=Update(loss=imitation(), keeps_zeros=True, is_on_policy=False),
         needs=Needs(answers=True),
-        state=Folds(verifier),
+        state=CombinedState(verifier),
     )

@@ -16,20 +16,20 @@ from functools import partial
 
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.anchor import state_anchored
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Needs, differing
+from quintain.methods.method import Needs, sample_until_mixed
 from quintain.rewards.conduct import environment_reward, invalid_action_penalty
 from quintain.rewards.terms import apply_all
 from quintain.types import Group, is_constant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(GroupConfig):
     """Configuration of OpenManus-RL."""
 
     attempts: PositiveInt = 3
@@ -48,7 +48,7 @@ def method(config: Config) -> OnPolicy:
     loss = combine((clip_ratio(), 1.0), (kl_penalty("k3"), config.kl_coef)) if has_kl else clip_ratio()
     terms = (environment_reward(), invalid_action_penalty(config.invalid_penalty))
     return OnPolicy(
-        collect=differing(config.tasks, config.group_size, attempts=config.attempts),
+        collect=sample_until_mixed(config.tasks, config.group_size, attempts=config.attempts),
         reward=partial(apply_all, terms=terms),
         keep=keep_mixed,
         credit=lambda groups, _: state_anchored(groups, weight=config.step_weight),

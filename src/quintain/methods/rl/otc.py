@@ -17,11 +17,11 @@ from typing import Literal
 
 from quintain.config.ranges import PositiveFloat
 from quintain.credit.group import group_relative
-from quintain.learning.job import ClipHigherJob
+from quintain.learning.train_config import ClipHigherConfig
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Folds, Needs, sample_groups
+from quintain.methods.method import CombinedState, Needs, sample_groups
 from quintain.rewards.conduct import success
 from quintain.rewards.efficiency import FewestCalls, num_calls, num_turns, productivity
 from quintain.rewards.terms import apply_all
@@ -29,7 +29,7 @@ from quintain.types import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ClipHigherJob):
+class Config(ClipHigherConfig):
     """Configuration of OTC."""
 
     count: Literal["calls", "turns"] = "calls"
@@ -53,6 +53,6 @@ def method(config: Config) -> OnPolicy:
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=clip_ratio(0.2, config.clip_high), aggregation="sequence_mean"),
         needs=Needs(tools=config.count == "calls"),
-        state=Folds(fewest),
+        state=CombinedState(fewest),
         measure=lambda groups, _: {"otc/productivity": productivity(groups, count)},
     )

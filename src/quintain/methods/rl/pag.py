@@ -18,7 +18,7 @@ from itertools import pairwise
 from quintain.config.ranges import Share
 from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whiten
-from quintain.learning.job import EpisodesJob
+from quintain.learning.train_config import EpisodesConfig
 from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.policy import clip_ratio
@@ -33,7 +33,7 @@ VERDICT = "verdict"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(EpisodesJob):
+class Config(EpisodesConfig):
     """Configuration of PAG."""
 
     environment: str = "sums?bonus=0.5"

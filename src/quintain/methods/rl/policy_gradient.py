@@ -18,7 +18,7 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt,
 from quintain.credit.decomposition import Contributions, EarlierSteps
 from quintain.credit.group import Std
 from quintain.errors import ConfigError, suggestion
-from quintain.learning.job import OnPolicyJob
+from quintain.learning.train_config import OnPolicyConfig
 from quintain.learning.update import Aggregation, Denominator, Update
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
@@ -26,7 +26,7 @@ from quintain.losses.importance import truncate_importance
 from quintain.losses.measure import reference_of
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Folds, same_groups, sample_groups
+from quintain.methods.method import CombinedState, same_groups, sample_groups
 from quintain.methods.rl.parts.choices import (
     IDEAS,
     LOSSES,
@@ -47,7 +47,7 @@ from quintain.rewards.exploration import Visits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(OnPolicyConfig):
     """Configuration of policy gradients from parts."""
 
     tasks: PositiveInt = 8
@@ -92,7 +92,7 @@ class Config(OnPolicyJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have, and for settings that would be ignored."""
-        OnPolicyJob.check(self)
+        OnPolicyConfig.check(self)
         refuse_parts(self)
 
 
@@ -199,7 +199,7 @@ def method(config: Config) -> OnPolicy:
             is_on_policy=not idea.is_selecting,
         ),
         needs=needs,
-        state=Folds(
+        state=CombinedState(
             EarlierSteps(contributions) if idea.is_fitted else None, None if is_plain else visits, anchor
         ),
     )

@@ -15,11 +15,11 @@ robots and Atari.
 from dataclasses import dataclass
 
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.rl.parts.actor_critic import ActorCriticJob, actor_critic
+from quintain.methods.rl.parts.actor_critic import ActorCriticConfig, actor_critic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ActorCriticJob):
+class Config(ActorCriticConfig):
     """Configuration of PPO."""
 
 

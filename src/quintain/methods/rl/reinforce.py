@@ -16,7 +16,7 @@ from quintain.config.ranges import Share
 from quintain.credit.baseline import subtract_others
 from quintain.credit.discounted import discounted_return
 from quintain.errors import ConfigError
-from quintain.learning.job import EpisodesJob
+from quintain.learning.train_config import EpisodesConfig
 from quintain.learning.update import Update
 from quintain.losses.policy import reinforce
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
@@ -25,7 +25,7 @@ from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(EpisodesJob):
+class Config(EpisodesConfig):
     """Configuration of REINFORCE."""
 
     discount: Share = 1.0
@@ -35,7 +35,7 @@ class Config(EpisodesJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        EpisodesJob.check(self)
+        EpisodesConfig.check(self)
         if self.baseline == "others" and self.episodes < 2:
             raise ConfigError(
                 f"episodes: got {self.episodes} with baseline others, and an episode alone has no others; give 2 or "

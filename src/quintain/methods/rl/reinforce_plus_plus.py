@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
 from quintain.credit.whiten import reinforce_plus_plus, reinforce_plus_plus_baseline
 from quintain.errors import ConfigError
-from quintain.learning.job import OnPolicyJob
+from quintain.learning.train_config import OnPolicyConfig
 from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
@@ -28,7 +28,7 @@ from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(OnPolicyConfig):
     """Configuration of REINFORCE++."""
 
     tasks: PositiveInt = 64
@@ -43,7 +43,7 @@ class Config(OnPolicyJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have, or that its form would ignore."""
-        OnPolicyJob.check(self)
+        OnPolicyConfig.check(self)
         if self.group_size < 1 or self.tasks * self.group_size < 2:
             raise ConfigError(
                 f"tasks, group_size: got {self.tasks}, {self.group_size}, and an episode alone cannot be whitened; "

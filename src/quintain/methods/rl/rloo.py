@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from quintain.config.ranges import NonNegativeFloat
 from quintain.credit.group import leave_one_out
 from quintain.credit.penalty import add_token_rewards
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.learning.update import Update
 from quintain.losses.policy import reinforce
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
@@ -25,7 +25,7 @@ from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(GroupConfig):
     """Configuration of RLOO."""
 
     kl_coef: NonNegativeFloat = 0.01

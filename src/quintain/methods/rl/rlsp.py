@@ -19,7 +19,7 @@ from functools import partial
 from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
 from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whiten
-from quintain.learning.job import EpisodesJob
+from quintain.learning.train_config import EpisodesConfig
 from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.policy import clip_ratio
@@ -34,7 +34,7 @@ from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(EpisodesJob):
+class Config(EpisodesConfig):
     """Configuration of RLSP."""
 
     num_epochs: PositiveInt = 2

@@ -18,7 +18,7 @@ from quintain.config.ranges import PositiveInt
 from quintain.credit.group import group_relative
 from quintain.data.filters import without_truncated
 from quintain.errors import ConfigError
-from quintain.learning.job import ClipHigherJob
+from quintain.learning.train_config import ClipHigherConfig
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
@@ -26,7 +26,7 @@ from quintain.methods.method import same_groups, sample_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ClipHigherJob):
+class Config(ClipHigherConfig):
     """Configuration of ScalingInter-RL."""
 
     turns: tuple[int, ...] = (5, 10, 20)
@@ -38,7 +38,7 @@ class Config(ClipHigherJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        ClipHigherJob.check(self)
+        ClipHigherConfig.check(self)
         if not self.turns or min(self.turns) < 1:
             raise ConfigError(f"turns: got {self.turns}; give the turns of each stage, 1 or more")
         if list(self.turns) != sorted(self.turns):

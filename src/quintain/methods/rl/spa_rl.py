@@ -23,19 +23,19 @@ from quintain.credit.decomposition import Contributions, EarlierSteps
 from quintain.credit.gae import gae_tokens
 from quintain.credit.progress import progress_rewards
 from quintain.credit.whiten import whiten
-from quintain.learning.job import EpisodesJob
+from quintain.learning.train_config import EpisodesConfig
 from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
-from quintain.methods.method import Folds, Needs, sample_groups
+from quintain.methods.method import CombinedState, Needs, sample_groups
 from quintain.methods.rl.parts.measures import Decode
 from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(EpisodesJob):
+class Config(EpisodesConfig):
     """Configuration of SPA-RL."""
 
     progress: NonNegativeFloat = 1.0
@@ -69,6 +69,6 @@ def method(config: Config) -> OnPolicy:
         credit=credit,
         update=Update(loss=loss, keeps_zeros=True),
         needs=Needs(critic=True),
-        state=Folds(EarlierSteps(estimator)),
+        state=CombinedState(EarlierSteps(estimator)),
         measure=error,
     )

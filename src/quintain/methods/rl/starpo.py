@@ -20,14 +20,14 @@ from quintain.config.ranges import NonNegativeFloat, PositiveShare, Share
 from quintain.credit.bilevel import gae_bilevel
 from quintain.credit.whiten import whiten
 from quintain.data.filters import most_uncertain
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
-from quintain.methods.method import Folds, Needs, sample_groups
+from quintain.methods.method import CombinedState, Needs, sample_groups
 from quintain.methods.rl.parts.measures import CollapseSigns
 from quintain.rewards.conduct import environment_reward, format_penalty
 from quintain.rewards.terms import apply_all
@@ -35,7 +35,7 @@ from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(GroupConfig):
     """Configuration of StarPO-S."""
 
     keep: PositiveShare = 0.5
@@ -64,6 +64,6 @@ def method(config: Config) -> OnPolicy:
         credit=credit,
         update=Update(loss=loss, keeps_zeros=True),
         needs=Needs(critic=True),
-        state=Folds(signs),
+        state=CombinedState(signs),
         measure=signs,
     )

@@ -18,7 +18,7 @@ from functools import partial
 
 from quintain.config.ranges import PositiveInt
 from quintain.credit.group import group_relative
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.learning.update import Update
 from quintain.losses.policy import reinforce
 from quintain.methods.loops.on_policy import OnPolicy
@@ -28,7 +28,7 @@ from quintain.rewards.terms import Term, apply_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(GroupConfig):
     """Configuration of SWiRL."""
 
     tasks: PositiveInt = 16

@@ -19,7 +19,7 @@ from functools import partial
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.errors import ConfigError
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy, no_preparation
@@ -31,7 +31,7 @@ from quintain.types import Action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(GroupConfig):
     """Configuration of ToolRL."""
 
     turns: PositiveInt = 1
@@ -45,7 +45,7 @@ class Config(GroupJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        GroupJob.check(self)
+        GroupConfig.check(self)
         if self.contexts and self.turns != 1:
             raise ConfigError(
                 f"turns: got {self.turns} with contexts, which are acted on once; leave turns at 1"

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from quintain.config.ranges import PositiveFloat, PositiveInt, Share
 from quintain.credit.gae import gae_turns
 from quintain.credit.whiten import whiten
-from quintain.learning.job import EpisodesJob
+from quintain.learning.train_config import EpisodesConfig
 from quintain.learning.update import Update
 from quintain.losses.actions import by_action
 from quintain.losses.compose import combine
@@ -33,7 +33,7 @@ from quintain.types import Credit, Group, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(EpisodesJob):
+class Config(EpisodesConfig):
     """Configuration of TWOSOME."""
 
     agent: str = "twosome"

@@ -23,7 +23,7 @@ from quintain.credit.group import group_relative
 from quintain.credit.layout import outcome_of
 from quintain.curriculum.streams import Fixed
 from quintain.environments.protocol import Environment, PointsAt
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
@@ -37,7 +37,7 @@ from quintain.types import Action, Group, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(GroupConfig):
     """Configuration of UI-R1."""
 
     pool: PositiveInt = 64

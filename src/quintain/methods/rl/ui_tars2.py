@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from quintain.config.ranges import NonNegativeInt, PositiveFloat
 from quintain.credit.gae import gae_tokens, join_advantages, length_adaptive
 from quintain.credit.whiten import whiten
-from quintain.learning.job import EpisodesJob
+from quintain.learning.train_config import EpisodesConfig
 from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.policy import clip_ratio
@@ -29,7 +29,7 @@ from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(EpisodesJob):
+class Config(EpisodesConfig):
     """Configuration of the reinforcement learning of UI-TARS-2."""
 
     critic_steps: NonNegativeInt = 10

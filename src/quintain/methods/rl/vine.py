@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import PositiveInt
 from quintain.credit.step_value import step_value
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
@@ -22,7 +22,7 @@ from quintain.methods.rl.parts.continuations import continue_turns, state_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(GroupConfig):
     """Configuration of VinePPO."""
 
     tasks: PositiveInt = 4

@@ -23,9 +23,9 @@ from quintain.data.messages import to_record
 from quintain.environments.boundary import ask
 from quintain.errors import ConfigError, DataError
 from quintain.eval.reward_model import agreement, by_dispute, ensemble_rewards, refuse_constant
-from quintain.learning.job import Job
 from quintain.learning.labelling import FILE, Session
 from quintain.learning.policies import Policies
+from quintain.learning.train_config import TrainConfig
 from quintain.learning.update import Update
 from quintain.learning.updating import learn_in_epochs
 from quintain.models.families import longest_stream
@@ -142,10 +142,10 @@ def draw_segments(
 
 
 class Members:
-    """The reward models of an ensemble, fitted to comparisons: ``Members(policies, plan, job).fit(found, …)``."""
+    """The reward models of an ensemble, fitted to comparisons: ``Members(policies, plan, config).fit(found, …)``."""
 
-    def __init__(self, policies: Policies, plan: Compared, job: Job) -> None:
-        self.policies, self.plan, self.job = policies, plan, job
+    def __init__(self, policies: Policies, plan: Compared, config: TrainConfig) -> None:
+        self.policies, self.plan, self.config = policies, plan, config
         self.compared: list[list[float]] = []
         """[member] → what it says of every turn that was compared, since they were fitted last"""
 
@@ -168,7 +168,7 @@ class Members:
                 self.policies,
                 self._samples([comparisons[k] for k in bag.tolist()], name),
                 update,
-                self.job,
+                self.config,
                 step=step,
                 seed=derive_seed(seed, name),
                 policy=name,
@@ -258,17 +258,17 @@ class ComparedReward:
         self.plan, self.context = plan, context
         if len(seats := ask(context.make_environment, seats_of)) > 1:
             raise ConfigError(
-                f"environment {context.job.environment}: got the seats {', '.join(seats)}, whose turns cannot be "
+                f"environment {context.config.environment}: got the seats {', '.join(seats)}, whose turns cannot be "
                 "compared; use one of one seat"
             )
-        self.members = Members(context.policies, plan, context.job)
+        self.members = Members(context.policies, plan, context.config)
         is_ours = plan.labels in (SYNTHETIC, ASK)
         self.session = Session(context.run.folder / FILE if is_ours else Path(plan.labels), SYNTHETIC)
         self.recent: list[tuple[int, Trajectory]] = []
         """(step, episode)"""
         self._step = 0
         self._known: dict[int, dict[tuple[int, str], Trajectory]] = {}
-        chat, told = Chat(context.tokenizer), teller(context.job.environment)
+        chat, told = Chat(context.tokenizer), teller(context.config.environment)
 
         def write(segment: Segment) -> Mapping[str, object]:
             own = segment.turns
@@ -339,7 +339,7 @@ class ComparedReward:
         choices: dict[str, Choice] = {}
         for query in queries:
             one, other = (self._segment(source) for source in query.sources)
-            ranks = self.plan.labeller.rank((one.reward, other.reward), self.context.job.seed, query.id)
+            ranks = self.plan.labeller.rank((one.reward, other.reward), self.context.config.seed, query.id)
             choices[query.id] = (
                 "tie" if ranks[0] == ranks[1] else "first" if ranks[0] > ranks[1] else "second"
             )

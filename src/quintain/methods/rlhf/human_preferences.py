@@ -24,16 +24,16 @@ from math import floor, log1p
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.data.comparisons import Labeller
 from quintain.errors import ConfigError
-from quintain.learning.job import PolicySpec
+from quintain.learning.train_config import PolicySpec
 from quintain.learning.update import Update
 from quintain.losses.reward_model import bradley_terry
 from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.method import Needs
-from quintain.methods.rl.parts.actor_critic import ActorCriticJob, actor_critic
+from quintain.methods.rl.parts.actor_critic import ActorCriticConfig, actor_critic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ActorCriticJob):
+class Config(ActorCriticConfig):
     """Configuration of Deep RL from Human Preferences."""
 
     environment: str = "sokoban?size=3&walls=0&reward=dense"
@@ -66,7 +66,7 @@ class Config(ActorCriticJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        ActorCriticJob.check(self)
+        ActorCriticConfig.check(self)
         if self.members < 2:
             raise ConfigError(f"members: got {self.members}, which cannot disagree; give 2 or more")
         if self.first_labels > self.num_labels:

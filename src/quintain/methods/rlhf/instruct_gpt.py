@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.methods.loops.on_policy import Mixing, OnPolicy
 from quintain.methods.method import Collector
-from quintain.methods.rlhf.ppo import ScoredJob, against_reward_model
+from quintain.methods.rlhf.ppo import ScoredConfig, against_reward_model
 from quintain.types import Trajectory
 
 NUM_SHOWN = 64
@@ -27,7 +27,7 @@ NUM_SHOWN = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ScoredJob):
+class Config(ScoredConfig):
     """Configuration of InstructGPT."""
 
     num_epochs: int = 1
@@ -46,7 +46,9 @@ def method(config: Config) -> OnPolicy:
     """Return InstructGPT's policy training as `config` describes it."""
 
     def base(collector: Collector) -> Sequence[Trajectory]:
-        return collector.corpus() if config.corpus else collector.shown(collector.tasks(0, NUM_SHOWN))
+        return (
+            collector.corpus() if config.corpus else collector.expert_episodes(collector.tasks(0, NUM_SHOWN))
+        )
 
     mixing = Mixing(base=base, weight=config.ptx_coef, batch_size=config.ptx_batch)
     return against_reward_model(config, mixing=mixing)

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 from quintain.learning.sections import Schedule
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.rlhf.ppo import ScoredJob, against_reward_model
+from quintain.methods.rlhf.ppo import ScoredConfig, against_reward_model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ScoredJob):
+class Config(ScoredConfig):
     """Configuration of Learning to Summarize."""
 
     lr_schedule: Schedule = "linear"

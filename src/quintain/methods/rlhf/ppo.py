@@ -19,12 +19,12 @@ from quintain.credit.whiten import whiten
 from quintain.engines.chat_client import is_endpoint
 from quintain.engines.judge import Judge
 from quintain.errors import ConfigError, UsageError
-from quintain.learning.job import MAIN, EpisodesJob, PolicySpec
+from quintain.learning.train_config import MAIN, EpisodesConfig, PolicySpec
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import Estimates, Mixing, OnPolicy
-from quintain.methods.method import Change, Folds, Needs, same_groups, sample_groups
+from quintain.methods.method import CombinedState, Needs, TransformGroups, same_groups, sample_groups
 from quintain.methods.rl.parts.kl import KLController
 from quintain.rollout.verdicts import Verdicts
 from quintain.types import NOTHING, Credit, Failure, Group, Trajectory, flatten_scored
@@ -35,8 +35,8 @@ RUBRIC = "How well does what was said and done do what the task asks for?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredJob(EpisodesJob):
-    """A job whose episodes are paid by a reward model."""
+class ScoredConfig(EpisodesConfig):
+    """A configuration whose episodes are paid by a reward model."""
 
     reward_model: str = ""
     """Run or folder of the reward model (train reward_model), or a model behind a chat endpoint that judges:
@@ -58,7 +58,7 @@ class ScoredJob(EpisodesJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        EpisodesJob.check(self)
+        EpisodesConfig.check(self)
         given = self.policies.get(REWARD_MODEL)
         if not self.reward_model and (given is None or not given.model):
             raise ConfigError(
@@ -118,7 +118,7 @@ class Judged:
 
 
 def against_reward_model(
-    config: ScoredJob,
+    config: ScoredConfig,
     *,
     mixing: Mixing | None = None,
     tell: Callable[[Sequence[Group], Sequence[float]], Mapping[str, float]] = lambda _, __: NOTHING,
@@ -130,7 +130,7 @@ def against_reward_model(
     anchor = KLController(config.kl_coef, "reward", config.kl_target)
     model = judge_of(config.reward_model)
     judged = None if model is None else Judged(model, Verdicts(config.max_broken))
-    reward: Change = same_groups if judged is None else judged.ask
+    reward: TransformGroups = same_groups if judged is None else judged.ask
 
     def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
         scores = estimates.judged if judged is None else judged.score(groups, estimates)
@@ -158,6 +158,6 @@ def against_reward_model(
             },
         ),
         reward=reward,
-        state=Folds(anchor),
+        state=CombinedState(anchor),
         measure=lambda _, __: NOTHING if judged is None else judged.verdicts.measure(),
     )

@@ -30,7 +30,7 @@ from quintain.data.comparisons import Comparisons, Labeller, as_comparisons, lab
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.errors import ConfigError, DataError
 from quintain.eval.reward_model import agreement, calibration_error, length_correlation, refuse_constant
-from quintain.learning.job import SignalsJob
+from quintain.learning.train_config import SignalsConfig
 from quintain.learning.update import Update
 from quintain.losses.reward_model import bradley_terry, classification
 from quintain.methods.loops.offline import Data, Offline
@@ -45,7 +45,7 @@ NUM_SHOWN = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(SignalsJob):
+class Config(SignalsConfig):
     """Configuration of a reward model."""
 
     environment: str = ""
@@ -79,7 +79,7 @@ class Config(SignalsJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        SignalsJob.check(self)
+        SignalsConfig.check(self)
         if self.answers < 2:
             raise ConfigError(f"answers: got {self.answers}, and nothing to compare it with; give 2 or more")
         if self.tie_band and self.answers != 2:
@@ -99,7 +99,7 @@ class RewardModelling:
         """Return the comparisons to learn from, and keep the expert's episodes whose scores are to have mean 0."""
         config = self.config
         if config.environment != NO_ENVIRONMENT and config.kind == "ranking":  # a classifier says where 0 is
-            self.shown = collector.shown(collector.tasks(0, NUM_SHOWN))
+            self.shown = collector.expert_episodes(collector.tasks(0, NUM_SHOWN))
         if config.preferences:
             found = as_comparisons(collector.preferences())
         else:

@@ -22,12 +22,12 @@ from quintain.credit.layout import outcome_of
 from quintain.eval.reward_model import best_of
 from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.method import sample_groups
-from quintain.methods.rlhf.ppo import ScoredJob, against_reward_model
+from quintain.methods.rlhf.ppo import ScoredConfig, against_reward_model
 from quintain.types import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ScoredJob):
+class Config(ScoredConfig):
     """Configuration of WebGPT."""
 
     episodes: PositiveInt = 16

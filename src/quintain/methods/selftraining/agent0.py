@@ -28,18 +28,18 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt,
 from quintain.credit.group import group_relative
 from quintain.curriculum.levels import Chooser, Proposer, level_of, levels_in, take
 from quintain.errors import ConfigError
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_each_ratio
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
-from quintain.methods.method import Collector, Folds, Needs
+from quintain.methods.method import Collector, CombinedState, Needs
 from quintain.methods.proposals import check_proposer, collect_proposals, proposer_at
 from quintain.rewards.efficiency import num_calls
 from quintain.types import Credit, Group, Score, Stop, Task, Trajectory, flatten_scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(GroupConfig):
     """Configuration of Agent0."""
 
     tasks: PositiveInt = 16
@@ -70,7 +70,7 @@ class Config(GroupJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        GroupJob.check(self)
+        GroupConfig.check(self)
         if not self.low < self.high:
             raise ConfigError(f"low: got {self.low} with high {self.high}; give low < high")
         check_proposer(self.proposer, self.max_staleness)
@@ -110,7 +110,7 @@ def method(config: Config) -> OnPolicy:
         keep=lambda groups: uncertain(groups, config.low, config.high),
         credit=credit,
         update=Update(loss=clip_each_ratio(config.clip, bounds), aggregation="sequence_mean"),
-        state=Folds(proposer),
+        state=CombinedState(proposer),
         measure=lambda groups, _: {
             **measure_majority(groups, proposer),
             "agent0/proposal_value": sum(values(groups)) / max(len(groups), 1),

@@ -19,7 +19,7 @@ from quintain.config.ranges import NonNegativeInt, PositiveInt
 from quintain.credit.layout import outcome_of
 from quintain.data.pipeline import Pipeline, Stage, check_stage, weigh_stage
 from quintain.errors import ConfigError
-from quintain.learning.job import PassesSection, SignalsJob
+from quintain.learning.train_config import PassesSection, SignalsConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Rounds
@@ -28,7 +28,7 @@ from quintain.types import Example, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(SignalsJob, PassesSection):
+class Config(SignalsConfig, PassesSection):
     """Configuration of AgentEvol."""
 
     demonstrations: NonNegativeInt | str | None = 200
@@ -56,7 +56,7 @@ class Config(SignalsJob, PassesSection):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        SignalsJob.check(self)
+        SignalsConfig.check(self)
         read_thresholds(self.thresholds)
         if self.demonstrations is None or self.demonstrations == 0:
             raise ConfigError(

@@ -24,13 +24,13 @@ from quintain.config.ranges import PositiveInt
 from quintain.data.pipeline import Pipeline, Stage, as_example, remade
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError
-from quintain.learning.job import RoundsJob
+from quintain.learning.train_config import RoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Rounds
-from quintain.methods.method import Collector, Folds
+from quintain.methods.method import Collector, CombinedState
 from quintain.methods.rl.parts.contexts import ExpertLabels, ask_progress
-from quintain.rollout.openings import first_observation
+from quintain.rollout.initial_states import first_observation
 from quintain.types import Example, Group, Trajectory
 
 StepCritic = Callable[[Trajectory], Sequence[float | None]]
@@ -38,7 +38,7 @@ StepCritic = Callable[[Trajectory], Sequence[float | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RoundsJob):
+class Config(RoundsConfig):
     """Configuration of AndroidGen."""
 
     environment: str = "web"
@@ -57,7 +57,7 @@ class Config(RoundsJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        RoundsJob.check(self)
+        RoundsConfig.check(self)
         if self.memory and self.plays_apart:
             raise ConfigError(
                 f"rollout: got {self.rollout} with agent {self.agent}; some tasks of a step are played with experience "
@@ -74,7 +74,7 @@ def method(config: Config) -> Rounds:
         build=Pipeline(cut_behind_reached(critic.labels, has_failures=config.failures), strip_hints(hints)),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         starts_over=config.starts_over,
-        state=Folds(experience),
+        state=CombinedState(experience),
         measure=lambda _groups, _decode: {"androidgen/experience": float(len(experience))},
     )
 

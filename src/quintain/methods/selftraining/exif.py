@@ -29,11 +29,11 @@ from quintain.config.ranges import NonNegativeInt, PositiveInt, Share
 from quintain.data import stages
 from quintain.data.pipeline import Pipeline, Stage, check_stage
 from quintain.errors import ConfigError
-from quintain.learning.job import RoundsJob
+from quintain.learning.train_config import RoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Rounds
-from quintain.methods.method import Collector, Folds
+from quintain.methods.method import Collector, CombinedState
 from quintain.methods.rl.parts.measures import Decode
 from quintain.types import Group, Task, Trajectory, flatten_scored
 
@@ -46,7 +46,7 @@ RETRIES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RoundsJob):
+class Config(RoundsConfig):
     """Configuration of EXIF."""
 
     environment: str = "craft?depth=3&places=2"
@@ -70,7 +70,7 @@ class Config(RoundsJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        RoundsJob.check(self)
+        RoundsConfig.check(self)
         if self.has_feedback and self.tries == 0:
             raise ConfigError(
                 "tries: got 0 with has_feedback, which is what Bob's tries say; raise it, or give has_feedback=false"
@@ -96,12 +96,12 @@ def method(config: Config) -> Rounds:
         collect=explorer.collect,
         build=Pipeline(
             keep_explored(),
-            stages.relabel_tasks(explorer.in_hindsight, name="hindsight"),
+            stages.relabel_tasks(explorer.find_relabelled, name="hindsight"),
             strip_hints(explorer.hints),
         ),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         starts_over=config.starts_over,
-        state=Folds(explorer),
+        state=CombinedState(explorer),
         measure=explorer.measure,
     )
 
@@ -154,12 +154,12 @@ class Explorer:
     def _make_example(self, collector: Collector, episodes: Sequence[Trajectory]) -> list[Trajectory | None]:
         """Return each of Alice's episodes as it is imitated, or None."""
         if self.keeps_reached:
-            found = collector.in_hindsight(episodes)
+            found = collector.relabel_episodes(episodes)
         else:
             found = [t if t.is_success else None for t in episodes]
         return [t if t and len(t.turns) <= (self.longest or len(t.turns)) else None for t in found]
 
-    def in_hindsight(self, trajectory: Trajectory) -> Trajectory | None:
+    def find_relabelled(self, trajectory: Trajectory) -> Trajectory | None:
         """Return one of Alice's episodes as that of the task that it solved; None where it solved none."""
         return self._told.get(trajectory.id)
 

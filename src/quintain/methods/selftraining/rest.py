@@ -18,7 +18,7 @@ from quintain.config.ranges import PositiveInt, Share
 from quintain.data import stages
 from quintain.data.pipeline import Pipeline, Stage
 from quintain.errors import ConfigError
-from quintain.learning.job import RoundsJob
+from quintain.learning.train_config import RoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Improve, Rounds, no_demonstrations
@@ -26,7 +26,7 @@ from quintain.methods.method import sample_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RoundsJob):
+class Config(RoundsConfig):
     """Configuration of ReST."""
 
     tasks: PositiveInt = 32
@@ -42,7 +42,7 @@ class Config(RoundsJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        RoundsJob.check(self)
+        RoundsConfig.check(self)
         if not self.thresholds or list(self.thresholds) != sorted(set(self.thresholds)):
             raise ConfigError(
                 f"thresholds: got {self.thresholds}; give one or more that rise, such as 0, 0.25 and 0.5"

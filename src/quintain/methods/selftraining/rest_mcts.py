@@ -20,11 +20,11 @@ from functools import partial
 from quintain.config.ranges import PositiveFloat, PositiveInt, Share
 from quintain.data.filters import shortest_successes
 from quintain.data.pipeline import Pipeline, filter_stage
-from quintain.learning.job import RoundsJob
+from quintain.learning.train_config import RoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Rounds
-from quintain.methods.method import Collector, Folds, Needs
+from quintain.methods.method import Collector, CombinedState, Needs
 from quintain.search.episodes import Episodes, trees_of
 from quintain.search.tree import Seen, Value, ValueTree
 from quintain.search.tree_search import Budget, TreeSearch
@@ -33,7 +33,7 @@ from quintain.types import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RoundsJob):
+class Config(RoundsConfig):
     """Configuration of ReST-MCTS*."""
 
     environment: str = "sokoban?view=grid"
@@ -73,7 +73,7 @@ def method(config: Config) -> Rounds:
         ),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         needs=Needs(branches=True),
-        state=Folds(model if config.has_values else None),
+        state=CombinedState(model if config.has_values else None),
         measure=lambda groups, _: measure_trees(groups, model.before),
     )
 

@@ -20,7 +20,7 @@ from quintain.config.ranges import PositiveInt
 from quintain.data.pipeline import Pipeline, Stage
 from quintain.data.stages import sampling_perplexity
 from quintain.errors import ConfigError, DataError, UsageError
-from quintain.learning.job import RoundsJob
+from quintain.learning.train_config import RoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Rounds
@@ -37,7 +37,7 @@ SAID = re.compile(r"\s*answer\s+(-?\d+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RoundsJob):
+class Config(RoundsConfig):
     """Configuration of ReST meets ReAct."""
 
     environment: str = "stream"
@@ -52,7 +52,7 @@ class Config(RoundsJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        RoundsJob.check(self)
+        RoundsConfig.check(self)
         if self.samples < 2:
             raise ConfigError(
                 f"samples: got {self.samples}, of which none could be ranked first; give 2 or more"
@@ -96,7 +96,7 @@ def method(config: Config) -> Rounds:
 
 def steps_of(collector: Collector, step: int, episodes: Sequence[Trajectory], samples: int) -> list[Group]:
     """Return `samples` samples of every step of `episodes`, each an episode of one turn; a group is a step."""
-    prefixes = prefixes_of(collector.walks(episodes))
+    prefixes = prefixes_of(collector.replay_episodes(episodes))
     found: list[Group] = []
     for length in sorted({len(prefix.turns) for prefix in prefixes}):
         same = [

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from quintain.config.ranges import PositiveInt
 from quintain.data.filters import shortest_successes
 from quintain.data.pipeline import Pipeline, filter_stage
-from quintain.learning.job import RoundsJob
+from quintain.learning.train_config import RoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Rounds
@@ -22,7 +22,7 @@ from quintain.methods.method import sample_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RoundsJob):
+class Config(RoundsConfig):
     """Configuration of rejection sampling fine-tuning."""
 
     tasks: PositiveInt = 16

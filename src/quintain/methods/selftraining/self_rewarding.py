@@ -20,7 +20,7 @@ from itertools import product
 from quintain.agents.deliberation import describe_action
 from quintain.config.ranges import PositiveFloat, PositiveInt
 from quintain.errors import ConfigError
-from quintain.learning.job import RoundsJob
+from quintain.learning.train_config import RoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.preference import dpo
 from quintain.methods.loops.rounds import Rounds
@@ -39,7 +39,7 @@ WORDS: Mapping[str, float] = {"right": 1.0, "wrong": 0.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RoundsJob):
+class Config(RoundsConfig):
     """Configuration of Self-Rewarding LM."""
 
     environment: str = "sums?digits=1"
@@ -56,7 +56,7 @@ class Config(RoundsJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        RoundsJob.check(self)
+        RoundsConfig.check(self)
         if self.group_size < 2:
             raise ConfigError(
                 f"group_size: got {self.group_size}, of which no two could be compared; give 2 or more"
@@ -86,7 +86,7 @@ def sample_and_judge(tasks: int, size: int, judgements: int) -> Callable[[Collec
     def collect(collector: Collector, step: int) -> list[Group]:
         played = collector.sample(step, collector.tasks(step, tasks), size=size, max_turns=2)
         episodes = [t for t in flatten_scored(played) if len(t.turns) == 2 and t.turns[0].is_valid]
-        prefixes = [p for p in prefixes_of(collector.walks(episodes)) if len(p.turns) == 1]
+        prefixes = [p for p in prefixes_of(collector.replay_episodes(episodes)) if len(p.turns) == 1]
         again = (
             collector.continue_from(step, prefixes, size=judgements - 1, max_turns=2)
             if judgements > 1 and prefixes

@@ -21,7 +21,7 @@ from quintain.config.ranges import PositiveFloat, PositiveInt
 from quintain.data.pipeline import Pipeline, Stage, check_stage
 from quintain.data.stages import keep_solved
 from quintain.errors import ConfigError, InvariantError
-from quintain.learning.job import StepRoundsJob
+from quintain.learning.train_config import StepRoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import OptimizerSteps, Rounds
@@ -35,7 +35,7 @@ MARKER = "hint"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(StepRoundsJob):
+class Config(StepRoundsConfig):
     """Configuration of STaR."""
 
     tasks: PositiveInt = 128
@@ -51,7 +51,7 @@ class Config(StepRoundsJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        StepRoundsJob.check(self)
+        StepRoundsConfig.check(self)
         if self.plays_apart:
             raise ConfigError(
                 f"rollout: got {self.rollout} with agent {self.agent}; a task is tried twice in a loop, "
@@ -107,7 +107,7 @@ def sample_with_hints(
         hints.plain.clear()
         hints.texts = {
             shown.task.id: f"{HINT} {describe_action(shown.turns[-1].action)}."
-            for shown in collector.shown(failed)
+            for shown in collector.expert_episodes(failed)
             if shown.is_success
         }
         known = [task for task in failed if task.id in hints.texts]

@@ -23,7 +23,7 @@ from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.credit.layout import outcome_of
 from quintain.errors import ConfigError, UsageError
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
@@ -40,7 +40,7 @@ DRAWS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(GroupConfig):
     """Configuration of Agent RFT."""
 
     environment: str = "calc?names=0&steps=1&digits=1&checks=0"
@@ -59,7 +59,7 @@ class Config(GroupJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        GroupJob.check(self)
+        GroupConfig.check(self)
         for name, value in (("token_penalty", self.token_penalty), ("call_penalty", self.call_penalty)):
             if value > LARGEST:
                 raise ConfigError(

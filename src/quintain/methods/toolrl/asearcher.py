@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Literal
 from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.errors import InvariantError
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.learning.update import Update
 from quintain.losses.importance import Beyond, truncate_importance
 from quintain.losses.policy import clip_ratio
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(GroupConfig):
     """Configuration of ASearcher."""
 
     environment: str = "hopqa?hops=1&closed=0&distractors=30&evolved=2&grading=f1"

@@ -24,9 +24,9 @@ from quintain.errors import ConfigError, MissingExtra
 from quintain.eval.ranking import Ranked, ranking_metrics
 from quintain.eval.statistics import wilson
 from quintain.learning.checkpoint import load_state, save_state
-from quintain.learning.job import Job
 from quintain.learning.optimizers import make_optimizer, scale_at
 from quintain.learning.saved import START
+from quintain.learning.train_config import TrainConfig
 from quintain.losses.contrastive import info_nce
 from quintain.methods.method import Needs, Traits
 from quintain.models.embedder import EMBEDDER, Embedder, features
@@ -74,7 +74,7 @@ class Contrastive:
             unread={"whole_groups", "leaves", "num_epochs", "num_minibatches", "records_signals"},
         )
 
-    def train(self, run: Run, config: Job) -> None:
+    def train(self, run: Run, config: TrainConfig) -> None:
         """Train until ``config.steps``, continuing where `run` was left; keep the embedder in the run."""
         train_contrastively(self, config, run)
 
@@ -189,17 +189,21 @@ def inside(ranked: Ranked, groups: Sequence[Sequence[int]]) -> float:
     return sum(won) / len(won)
 
 
-def train_contrastively(method: Contrastive, job: Job, run: Run) -> None:
-    """Train by `method` until ``job.steps``, continuing where `run` was left; keep the embedder in the run."""
-    job.check()
+def train_contrastively(method: Contrastive, config: TrainConfig, run: Run) -> None:
+    """Train by `method` until ``config.steps``, continuing where `run` was left; keep the embedder in the run."""
+    config.check()
     started = time.monotonic()
     with (
         Interruption() as interruption,
-        Display(short_name(run.recipe), job.steps, max(run.next_step - 1, 0)) as display,
-        closing(find(job.environment)()) as environment,
+        Display(short_name(run.recipe), config.steps, max(run.next_step - 1, 0)) as display,
+        closing(find(config.environment)()) as environment,
     ):
         contrast = Contrast(
-            method, method.corpus(environment), seed=job.seed, rate=job.learning_rate, decay=job.weight_decay
+            method,
+            method.corpus(environment),
+            seed=config.seed,
+            rate=config.learning_rate,
+            decay=config.weight_decay,
         )
         contrast.start.save(run.folder / START / EMBEDDER)
         beside = {
@@ -213,11 +217,11 @@ def train_contrastively(method: Contrastive, job: Job, run: Run) -> None:
             load_state(Path(checkpoint.folder), [contrast.embedder], contrast.optimizer)
         save = partial(save_state, modules=[contrast.embedder], optimizer=contrast.optimizer, numbers={})
         interruption.defer(lambda: False)
-        for step in range(run.next_step, job.steps + 1):
-            row = contrast.learn(step, scale=scale_of(job, step)) if step else {}
-            is_due = step % job.eval_every == 0 or step == job.steps
-            if is_due and (step or job.eval_start):
-                row |= beside | evaluate(contrast, environment, job.eval_episodes)
+        for step in range(run.next_step, config.steps + 1):
+            row = contrast.learn(step, scale=scale_of(config, step)) if step else {}
+            is_due = step % config.eval_every == 0 or step == config.steps
+            if is_due and (step or config.eval_start):
+                row |= beside | evaluate(contrast, environment, config.eval_episodes)
             row |= {"total/turns": 0.0, "total/tokens": 0.0, "time/seconds": time.monotonic() - started}
             weights = fingerprint(contrast.embedder) if is_due else None
             run.commit(step, row, weights=weights, policy_version=step)
@@ -230,10 +234,14 @@ def train_contrastively(method: Contrastive, job: Job, run: Run) -> None:
     run.finish("done")
 
 
-def scale_of(job: Job, step: int) -> float:
-    """Return the factor on the learning rate at `step`: it falls in a line to 0, unless the job says otherwise."""
-    fallen = 1 - (step - 1) / job.steps
-    return scale_at(step, job.steps, schedule=job.lr_schedule, by_method=fallen, warmup=job.lr_warmup)
+def scale_of(config: TrainConfig, step: int) -> float:
+    """Return the factor on the learning rate at `step`: it falls in a line to 0, unless the configuration says
+    otherwise.
+    """
+    fallen = 1 - (step - 1) / config.steps
+    return scale_at(
+        step, config.steps, schedule=config.lr_schedule, by_method=fallen, warmup=config.lr_warmup
+    )
 
 
 def evaluate(contrast: Contrast, environment: Environment, episodes: int) -> dict[str, float]:

@@ -25,14 +25,14 @@ from quintain.data.files import read_objects
 from quintain.environments.protocol import Corpus, Environment
 from quintain.environments.splitting import is_eval
 from quintain.errors import ConfigError, DataError
-from quintain.learning.job import Job
+from quintain.learning.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from quintain.methods.toolrl.contrast import Contrastive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Job):
+class Config(TrainConfig):
     """Configuration of DARE."""
 
     environment: str = "shelf"

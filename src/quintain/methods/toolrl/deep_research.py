@@ -20,7 +20,7 @@ from functools import partial
 
 from quintain.config.ranges import NonNegativeFloat
 from quintain.credit.group import group_relative
-from quintain.learning.job import ClipHigherJob
+from quintain.learning.train_config import ClipHigherConfig
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
@@ -37,7 +37,7 @@ NEEDLESS = frozenset({"needless_reading", "needless_browsing"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ClipHigherJob):
+class Config(ClipHigherConfig):
     """Configuration of an agent model."""
 
     environment: str = "research"

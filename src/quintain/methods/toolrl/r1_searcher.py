@@ -21,15 +21,15 @@ from quintain.credit.group import group_relative
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Folds, sample_groups
-from quintain.methods.toolrl.searching import SearchJob, measure_searches
+from quintain.methods.method import CombinedState, sample_groups
+from quintain.methods.toolrl.searching import SearchConfig, measure_searches
 from quintain.rewards.retrieval import pay_stages
 from quintain.rewards.terms import apply_all
 from quintain.types import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(SearchJob):
+class Config(SearchConfig):
     """Configuration of R1-Searcher."""
 
     environment: str = "hopqa?hops=2&closed=0&grading=f1"
@@ -70,7 +70,7 @@ def method(config: Config) -> OnPolicy:
         reward=reward,
         credit=lambda groups, _: group_relative(groups, std="none"),
         update=Update(loss=clip_ratio(0.2, 0.2), aggregation="sequence_mean"),
-        state=Folds(stages),
+        state=CombinedState(stages),
         measure=lambda groups, decode: {
             **measure_searches(groups, decode),
             "r1_searcher/is_first": float(stages.is_first),

@@ -18,13 +18,13 @@ from functools import partial
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, Share
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.toolrl.searching import SearchJob, by_group
+from quintain.methods.toolrl.searching import SearchConfig, by_group
 from quintain.rewards.retrieval import pay_with_floor
 from quintain.rewards.terms import apply_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(SearchJob):
+class Config(SearchConfig):
     """Configuration of ReSearch."""
 
     environment: str = "hopqa?hops=2&closed=0&grading=f1"

@@ -30,10 +30,10 @@ from quintain.data import stages
 from quintain.data.pipeline import Pipeline, check_stage
 from quintain.environments.protocol import Environment, Expert, Snapshot, advance, environment_name
 from quintain.errors import ConfigError, EnvironmentFault, UsageError
-from quintain.learning.job import ColdStart
+from quintain.learning.train_config import ColdStart
 from quintain.methods.imitation.supervised import choose_trajectories
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.rl.parts.actor_critic import ActorCriticJob, actor_critic
+from quintain.methods.rl.parts.actor_critic import ActorCriticConfig, actor_critic
 from quintain.rewards.conduct import verdict
 from quintain.rewards.terms import apply_all
 from quintain.types import (
@@ -54,7 +54,7 @@ NUMBER = re.compile(r"-?\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(ActorCriticJob):
+class Config(ActorCriticConfig):
     """Configuration of ReTool."""
 
     environment: str = "calc?names=0&steps=2&digits=1&checks=0"
@@ -68,7 +68,7 @@ class Config(ActorCriticJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        ActorCriticJob.check(self)
+        ActorCriticConfig.check(self)
         if not self.rewrites and "thoughts=true" not in self.agent:
             raise ConfigError(
                 f"rewrites: got false with the agent {self.agent}, which writes no words before an answer; "

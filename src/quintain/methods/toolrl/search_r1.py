@@ -27,16 +27,16 @@ from quintain.losses.compose import combine
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
-from quintain.methods.method import Change, Folds, Needs, sample_groups
+from quintain.methods.method import CombinedState, Needs, TransformGroups, sample_groups
 from quintain.methods.rl.parts.kl import KLController
-from quintain.methods.toolrl.searching import SearchJob, by_group, measure_searches
+from quintain.methods.toolrl.searching import SearchConfig, by_group, measure_searches
 from quintain.rewards.conduct import success
 from quintain.rewards.terms import apply_all
 from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(SearchJob):
+class Config(SearchConfig):
     """Configuration of Search-R1."""
 
     algorithm: Literal["grpo", "ppo"] = "grpo"
@@ -59,7 +59,7 @@ def method(config: Config) -> OnPolicy:
     return by_group(config, reward, clip=config.clip, kl_coef=config.kl_coef)
 
 
-def with_critic(config: Config, reward: Change) -> OnPolicy:
+def with_critic(config: Config, reward: TransformGroups) -> OnPolicy:
     """Return PPO with the KL in the reward of each sampled token, on `reward`."""
     anchor = KLController(config.kl_coef, "reward")
 
@@ -78,6 +78,6 @@ def with_critic(config: Config, reward: Change) -> OnPolicy:
             keeps_zeros=True,
         ),
         needs=Needs(critic=True, reference_logprobs=anchor.is_in_credit),
-        state=Folds(anchor),
+        state=CombinedState(anchor),
         measure=measure_searches,
     )

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from quintain.credit.group import group_relative
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import Change, Needs, sample_groups
+from quintain.methods.method import Needs, TransformGroups, sample_groups
 from quintain.methods.rl.parts.kl import KLController
 from quintain.rewards.efficiency import num_calls
 from quintain.rewards.retrieval import is_well_formed, search_rate
@@ -18,15 +18,15 @@ from quintain.types import Group, flatten_scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchJob(GroupJob):
-    """A job whose agent searches and answers."""
+class SearchConfig(GroupConfig):
+    """A configuration whose agent searches and answers."""
 
     environment: str = "hopqa?hops=2&closed=0"
     agent: str = "tags"
     """Harness: tags as the papers write calls, or tools (calls in JSON); see the list of every method's."""
 
 
-def by_group(job: SearchJob, reward: Change, *, clip: float, kl_coef: float) -> OnPolicy:
+def by_group(config: SearchConfig, reward: TransformGroups, *, clip: float, kl_coef: float) -> OnPolicy:
     """Return GRPO on `reward`, with the KL to the start in the loss; what was found is in none of its sums.
 
     The KL is of every sampled token, also where a group agrees: there is nothing to learn, and much to hold.
@@ -34,7 +34,7 @@ def by_group(job: SearchJob, reward: Change, *, clip: float, kl_coef: float) -> 
     anchor = KLController(kl_coef)
     policy = clip_ratio(clip, clip)
     return OnPolicy(
-        collect=sample_groups(job.tasks, job.group_size),
+        collect=sample_groups(config.tasks, config.group_size),
         reward=reward,
         credit=lambda groups, _: group_relative(groups),
         update=Update(

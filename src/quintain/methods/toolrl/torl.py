@@ -20,7 +20,7 @@ from functools import partial
 from quintain.agents.capped import NONE_LEFT
 from quintain.config.ranges import NonNegativeFloat
 from quintain.credit.group import group_relative
-from quintain.learning.job import GroupJob
+from quintain.learning.train_config import GroupConfig
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.methods.loops.on_policy import OnPolicy
@@ -32,7 +32,7 @@ from quintain.types import Group, as_text, flatten_scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(GroupConfig):
     """Configuration of ToRL."""
 
     environment: str = "calc?names=0&steps=1&digits=1&checks=0"

@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from quintain.agents.advised import ADAPTER, REACHED, UNDERSTOOD, AdvisedWorld
+from quintain.agents.adviser import ADAPTER, REACHED, UNDERSTOOD, AdvisedWorld
 from quintain.agents.experience import likeness
 from quintain.credit_lab.permute import permute
 from quintain.environments.catalog import find

@@ -33,10 +33,10 @@ from quintain.environments.protocol import Environment
 from quintain.learning.policies import Policies, build_policies
 from quintain.learning.updating import learn_in_epochs
 from quintain.methods.critic.web_rl import VALUES, Config, evolve_tasks, method
-from quintain.methods.loops.consultation import Consulted
-from quintain.methods.loops.replay import CriticUpdate, Lesson
+from quintain.methods.loops.queries import PolicyQueries
+from quintain.methods.loops.replay import CriticUpdate, UpdateSamples
 from quintain.models.save import save
-from quintain.rollout.openings import openings
+from quintain.rollout.initial_states import read_initial_states
 from quintain.testing.pupil import Pupil
 from quintain.types import Action, Group, Observation, Task, Trajectory, as_text, derive_seed
 from quintain.warm_start.start import build_agent, make_start
@@ -88,7 +88,7 @@ def kept(world: str, policy: NoisyExpert, options: Mapping[str, Any], seed: int)
     episodes = Pupil(model, tokenizer, seed).show(world, tasks[:num_played], policy, seed=seed)
     proposed = tasks[num_played:]
     agent = build_agent(tokenizer, make, temperature=1.0, agent="auto")
-    begins = openings(make, agent, proposed)
+    begins = read_initial_states(make, agent, proposed)
     with TemporaryDirectory() as folder:
         save(model, tokenizer, Path(folder))
         promised = judged_by(config, Path(folder), episodes, begins, int(options["updates"]), seed)
@@ -134,7 +134,7 @@ def judged_by(
     for number in range(updates):
         drawn = rng.choice(len(episodes), min(config.critic_batch, len(episodes)), replace=False)
         groups = [Group(task=episodes[i].task, trajectories=(episodes[i],)) for i in drawn.tolist()]
-        lesson = cast(Lesson, update.target(groups, cast(Consulted, nothing)))
+        lesson = cast(UpdateSamples, update.target(groups, cast(PolicyQueries, nothing)))
         learn_in_epochs(policies, lesson.samples, update.update, config, step=2, seed=number, policy=VALUES)
     return [own[0] for own in chances(policies[VALUES].turn_values(begins).before)]
 

@@ -85,7 +85,7 @@ def forced(pupil: Pupil, world: str, tasks: Sequence[Task], seed: int) -> list[P
     shown = pupil.show(world, tasks, err, seed=derive_seed("forced", seed), turns=2)
     kept = [t for t in shown if t.turns[0].action.text.startswith("call")]
     with pupil.acting(world) as rollout:
-        return [walk.prefix(1) for walk in rollout.walks(kept)]
+        return [walk.prefix(1) for walk in rollout.replay_episodes(kept)]
 
 
 def named_in(prefix: Prefix) -> tuple[str, str]:

@@ -129,6 +129,6 @@ def err_once(environment: Environment, rng: random.Random, seen: Sequence[Observ
 def recovery(pupil: Pupil, world: str, forced: Sequence[Trajectory], seed: int) -> float:
     """Return the share of tasks that `pupil` solves behind the mistake."""
     with pupil.acting(world) as rollout:
-        ahead = [walk.prefix(FORCED + 1) for walk in rollout.walks(forced)]
+        ahead = [walk.prefix(FORCED + 1) for walk in rollout.replay_episodes(forced)]
         played = rollout.continuations(ahead, size=1, seed=derive_seed("recovery", seed))
     return fmean(float(t.is_success) for t in flatten_scored(played))

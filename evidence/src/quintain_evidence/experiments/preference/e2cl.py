@@ -33,7 +33,7 @@ from quintain.methods.preference.e2cl import (
     feedback_of,
     num_done,
 )
-from quintain.rollout.splices import try_proposals
+from quintain.rollout.corrections import try_proposals
 from quintain.testing.pupil import Pupil, RolloutCollector, new_pupil, tasks_from
 from quintain.types import Action, Trajectory, derive_seed, flatten_scored
 from quintain.warm_start.start import expert_action
@@ -129,7 +129,7 @@ def foreseen(
     make = find(world)
     with pupil.acting(world) as rollout:
         collector = RolloutCollector(rollout=rollout, seed_of_run=seed)
-        walks = {id(t): walk for t, walk in zip(shown, collector.walks(shown), strict=True)}
+        walks = {id(t): walk for t, walk in zip(shown, collector.replay_episodes(shown), strict=True)}
         for length in sorted({turn for t in shown for turn in drafts_of(t)}):
             same = [t for t in shown if length in drafts_of(t)]
             groups = collector.continue_from(
@@ -178,12 +178,12 @@ def carried_out(
             ]
             written = collector.continue_from(
                 1,
-                [walk.prefix(length) for walk in collector.walks([x.episode for x in same])],
+                [walk.prefix(length) for walk in collector.replay_episodes([x.episode for x in same])],
                 size=1,
                 max_turns=done + 1,
                 teacher=Told.of(same),
             )
-            ahead = [walk.prefix(length + 2) for walk in collector.walks(flatten_scored(written))]
+            ahead = [walk.prefix(length + 2) for walk in collector.replay_episodes(flatten_scored(written))]
             tries = collector.continue_from(
                 1, ahead, size=1, seed=derive_seed("second", seed, length), max_turns=done + 1
             )

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from quintain.data.pairs import best_and_worst
 from quintain.data.seats import split_seats
-from quintain.learning.job import MAIN
+from quintain.learning.train_config import MAIN
 from quintain.losses.preference import dpo
 from quintain.methods.preference.owl import WORKER, keep_groups_of
 from quintain.methods.preference.roles import ACTOR, PLANNER

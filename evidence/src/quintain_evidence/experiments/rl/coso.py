@@ -26,8 +26,8 @@ from quintain.credit_lab.gradient import GradientLab
 from quintain.data.pack import imitation_samples, micro_batches
 from quintain.data.samples import whole_prompt
 from quintain.errors import DataError
-from quintain.learning.job import Job
 from quintain.learning.learner import Forward
+from quintain.learning.train_config import TrainConfig
 from quintain.learning.update import Update
 from quintain.losses.causal import ActionModel, action_name, causal_weights
 from quintain.losses.entropy import entropy_bonus
@@ -89,7 +89,7 @@ def arms(options: Mapping[str, Any], seed: int, agent: str, num: int) -> list[di
     tasks, size = int(options.get("tasks", 8)), int(options.get("size", 4))
     divergence = float(options.get("divergence", 0.01))
     root = options.get("root")
-    job = Job(
+    config = TrainConfig(
         environment=str(options["world"]),
         model="mini?tokens=words",
         agent=agent,
@@ -98,7 +98,7 @@ def arms(options: Mapping[str, Any], seed: int, agent: str, num: int) -> list[di
         imitation_epochs=int(options.get("imitation_epochs", 12)),
     )
     enough, most = float(options.get("enough", 0.35)), float(options.get("most", 0.7))
-    with frozen(job, seed, enough=enough, most=most, root=None if root is None else Path(root)) as start:
+    with frozen(config, seed, enough=enough, most=most, root=None if root is None else Path(root)) as start:
         known, asked = start.batches(2, tasks=int(options.get("known", 64)), size=2)
         model = ActionModel()
         model.update(known)

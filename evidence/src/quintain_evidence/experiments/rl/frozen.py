@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from quintain.credit_lab.gradient import GradientLab
-from quintain.learning.job import Job
+from quintain.learning.train_config import TrainConfig
 from quintain.models.load import load
 from quintain.text.chat import Chat
 from quintain.types import Group, derive_seed
@@ -36,13 +36,15 @@ class Frozen:
 
 
 @contextmanager
-def frozen(job: Job, seed: int, *, enough: float, most: float, root: Path | None = None) -> Generator[Frozen]:
-    """Open a start of `job` that `seed` names and that solves from `enough` to `most` of its training tasks."""
+def frozen(
+    config: TrainConfig, seed: int, *, enough: float, most: float, root: Path | None = None
+) -> Generator[Frozen]:
+    """Open a start of `config` that `seed` names and that solves from `enough` to `most` of its training tasks."""
     start = cached_start(
-        replace(job, seed=derive_seed("start", seed) % MOST_SEEDS), enough=enough, most=most, root=root
+        replace(config, seed=derive_seed("start", seed) % MOST_SEEDS), enough=enough, most=most, root=root
     )
     loaded = load(str(start.folder))
-    with opened(start.folder, job.environment, seed=seed, agent=job.agent) as probe:
+    with opened(start.folder, config.environment, seed=seed, agent=config.agent) as probe:
         yield Frozen(
             lab=GradientLab(loaded.model),
             probe=probe,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, Share
 from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whiten
-from quintain.learning.job import EpisodesJob
+from quintain.learning.train_config import EpisodesConfig
 from quintain.learning.update import Update
 from quintain.losses.compose import combine
 from quintain.losses.policy import clip_ratio
@@ -19,8 +19,8 @@ from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActorCriticJob(EpisodesJob):
-    """A job whose policy has a critic."""
+class ActorCriticConfig(EpisodesConfig):
+    """A configuration whose policy has a critic."""
 
     learning_rate: float = 1e-4
     num_epochs: int = 2
@@ -34,7 +34,7 @@ class ActorCriticJob(EpisodesJob):
     """Weight of the critic's loss."""
 
 
-def actor_critic(config: ActorCriticJob) -> OnPolicy:
+def actor_critic(config: ActorCriticConfig) -> OnPolicy:
     """Return the method that learns by PPO, as `config` describes it."""
 
     def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:

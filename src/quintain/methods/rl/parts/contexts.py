@@ -1,6 +1,6 @@
 """Contexts to act on once: recorded episodes of the teacher, cut before each of their steps; and what its expert does.
 
-The teacher may have erred (`Job.mistakes`), so the expert is asked in every one of those states what is right.
+The teacher may have erred (`TrainConfig.mistakes`), so the expert is asked in every one of those states what is right.
 What is sampled becomes a trajectory of one turn whose prompt is the whole context, so nothing of the teacher's
 is trained on. The environment is not asked what the action did; whoever judges it judges the action alone. Where the
 expert gives up, there is no answer, which is not the same as a wrong one.
@@ -53,7 +53,7 @@ class Contexts:
             return
         labels = ExpertLabels(collector.expert_environment, ask_expert)
         episodes = [t for t in collector.demonstrations() if t.turns]
-        walks = collector.walks(episodes)
+        walks = collector.replay_episodes(episodes)
         prefixes = prefixes_of(walks)
         steps = [(t, number, right) for t in episodes for number, right in enumerate(labels.labels(t))]
         for (episode, number, right), prefix in zip(steps, prefixes, strict=True):

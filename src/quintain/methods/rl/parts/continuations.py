@@ -21,7 +21,7 @@ def continue_turns(rollouts: int) -> Branch:
         places = [(i, n) for i, t in enumerate(trajectories) for n in range(1, len(t.turns))]
         if not places:
             return {}
-        prefixes = prefixes_of(collector.walks(trajectories), first=1)
+        prefixes = prefixes_of(collector.replay_episodes(trajectories), first=1)
         seed = derive_seed("values", trajectories[0].seed)
         found = collector.continue_from(step, prefixes, size=rollouts, seed=seed)
         return dict(zip(places, found, strict=True))

@@ -22,7 +22,7 @@ class CollapseSigns:
 
     Before rewards fall, three things change: outcomes within a group stop differing, the same text comes again and
     again, and the gradient spikes (``train/grad_norm``, which every step logs). It is a state of a method, and its
-    measure: ``OnPolicy(state=Folds(signs), measure=signs)``.
+    measure: ``OnPolicy(state=CombinedState(signs), measure=signs)``.
     """
 
     def __init__(self) -> None:

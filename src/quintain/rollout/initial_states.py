@@ -9,17 +9,21 @@ from quintain.rollout.views import EnvironmentReader
 from quintain.types import Action, Completion, Score, Stop, Task, Trajectory, Turn, as_content, as_text
 
 
-def openings(make: Callable[[], Environment], agent: Agent, tasks: Sequence[Task]) -> list[Trajectory]:
+def read_initial_states(
+    make: Callable[[], Environment], agent: Agent, tasks: Sequence[Task]
+) -> list[Trajectory]:
     """Return an episode of one turn for each of `tasks`: its first prompt, after which nothing is said or done.
 
     One token stands where the answer of `agent` would begin; nothing is sampled, and nothing of it may be trained on.
     """
     looks = EnvironmentReader(has_state_keys=False)
     with closing(equip(agent, make())) as environment:
-        return [opening(looks, environment, agent, task) for task in tasks]
+        return [read_initial_state(looks, environment, agent, task) for task in tasks]
 
 
-def opening(looks: EnvironmentReader, environment: Environment, agent: Agent, task: Task) -> Trajectory:
+def read_initial_state(
+    looks: EnvironmentReader, environment: Environment, agent: Agent, task: Task
+) -> Trajectory:
     """Return how `task` begins."""
     start = looks.start(environment, task)
     view = start.views[0]

@@ -5,7 +5,7 @@ import random
 import pytest
 from tests.build import shorten_corpus
 
-from quintain.agents.advised import ADAPTER, ADVISER, AGENT, REACHED, UNDERSTOOD, Advised, AdvisedWorld
+from quintain.agents.adviser import ADAPTER, ADVISER, AGENT, REACHED, UNDERSTOOD, Advised, AdvisedWorld
 from quintain.environments.advice import clauses
 from quintain.environments.baselines import expert, play
 from quintain.environments.catalog import find

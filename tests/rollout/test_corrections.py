@@ -12,8 +12,7 @@ from quintain.data.pipeline import Pipeline, as_example
 from quintain.environments.protocol import Environment
 from quintain.errors import EnvironmentFault, UsageError
 from quintain.rollout.collect import Rollout
-from quintain.rollout.request import Limits
-from quintain.rollout.splices import (
+from quintain.rollout.corrections import (
     CorrectedEpisode,
     can_be_carried_out,
     executable,
@@ -23,6 +22,7 @@ from quintain.rollout.splices import (
     join_splice,
     way_back,
 )
+from quintain.rollout.request import Limits
 from quintain.text.chat import Chat
 from quintain.types import (
     Action,

@@ -23,12 +23,12 @@ from quintain.errors import UsageError
 from quintain.processes.http_json import HttpServer, HttpTrouble
 from quintain.rollout.stepper import guard_call
 from quintain.serve import agentgym as serve_agentgym
+from quintain.serve import environment_server as served_module
 from quintain.serve import json_app
-from quintain.serve import served as served_module
 from quintain.serve.agentgym import agentgym_app
+from quintain.serve.environment_server import ServedEnvironment, WorldTrouble, action_in, close_all
 from quintain.serve.listener import Listener
 from quintain.serve.openenv import openenv_app
-from quintain.serve.served import ServedEnvironment, WorldTrouble, action_in, close_all
 from quintain.types import Action, Failure, Image, StepResult, Task, Text
 
 SERVICES: dict[str, Callable[..., Starlette]] = {"openenv": openenv_app, "agentgym": agentgym_app}

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from quintain.data.pipeline import PipelineResult
     from quintain.environments.noisy import NoisyExpert
 
-Wanted = TypeVar("Wanted", bound="Job")
+Wanted = TypeVar("Wanted", bound="TrainConfig")
 MAIN = "policy"
 """The policy that a run is about."""
 USUAL_DEMONSTRATIONS = 48
@@ -81,7 +81,7 @@ class ColdStart:
     choose: Callable[[Sequence[Trajectory], Callable[[Sequence[int]], str]], PipelineResult]
     """(what was shown, token ids → text) → what of it is imitated, with what every stage did"""
     teachers: Sequence[NoisyExpert] = ()
-    """each of them shows all tasks; none: the job's own teacher"""
+    """each of them shows all tasks; none: the configuration's own teacher"""
     texts: Sequence[str] = ()
     """what a new model's tokenizer learns beside what the environment writes, so that a mark is no row of letters"""
 
@@ -100,7 +100,7 @@ def rewrite_lora(text: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job(
+class TrainConfig(
     ModelSection,
     DataSection,
     WarmStartSection,
@@ -154,8 +154,8 @@ class Job(
 
 
 @dataclass(frozen=True, kw_only=True)
-class SignalsJob(Job):
-    """A job that writes down what tokens are trained with."""
+class SignalsConfig(TrainConfig):
+    """A configuration that writes down what tokens are trained with."""
 
     records_signals: bool = True
     """Write advantages, returns and weights of every trained token into the journal."""
@@ -205,8 +205,8 @@ class PassesSection(UpdateSection):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImitationJob(SignalsJob):
-    """A job that imitates what is there before it begins."""
+class ImitationConfig(SignalsConfig):
+    """A configuration that imitates what is there before it begins."""
 
     steps: PositiveInt = 200
     learning_rate: PositiveFloat = 1e-3
@@ -217,8 +217,8 @@ class ImitationJob(SignalsJob):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnPolicyJob(SignalsJob, PassesSection):
-    """A job whose steps learn from episodes that the policy has just sampled."""
+class OnPolicyConfig(SignalsConfig, PassesSection):
+    """A configuration whose steps learn from episodes that the policy has just sampled."""
 
     leaves: LeafRule = "used"
     """Streams of an episode to train, where its history was rewritten: used (all but calls of an agent outside that it
@@ -229,23 +229,23 @@ class OnPolicyJob(SignalsJob, PassesSection):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplayJob(Job, PassesSection):
-    """A job whose steps learn from a buffer of episodes."""
+class ReplayConfig(TrainConfig, PassesSection):
+    """A configuration whose steps learn from a buffer of episodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepRoundsJob(SignalsJob):
-    """A job of rounds, each of which makes data and trains on it for so many optimizer steps."""
+class StepRoundsConfig(SignalsConfig):
+    """A configuration of rounds, each of which makes data and trains on it for so many optimizer steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class RoundsJob(StepRoundsJob, PassesSection):
-    """A job of rounds, each of which makes data and goes through it in epochs of minibatches."""
+class RoundsConfig(StepRoundsConfig, PassesSection):
+    """A configuration of rounds, each of which makes data and goes through it in epochs of minibatches."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreferenceRoundsJob(RoundsJob):
-    """A job of few rounds, each of which makes data of many tasks and goes through them several times."""
+class PreferenceRoundsConfig(RoundsConfig):
+    """A configuration of few rounds, each of which makes data of many tasks and goes through them several times."""
 
     steps: PositiveInt = 3
     """Rounds."""
@@ -258,8 +258,8 @@ class PreferenceRoundsJob(RoundsJob):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExploringJob(StepRoundsJob):
-    """A job of few rounds that explore what the expert showed, and train on what came of it."""
+class ExploringConfig(StepRoundsConfig):
+    """A configuration of few rounds that explore what the expert showed, and train on what came of it."""
 
     steps: PositiveInt = 1
     """Rounds: explore, build data, train on it; the paper has one."""
@@ -282,8 +282,8 @@ class ExploringJob(StepRoundsJob):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EpisodesJob(OnPolicyJob):
-    """A job whose steps are episodes of tasks that all differ."""
+class EpisodesConfig(OnPolicyConfig):
+    """A configuration whose steps are episodes of tasks that all differ."""
 
     episodes: PositiveInt = 64
     """Episodes of a step, each of another task."""
@@ -295,8 +295,8 @@ class EpisodesJob(OnPolicyJob):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupJob(OnPolicyJob, GroupFields):
-    """A job whose steps are groups of episodes that are compared with each other."""
+class GroupConfig(OnPolicyConfig, GroupFields):
+    """A configuration whose steps are groups of episodes that are compared with each other."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have; a group of one has nothing to compare."""
@@ -305,16 +305,16 @@ class GroupJob(OnPolicyJob, GroupFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClipHigherJob(GroupJob):
-    """A job on groups whose ratio may rise further than it may fall."""
+class ClipHigherConfig(GroupConfig):
+    """A configuration on groups whose ratio may rise further than it may fall."""
 
     clip_high: PositiveFloat = 0.28
     """The ratio is clipped to 0.8 … 1 + this."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupRoundsJob(RoundsJob, GroupFields):
-    """A job of rounds, the data of which are groups of episodes that are compared with each other."""
+class GroupRoundsConfig(RoundsConfig, GroupFields):
+    """A configuration of rounds, the data of which are groups of episodes that are compared with each other."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have; a group of one has nothing to compare."""
@@ -322,7 +322,7 @@ class GroupRoundsJob(RoundsJob, GroupFields):
         self.check_groups()
 
 
-def require_config(config: Job, wanted: type[Wanted], base: str) -> Wanted:
+def require_config(config: TrainConfig, wanted: type[Wanted], base: str) -> Wanted:
     """Return `config`, which is to have the options that a loop reads; `base` of `quintain.methods` has them.
 
     Raises:

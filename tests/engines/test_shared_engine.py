@@ -4,9 +4,9 @@ from typing import cast
 
 from tests.testing.test_engines import failed, scripted
 
-from quintain.engines.desk import EngineClient
 from quintain.engines.protocol import Engine, Request, Sampling
 from quintain.engines.scripted import Scripted
+from quintain.engines.shared_engine import EngineClient
 from quintain.testing.engines import check_engine
 
 

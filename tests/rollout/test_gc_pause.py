@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from quintain.rollout.collector import AT_START, RARELY, gc_frozen
+from quintain.rollout.gc_pause import AT_START, RARELY, gc_frozen
 
 
 def test_what_is_there_is_set_aside_until_the_end() -> None:

@@ -4,7 +4,7 @@ from transformers import PreTrainedTokenizerFast
 
 from quintain.environments.noisy import noisy
 from quintain.rollout.collect import Rollout
-from quintain.rollout.openings import openings
+from quintain.rollout.initial_states import read_initial_states
 from quintain.types import Stop, as_text
 from quintain.warm_start.start import build_agent
 from quintain.worlds.guess.game import Guess
@@ -13,7 +13,7 @@ from quintain.worlds.guess.game import Guess
 def test_a_task_begins_as_an_episode_of_it_does(tokenizer: PreTrainedTokenizerFast) -> None:
     agent = build_agent(tokenizer, Guess, temperature=1.0)
     tasks = [Guess().task("train", index) for index in range(3)]
-    found = openings(Guess, agent, tasks)
+    found = read_initial_states(Guess, agent, tasks)
     rollout = Rollout(agent, Guess, None)
     try:
         shown = [group.trajectories[0] for group in rollout.demonstrations(tasks, noisy(0.0), seed=0)]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from quintain.environments import rehearsal
-from quintain.environments.rehearsal import find_or_blame, find_ready
+from quintain.environments import smoke_test
+from quintain.environments.smoke_test import find_or_blame, find_ready
 from quintain.errors import EnvironmentFault, UsageError
 
 Cli = Callable[..., Any]
@@ -42,7 +42,7 @@ def test_what_breaks_is_a_fault_of_the_environment(body: str, what: str) -> None
 
 @pytest.mark.usefixtures("cli")
 def test_a_world_that_hangs_is_told_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rehearsal, "DEADLINE", 0.05)
+    monkeypatch.setattr(smoke_test, "DEADLINE", 0.05)
     spec = world("    def reset(self, task):\n        time.sleep(0.5)\n        return 'go'\n")
     with pytest.raises(
         EnvironmentFault, match=r"got no answer within 0.05 s; repair it, then `quintain check"
@@ -105,7 +105,7 @@ def test_nothing_is_written_for_a_broken_world(cli: Cli) -> None:
 def test_what_the_agent_is_told_and_the_building_are_rehearsed(
     monkeypatch: pytest.MonkeyPatch, body: str, what: str
 ) -> None:
-    monkeypatch.setattr(rehearsal, "DEADLINE", 0.1 if "sleep" in body else 60.0)
+    monkeypatch.setattr(smoke_test, "DEADLINE", 0.1 if "sleep" in body else 60.0)
     with pytest.raises(EnvironmentFault, match=what):
         find_ready(world(RESET + body))
 

@@ -16,8 +16,8 @@ import torch
 from tests.engines import fake_server
 from tests.engines.fake_server import LENGTH, TOKENIZER, VOCABULARY, FakeServer, write_table
 
+from quintain.engines.http_engine import QUESTION, HttpEngine
 from quintain.engines.protocol import Candidates, Grammar, Reply, Request, Sampling
-from quintain.engines.served import QUESTION, HttpEngine
 from quintain.engines.server_api import Card
 from quintain.engines.server_wire import ServerWire
 from quintain.engines.settings import EngineSettings, card_variables, check_settings, read_engine
@@ -175,7 +175,7 @@ def test_each_server_that_is_started_sees_its_own_cards(
     class StopHereError(Exception):
         pass
 
-    monkeypatch.setattr("quintain.engines.served.ServerProcess", Started)
+    monkeypatch.setattr("quintain.engines.http_engine.ServerProcess", Started)
     settings = EngineSettings(kind="vllm", program=sys.executable, replicas=3, devices=("1", "2", "3"))
     api = Vllm()
     for number in range(3):

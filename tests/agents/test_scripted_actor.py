@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from quintain.agents.catalog import build
-from quintain.agents.led_world import LedWorld
 from quintain.agents.plan import PlanAndAct
 from quintain.agents.protocol import Brief, equip
+from quintain.agents.scripted_actor import LedWorld
 from quintain.engines.local import Local
 from quintain.engines.protocol import Engine
 from quintain.environments.baselines import expert, noop, play

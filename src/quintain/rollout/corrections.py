@@ -336,7 +336,7 @@ def expert_recovery(
         limits = Limits(max_failure_share=1.0, attempts=1)
         with closing(Rollout(agent, make, None, limits=limits)) as rollout:
             try:
-                (walk,) = rollout.walks([trajectory], checks_rewards=False)
+                (walk,) = rollout.replay_episodes([trajectory], checks_rewards=False)
             except EnvironmentFault:
                 return UNREPEATABLE
             try:

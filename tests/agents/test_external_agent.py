@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from quintain.agents import outside
+from quintain.agents import external_agent
 from quintain.agents.catalog import Layer, build, check, engine_needs, is_outside
-from quintain.agents.harness import Choice, JsonTools
-from quintain.agents.outside import (
+from quintain.agents.external_agent import (
     AgentFault,
     LastWords,
     Outside,
@@ -22,6 +21,7 @@ from quintain.agents.outside import (
     member,
     task_text,
 )
+from quintain.agents.harness import Choice, JsonTools
 from quintain.environments.tools import GraderFault
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
@@ -200,7 +200,7 @@ def test_an_expert_that_cannot_be_called_is_refused(chat: Chat, tmp_path: Path) 
 
 
 def test_a_command_that_writes_for_ever_costs_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outside, "LONGEST_KEPT", 10_000)
+    monkeypatch.setattr(external_agent, "LONGEST_KEPT", 10_000)
     program = "import sys; [sys.stdout.write('x' * 999 + chr(10)) for _ in range(2000)]; print(0.5)"
     run = command_runner(f'{sys.executable} -c "{program}"', 60.0)
     kept: list[int] = []

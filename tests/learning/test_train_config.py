@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from quintain.errors import ConfigError, UsageError
-from quintain.learning.job import Job, OnPolicyJob
+from quintain.learning.train_config import OnPolicyConfig, TrainConfig
 
 
 @pytest.mark.parametrize(
@@ -43,24 +43,24 @@ from quintain.learning.job import Job, OnPolicyJob
 )
 def test_a_value_that_makes_no_sense(field: str, value: Any, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        OnPolicyJob(**{field: value}).check()
+        OnPolicyConfig(**{field: value}).check()
     assert str(caught.value) == message
 
 
 def test_the_defaults_and_no_demonstrations_are_fine() -> None:
-    Job().check()
-    Job(demonstrations=0).check()
+    TrainConfig().check()
+    TrainConfig(demonstrations=0).check()
 
 
 def test_nobody_errs_without_demonstrations() -> None:
-    Job(mistakes=0.3).check()
+    TrainConfig(mistakes=0.3).check()
     with pytest.raises(
         ConfigError, match=r"mistakes: got 0.3 without demonstrations.*; raise demonstrations"
     ):
-        Job(mistakes=0.3, demonstrations=0).check()
+        TrainConfig(mistakes=0.3, demonstrations=0).check()
 
 
 def test_an_agent_that_does_not_exist() -> None:
     with pytest.raises(UsageError, match=r"agent: got 'reakt', in which .*; did you mean 'react'\?"):
-        Job(agent="reakt").check()
-    Job(agent="react?max_tokens=8").check()
+        TrainConfig(agent="reakt").check()
+    TrainConfig(agent="react?max_tokens=8").check()
