@@ -24,6 +24,18 @@ from quintain_evidence.pages import (
 )
 
 
+def standing_of(family: str, verdict: str, outcome: Outcome) -> Standing:
+    """Return the standing of a row that has a league alone, whose outcome gives `verdict`."""
+    found = Comparison(
+        verdict=verdict, reasons=(), by_values=outcome.verdict, worst=outcome.verdict, baseline="grpo", world="guess",
+        model="mini", outcome=outcome, power=None, loss=0.1,
+    )  # fmt: skip
+    return Standing(
+        row=outcome.row, title=outcome.row, family=family, claims=(), objective=None, checks=None, departs="",
+        comparison=found, promise=None,
+    )  # fmt: skip
+
+
 def test_pages_are_written_from_results(write_claim: Callable[..., Path], tmp_path: Path) -> None:
     file = write_claim()
     folder = tmp_path / "results"
@@ -69,14 +81,7 @@ def test_pages_are_written_from_results(write_claim: Callable[..., Path], tmp_pa
 
 def test_a_run_that_rows_share_counts_once() -> None:
     def row(name: str, family: str, **seconds: float) -> Standing:
-        found = Comparison(
-            verdict="better", reasons=(), by_values="better", worst="better", baseline="grpo", world="guess",
-            model="mini", outcome=Outcome(row=name, verdict="better", seconds=seconds), power=None, loss=0.1,
-        )  # fmt: skip
-        return Standing(
-            row=name, title=name, family=family, claims=(), objective=None, checks=None, departs="",
-            comparison=found, promise=None,
-        )  # fmt: skip
+        return standing_of(family, "better", Outcome(row=name, verdict="better", seconds=seconds))
 
     rows = {
         "a": row("a", "rl", base=60.0, one=120.0),
@@ -147,14 +152,7 @@ def test_what_is_behind_is_counted_and_named() -> None:
                 freedom=5,
             )
         )
-        found = Comparison(
-            verdict="none", reasons=(), by_values=by_values, worst=by_values, baseline="grpo", world="guess",
-            model="mini", outcome=Outcome(row=name, verdict=by_values, bound=bound), power=None, loss=0.1,
-        )  # fmt: skip
-        return Standing(
-            row=name, title=name, family=family, claims=(), objective=None, checks=None, departs="",
-            comparison=found, promise=None,
-        )  # fmt: skip
+        return standing_of(family, "none", Outcome(row=name, verdict=by_values, bound=bound))
 
     rows = {
         "a": row("a", "rl", "unresolved", 0.1),

@@ -265,8 +265,7 @@ def check_parts(config: TrainConfig) -> None:
     if config.cluster and is_of_session(config.environment):
         raise UsageError(
             f"cluster: got {config.cluster!r} with {config.environment}, a class of this session, which no other "
-            "process can "
-            "build; write it to a file, and give file.py:Class"
+            "process can build; write it to a file, and give file.py:Class"
         )
     find_ready(config.environment, for_training=True, for_model=True)
     if config.eval_environment:

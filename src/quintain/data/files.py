@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from quintain.errors import DataError, MissingExtra
+from quintain.types.json_text import load_json
 from quintain.types.unicode import valid_text
 
 TEXTS, TABLES = (".jsonl", ".ndjson", ".json"), (".parquet", ".arrow")
@@ -217,8 +218,8 @@ def map_texts(change: Callable[[str], str], value: object) -> object:
 def single_object(text: str) -> object | None:
     """Return the object that the whole of `text` is; None where it is not one."""
     try:
-        value: object = json.loads(text)
-    except (ValueError, RecursionError):
+        value: object = load_json(text)
+    except ValueError:
         return None
     return cast(object, value) if isinstance(value, dict) else None
 

@@ -8,7 +8,6 @@ Every object is read, or refused with its file, line and cure; nothing is skippe
 reads is counted.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from quintain.data.thoughts import whole_text
 from quintain.data.verifiers import as_conversations, is_rollout, is_trace
 from quintain.errors import DataError
 from quintain.types import NOTHING, Message, Text, ToolCall, ToolSpec, as_text
+from quintain.types.json_text import load_json
 from quintain.types.plain import MAX_AMOUNT, as_amount
 
 TrainOn = Literal["all", "last", "tagged"]
@@ -610,8 +610,8 @@ def _text(content: object, place: str, *, may_be_empty: bool) -> str:
 
 def _json(value: object, what: str, place: str) -> object:
     try:
-        return json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError) as error:
+        return load_json(value) if isinstance(value, str) else value
+    except ValueError as error:
         raise DataError(f"{place}: got {what} that is no JSON ({error}); write an object") from None
 
 

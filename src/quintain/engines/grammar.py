@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from quintain.engines.protocol import Grammar
 from quintain.errors import EngineFault, InvariantError, MissingExtra, UsageError, is_panic
+from quintain.types.json_text import load_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -244,8 +245,8 @@ def _source(grammar: Grammar) -> str:
 def _json(grammar: Grammar) -> object:
     """Return the value that the text of `grammar` stands for."""
     try:
-        return json.loads(grammar.text)
-    except (ValueError, RecursionError) as error:
+        return load_json(grammar.text)
+    except ValueError as error:
         raise _refusal(f"{grammar.text[:60]!r} ({grammar.kind}), which is no JSON: {error}") from error
 
 

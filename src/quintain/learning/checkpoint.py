@@ -30,6 +30,7 @@ from quintain.errors import StoreError
 from quintain.learning.optimizers import moment_shapes
 from quintain.models.heads import ValueHead
 from quintain.models.weights import check_numbers, read_state
+from quintain.types.json_text import load_json
 
 WEIGHTS, MOMENTS, NUMBERS = "weights-{index}.safetensors", "optimizer.safetensors", "learner.json"
 SHARDS = "shard-*.safetensors"
@@ -121,14 +122,14 @@ def load_numbers(folder: Path, names: Collection[str]) -> dict[str, int]:
         StoreError: the file is missing or broken.
     """
     try:
-        found: object = json.loads((folder / NUMBERS).read_text())
+        found: object = load_json((folder / NUMBERS).read_text())
         numbers = cast("dict[str, int]", found) if isinstance(found, dict) else dict[str, int]()
         if numbers.keys() != set(names):
             raise ValueError(f"it must have {', '.join(names)}")
         for name, value in numbers.items():
             if type(value) is not int or not 0 <= value <= MAX_NUMBER:
                 raise ValueError(f"{name} is {value!r:.40}")
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise StoreError(
             f"checkpoint {folder}: got {NUMBERS} that cannot be read ({error}); resume from another checkpoint"
         ) from error

@@ -670,8 +670,7 @@ def build_policies(
     if spread := [name for name in small if ranks_of(name) is not None]:
         raise ConfigError(
             f"learner_ranks: got {config.learner_ranks} with the policy {spread[0]}, a small network of its own; "
-            "give 0, "
-            "and no place on a cluster"
+            "give 0, and no place on a cluster"
         )
     for name, (spec, settings) in plan_policies(config, specs).items():
         has_head = has_critic if spec is None and name == MAIN else spec is not None and spec.head == "value"

@@ -151,8 +151,7 @@ def fit_config(found: FoundMethod, config: TrainConfig, given: Mapping[str, Any]
         why = f"; the learning rate: {advice.reason}" if "learning_rate" in changes else ""
         notes.insert(
             0, f"{name_of(config.model)} is pretrained ({size_of(origin)}), and what was not given fits it: "
-            f"{said}{why} "
-            f"({PAGE})",
+            f"{said}{why} ({PAGE})",
         )  # fmt: skip
     return Fitted(config=replace(config, **changes), notes=notes)
 

@@ -78,8 +78,7 @@ def refuse_unread(found: FoundMethod, method: Method, config: TrainConfig, given
         if not is_own(found.config_class, name):
             raise ConfigError(
                 f"{name}: got {getattr(config, name)!r} with {found.label}, which does not read it; leave it out: "
-                "it is "
-                f"read {READERS[name]}"
+                f"it is read {READERS[name]}"
             )
 
 

@@ -5,7 +5,6 @@ one rule: safetensors only, no pickle, and never the code that a repository brin
 file does not hold is an error, not a random number.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -29,6 +28,7 @@ from quintain.models.patterns import find_fault
 from quintain.models.precision import DTYPES
 from quintain.models.quiet import quiet_transformers
 from quintain.models.save import END_IDS
+from quintain.types.json_text import load_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -218,8 +218,8 @@ def _weight_files(folder: Path, asked: str) -> list[Path]:
 
 def _read_json(file: Path, asked: str) -> dict[str, Any]:
     try:
-        value: object = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        value: object = load_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise _refusal(
             asked, f"{file.name} that cannot be read ({_first_line(error)})", "copy the file again"
         ) from error

@@ -101,10 +101,11 @@ def read_state(module: nn.Module, file: Path) -> None:
         names = list(opened.keys())
         if came := _find_misfit(targets, {name: tuple(opened.get_slice(name).get_shape()) for name in names}):
             raise ValueError(f"{file.name} with {came}")
-        for name in names:
-            check_numbers(name, cast(Tensor, opened.get_tensor(name)), targets[name].dtype)
-        for name in names:
-            targets[name].copy_(cast(Tensor, opened.get_tensor(name)))
+        new = {name: cast(Tensor, opened.get_tensor(name)) for name in names}
+        for name, tensor in new.items():
+            check_numbers(name, tensor, targets[name].dtype)
+        for name, tensor in new.items():
+            targets[name].copy_(tensor)
 
 
 def check_numbers(name: str, tensor: Tensor, dtype: torch.dtype, *, is_positive: bool = False) -> None:

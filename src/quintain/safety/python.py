@@ -22,6 +22,7 @@ from quintain.safety.isolation import find_interpreter
 from quintain.safety.limits import Limits, Reason
 from quintain.safety.warm import WORKER, WarmBox, source, worker_box
 from quintain.types import NOTHING, ToolSpec
+from quintain.types.json_text import load_json
 
 START_SECONDS = 60.0
 ROUNDS, SETTLE_SECONDS = 5, 5.0
@@ -135,8 +136,8 @@ class PythonProcess:
             problem = reply.get("error") or f"the process was ended ({cell.reason or 'protocol'})"
             raise DataError(f"variable {name[:60]} of the sandbox: got none: {problem}; let the code bind it")
         try:
-            return json.loads(cast(str, reply["value"]))
-        except (ValueError, TypeError, RecursionError) as error:
+            return load_json(cast(str, reply["value"]))
+        except (ValueError, TypeError) as error:
             raise DataError(
                 f"variable {name[:60]} of the sandbox: got no JSON ({error}); bind it anew"
             ) from error

@@ -8,7 +8,6 @@ was recorded, a tool is written into the prompt, a schema is compiled.
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import Mapping
 from typing import Any, cast
@@ -17,6 +16,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive
 
 from quintain.serve.chat_types import RequestError, Row
+from quintain.types.json_text import load_json
 
 MIN_BODY_BYTES, MAX_BODY_BYTES = 1 << 20, 64 << 20
 BYTES_OF_A_TOKEN = 64
@@ -102,8 +102,8 @@ def read_object(raw: bytes) -> Row:
         RequestError: it is none.
     """
     try:
-        found: object = json.loads(raw)
-    except (ValueError, RecursionError):
+        found: object = load_json(raw)
+    except ValueError:
         raise RequestError(400, "body: got no JSON; send a JSON object") from None
     if not isinstance(found, dict):
         raise RequestError(400, "body: got no JSON object; send one")

@@ -27,6 +27,7 @@ from quintain.serve.environment_server import (
     introduction,
 )
 from quintain.serve.json_app import CALL_SECONDS, Refusal, Request, Threads, json_app
+from quintain.types.json_text import load_json
 
 CODES = {"no_episode": "SESSION_ERROR"}
 """Error codes of OpenEnv by kind of trouble; all others are EXECUTION_ERROR."""
@@ -121,8 +122,8 @@ async def _converse(connection: WebSocket, conversation: Conversation, threads: 
             if found["type"] == "websocket.disconnect":
                 return
             try:
-                message: object = json.loads(found.get("text") or found.get("bytes") or "")
-            except (ValueError, RecursionError) as error:
+                message: object = load_json(found.get("text") or found.get("bytes") or "")
+            except ValueError as error:
                 row: Row = {"message": f"Invalid JSON: {error}", "code": "INVALID_JSON"}
                 await connection.send_text(_error(row))
                 continue

@@ -94,9 +94,8 @@ class Run:
         run = _open_run(folder, _lock(folder))
         try:
             run.accepts_changes = accepts_changes
-            files.close_to_others(
-                folder
-            )  # one of an earlier release, or unpacked from an archive, may be open
+            # One of an earlier release, or unpacked from an archive, may be open.
+            files.close_to_others(folder)
             run._compare_files()
             run._take_up()
         except BaseException:

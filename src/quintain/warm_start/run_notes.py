@@ -37,20 +37,17 @@ def before_teaching(config: TrainConfig, make_environment: Factory) -> Iterator[
     if taught and config.environment != NO_ENVIRONMENT and name_of(taught) != name_of(config.environment):
         yield (
             f"{config.model} was taught in {taught}, and this run is in {config.environment}: what it knows of "
-            "actions there "
-            "may not help here; compare with a new model (--model tiny)"
+            "actions there may not help here; compare with a new model (--model tiny)"
         )
     if (episodes := config.episodes_of_step or 0) > MANY:
         yield (
             f"a step plays {episodes:,} episodes, of up to {episodes * config.max_turn_tokens:,} sampled tokens for "
-            "each "
-            "of their turns; fewer --tasks or a smaller --group-size, if that was not meant"
+            "each of their turns; fewer --tasks or a smaller --group-size, if that was not meant"
         )
     if config.tokens_per_pass > MANY_TOKENS:
         yield (
             f"up to {config.tokens_per_pass:,} tokens go through the model at once, so that memory may hold a whole "
-            "step; "
-            f"lower micro_tokens (usual: {MICRO_TOKENS:,}), if that was not meant"
+            f"step; lower micro_tokens (usual: {MICRO_TOKENS:,}), if that was not meant"
         )
     is_shown = not isinstance(config.demonstrations, str) and config.demonstrations != 0
     if not is_shown or config.environment == NO_ENVIRONMENT:
@@ -63,8 +60,7 @@ def before_teaching(config: TrainConfig, make_environment: Factory) -> Iterator[
     if config.demonstrations is None:
         yield (
             f"{config.environment} has no expert_action(): the best episodes of random play are imitated, then the "
-            "best "
-            f"of the policy's own; an expert would teach more, and sooner ({PAGE})"
+            f"best of the policy's own; an expert would teach more, and sooner ({PAGE})"
         )
     else:
         yield (

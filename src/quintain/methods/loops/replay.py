@@ -281,6 +281,7 @@ def train_by_replay(method: Replay, config: TrainConfig, run: Run) -> None:
                 seen = buffer.only(method.critic.is_read).draw(context.seed("watched", step))
             watched = watch(method.critic, flatten_scored(seen), queries)
             used: dict[str, None] = {}
+            due = [is_ready and update.count(step) > 0 for update in method.updates]
             reports = [
                 make_updates(
                     context.policies,
@@ -293,10 +294,9 @@ def train_by_replay(method: Replay, config: TrainConfig, run: Run) -> None:
                     num_learned[number],
                 )
                 for number, update in enumerate(method.updates)
-                if is_ready and update.count(step)
+                if due[number]
             ]
-            for number, update in enumerate(method.updates):
-                num_learned[number] += is_ready and update.count(step) > 0
+            num_learned = [count + is_due for count, is_due in zip(num_learned, due, strict=True)]
             row = context.measure(
                 groups,
                 next((report for policy, report, _ in reversed(reports) if policy == MAIN), None),

@@ -115,6 +115,5 @@ def refuse_without_turn_rewards(
     ):
         raise ConfigError(
             f"environment {context.config.environment}: got {len(episodes)} episodes without a reward before their "
-            "last "
-            "turn, which this credit is made of; reward turns in its step(), add a reward term, or use grpo"
+            "last turn, which this credit is made of; reward turns in its step(), add a reward term, or use grpo"
         )

@@ -77,8 +77,7 @@ def world_of(config: TrainConfig) -> str:
     if not source.is_run:
         raise ConfigError(
             f"known: got demonstrations {Path(config.demonstrations).name}, conversations whose tasks cannot be "
-            "played; "
-            "give a run as demonstrations, or known=0"
+            "played; give a run as demonstrations, or known=0"
         )
     with Run.open(source.path, writable=False) as run:
         if run.config["environment"] != config.environment:
