@@ -65,6 +65,19 @@ def test_every_variant_trains_and_its_critics_come_first(tmp_path: Path, fields:
     )
 
 
+@pytest.mark.parametrize("is_resumed", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_the_rate_rises_step_by_step_in_a_run_that_is_resumed_too(tmp_path: Path, is_resumed: bool) -> None:
+    folder, made = tmp_path / "run", config(steps=3)
+    if is_resumed:
+        train(folder, config(steps=2))
+        with Run.open(folder) as run:
+            method(made).train(run, made)
+    else:
+        train(folder, made)
+    risen = [row.get("train/lr_scale") for row in rows(folder)[1:]]
+    assert risen == [None, pytest.approx(0.1), pytest.approx(0.2)]
+
+
 def test_targets_are_detached_and_move_a_tenth_of_the_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
