@@ -75,6 +75,11 @@ def pair() -> Iterator[WebSocket]:
         client.abort()
 
 
+def wait_for_the_end(client: WebSocket) -> None:
+    """Wait until the package behind `client` knows that the connection ended."""
+    client._connection.recv_events_thread.join(10)  # pyright: ignore[reportPrivateUsage]
+
+
 def kind_of(attempt: Callable[[], Any]) -> str:
     with pytest.raises(SocketTrouble) as found:
         attempt()
@@ -130,9 +135,12 @@ def test_another_thread_ends_a_wait(pair: WebSocket) -> None:
         b"\x81\x7f\0\0\0\x01\0\0\0\0",  # 4 GiB
     ],
 )
-def test_what_breaks_the_protocol_ends_the_connection(data: bytes) -> None:
+@pytest.mark.parametrize("is_late", [False, True])
+def test_what_breaks_the_protocol_ends_the_connection(data: bytes, is_late: bool) -> None:
     with raw(data, shakes_hands=True, hangs_up=True) as url:
         client = connect(url, deadline=10)
+        if is_late:  # the end of the connection is noticed before anything of it is read
+            wait_for_the_end(client)
         assert kind_of(lambda: client.receive(deadline=10)) == "protocol"
         assert kind_of(lambda: client.send("more")) in ("closed", "protocol")
         client.abort()

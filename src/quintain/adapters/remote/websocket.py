@@ -145,6 +145,8 @@ def _trouble(error: "ConnectionClosed") -> SocketTrouble:
     """Return why a connection ended."""
     if isinstance(error.__cause__, BlockingIOError):
         return SocketTrouble("timeout", "a server that does not read")
+    if isinstance(error.__cause__, UnicodeDecodeError):  # of a server that hung up before it could be told so
+        return SocketTrouble("protocol", f"a text that is not UTF-8 ({error.__cause__})")
     code = None if error.sent is None or error.rcvd_then_sent else error.sent.code
     if code == TOO_BIG:
         return SocketTrouble("protocol", f"more than {MAX_BYTES} bytes")
