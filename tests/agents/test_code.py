@@ -250,10 +250,19 @@ def test_functions_of_solved_episodes_are_kept_and_given(chat: Chat) -> None:
     world.close()
 
 
+def test_solving_a_held_out_task_teaches_the_library_nothing(chat: Chat) -> None:
+    library = ActionLibrary()
+    world = equip(CodeAct(chat, seconds=30.0).with_library(library), Adder())
+    begin(world, world.task("eval", 3))
+    say(world, "def add_all(numbers):\n    return sum(numbers)")
+    assert say(world, "answer(6)").is_success and library.entries == ()
+    world.close()
+
+
 def test_a_library_may_be_a_file(chat: Chat, tmp_path: Path) -> None:
     agent = CodeAct(chat, library=str(tmp_path / "actions.json"))
     assert agent.shelf is not None
-    agent.shelf.learn(["def f(x): return x"], set())
+    agent.shelf.learn(Guess().task("train", 0), ["def f(x): return x"], set())
     frozen = CodeAct(chat, library=str(tmp_path / "actions.json"), is_frozen=True)
     assert frozen.shelf is not None
     assert frozen.shelf.entries == agent.shelf.entries and frozen.shelf.is_frozen

@@ -3,7 +3,9 @@
 import sys
 from typing import Literal
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
 from quintain.agents.constrained import Constrained, calls_grammar, shape
@@ -160,3 +162,34 @@ def test_what_cannot_be_constrained(chat: Chat, monkeypatch: pytest.MonkeyPatch)
     check_grammar.cache_clear()
     with pytest.raises(MissingExtra, match=r'pip install -e "\.\[constrained\]"'):
         Constrained(chat).open(brief())
+
+
+def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    found = np.exp(scores)
+    return found / found.sum(-1, keepdims=True)
+
+
+def test_what_a_constraint_leaves_out_of_a_policy_gradient_is_as_the_docs_say() -> None:
+    # Games of two of 4 tokens, 2 of which may follow each beginning; rows: what comes before the token.
+    rng, num = np.random.default_rng(0), 2_000
+    first, second = rng.normal(size=(num, 4)), rng.normal(size=(num, 4, 4))
+    rewards = rng.normal(size=(num, 4, 4))
+    may_begin, may_follow = (
+        rng.permuted(np.broadcast_to([0, 0, 1, 1], s.shape), axis=-1) for s in (first, second)
+    )
+    full = softmax(first), softmax(second)
+    cut = softmax(np.where(may_begin, first, -np.inf)), softmax(np.where(may_follow, second, -np.inf))
+    weights = cut[0][..., None] * cut[1]
+    weights = weights * (rewards - (weights * rewards).sum((1, 2), keepdims=True))  # chance times advantage
+
+    def gradient(begin: NDArray[np.float64], follow: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+        by_first = weights.sum(2)
+        at_first = by_first - by_first.sum(1, keepdims=True) * begin
+        after = weights - by_first[..., None] * follow
+        return at_first, np.concatenate([at_first, after.reshape(num, -1)], 1)
+
+    ours, true = gradient(*full), gradient(*cut)
+    assert np.allclose(ours[0], true[0]), "exact at the first token, where the advantages are centred"
+    norms = np.linalg.norm(ours[1], axis=1) * np.linalg.norm(true[1], axis=1)
+    cosines = (ours[1] * true[1]).sum(1) / norms
+    assert (round(float(cosines.mean()), 2), round(float(cosines.min()), 2)) == (0.93, 0.68)

@@ -8,6 +8,9 @@ from quintain.agents.library import ActionLibrary, Entry
 from quintain.errors import DataError
 from quintain.safety.isolation import find_fault
 from quintain.safety.python import PythonProcess
+from quintain.types import Task
+
+TASK = Task(id="t/train/0", environment="t", seed=0)
 
 AREA = '''
 import math as m
@@ -53,7 +56,7 @@ def test_what_a_function_stands_on_by_value() -> None:
 @pytest.mark.skipif(bool(find_fault()), reason=find_fault())
 def test_everything_kept_runs_in_a_fresh_process() -> None:
     library = ActionLibrary()
-    library.learn([AREA], {"search"})
+    library.learn(TASK, [AREA], {"search"})
     for name, call, value in (
         ("area", "round(area(2), 3)", "12.566"),
         ("half", "half(3)", "1.5"),
@@ -66,11 +69,11 @@ def test_everything_kept_runs_in_a_fresh_process() -> None:
 
 def test_another_function_of_a_known_name_gets_a_number() -> None:
     library = ActionLibrary()
-    assert library.learn(["def f(n):\n    return 1 if n < 2 else n * f(n - 1)"], set()) == ("f",)
-    assert library.learn(["def f(n):\n    return 1 if n < 2 else n * f(n - 1)"], set()) == ()
+    assert library.learn(TASK, ["def f(n):\n    return 1 if n < 2 else n * f(n - 1)"], set()) == ("f",)
+    assert library.learn(TASK, ["def f(n):\n    return 1 if n < 2 else n * f(n - 1)"], set()) == ()
     new = "def f(n):\n    return 0 if n < 1 else n + f(n - 1)\ndef g(n):\n    return f(n)\n"
-    assert library.learn([new], set()) == ("f_2", "g")
-    assert library.learn([new.replace("0 if", "5 if")], set()) == ("f_3", "g_2")
+    assert library.learn(TASK, [new], set()) == ("f_2", "g")
+    assert library.learn(TASK, [new.replace("0 if", "5 if")], set()) == ("f_3", "g_2")
     entries = {entry.name: entry for entry in library.entries}
     assert "f_2(n - 1)" in entries["f_2"].source and entries["f_2"].signature == "f_2(n)"
     assert (entries["g"].depends, entries["g_2"].depends) == (("f_2",), ("f_3",))
@@ -90,7 +93,7 @@ LIMITS = (
 def test_constants_of_two_functions_never_meet() -> None:
     library = ActionLibrary()
     for cell in LIMITS:
-        library.learn([cell], set())
+        library.learn(TASK, [cell], set())
     call = "is_small(50), is_small(3), is_cheap(50), is_cheap(101), root(9), marks()"
     for names in (["is_small", "is_cheap", "root", "marks"], ["marks", "root", "is_cheap", "is_small"]):
         with PythonProcess(setup=library.code(names)) as python:
@@ -102,11 +105,11 @@ def test_constants_of_two_functions_never_meet() -> None:
 def test_functions_that_stand_on_other_things_are_different_functions() -> None:
     library = ActionLibrary()
     first = "K = 3\ndef f(): return K\ndef g(): return f()"
-    assert library.learn([first], set()) == ("f", "g")
-    assert library.learn([first], set()) == ()
+    assert library.learn(TASK, [first], set()) == ("f", "g")
+    assert library.learn(TASK, [first], set()) == ()
     second = first.replace("3", "5")
-    assert library.learn([second], set()) == ("f_2", "g_2")  # g calls another f, in the same words
-    assert library.learn([second], set()) == library.learn([first], set()) == ()
+    assert library.learn(TASK, [second], set()) == ("f_2", "g_2")  # g calls another f, in the same words
+    assert library.learn(TASK, [second], set()) == library.learn(TASK, [first], set()) == ()
     entries = {entry.name: entry for entry in library.entries}
     assert (entries["f"].setup, entries["f_2"].setup) == (("K = 3",), ("K = 5",))
     assert entries["g_2"].source == "def g_2():\n    return f_2()"
@@ -130,10 +133,12 @@ def test_what_an_episode_binds_counts_before_what_there_is() -> None:
 
 def test_uses_are_counted_and_what_fits_comes_first() -> None:
     library = ActionLibrary()
-    library.learn(['def sort_prices(x):\n    """Sort the prices."""\n    return sorted(x)'], set())
-    library.learn(['def mean_price(x):\n    """Return the mean price of goods."""\n    return sum(x)'], set())
-    library.learn(['def find_goods(x):\n    """Search for goods."""\n    return search(x)'], {"search"})
-    library.learn(["sort_prices([2, 1])", "print(mean_price([1]), mean_price([2]))"], set())
+    library.learn(TASK, ['def sort_prices(x):\n    """Sort the prices."""\n    return sorted(x)'], set())
+    library.learn(
+        TASK, ['def mean_price(x):\n    """Return the mean price of goods."""\n    return sum(x)'], set()
+    )
+    library.learn(TASK, ['def find_goods(x):\n    """Search for goods."""\n    return search(x)'], {"search"})
+    library.learn(TASK, ["sort_prices([2, 1])", "print(mean_price([1]), mean_price([2]))"], set())
     assert [entry.num_uses for entry in library.entries] == [1, 1, 0]
     names = [
         entry.name for entry in library.relevant("What do the goods cost? Give their mean.", 5, {"search"})
@@ -147,11 +152,11 @@ def test_uses_are_counted_and_what_fits_comes_first() -> None:
 def test_a_library_is_written_whole_and_read_back(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "actions.json"
     library = ActionLibrary.open(path)
-    library.learn([AREA], {"search"})
+    library.learn(TASK, [AREA], {"search"})
     again = ActionLibrary.open(path, is_frozen=True)
     assert again.entries == library.entries and len(again.entries) == 4
     before = path.read_bytes()
-    assert again.learn(["def new(): pass\narea(1)"], set()) == ()
+    assert again.learn(TASK, ["def new(): pass\narea(1)"], set()) == ()
     assert again.entries == library.entries and path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == ["actions.json"]
 

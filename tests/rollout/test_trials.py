@@ -11,7 +11,7 @@ from quintain.errors import EngineFault
 from quintain.rollout.collect import Limits, Rollout
 from quintain.rollout.trials import Trial, reflect, trials
 from quintain.text.chat import Chat
-from quintain.types import Action, Failure, Observation, StepResult, Task
+from quintain.types import Action, Failure, Observation, Split, StepResult, Task
 
 
 class Number(Environment):
@@ -55,11 +55,17 @@ class Learner:
 
 
 def run(
-    chat: Chat, learner: Learner, *, count: int = 4, max_length: int = 4000, rounds: int = 3
+    chat: Chat,
+    learner: Learner,
+    *,
+    count: int = 4,
+    max_length: int = 4000,
+    rounds: int = 3,
+    split: Split = "train",
 ) -> list[Trial]:
     agent = PlainText(chat, max_tokens=32)
     rollout = Rollout(agent, Number, Scripted(learner, max_length=max_length), limits=Limits(max_turns=1))
-    found = trials(rollout, chat, [Number().task("train", n) for n in range(count)], rounds=rounds, seed=1)
+    found = trials(rollout, chat, [Number().task(split, n) for n in range(count)], rounds=rounds, seed=1)
     assert rollout.agent is agent
     return found
 
@@ -84,12 +90,16 @@ def test_rounds_end_when_everything_is_solved(chat: Chat) -> None:
     assert len(run(chat, Learner(chat), count=2, rounds=9)) == 2
 
 
+def test_lessons_of_held_out_tasks_end_with_the_rounds(chat: Chat) -> None:
+    learned, kept = run(chat, Learner(chat)), run(chat, Learner(chat), split="eval")
+    assert [len(trial.solved) for trial in kept] == [len(trial.solved) for trial in learned] == [1, 1, 1]
+    assert learned[-1].lessons.by_task and all(trial.lessons == Lessons() for trial in kept)
+
+
 def test_a_reflection_that_fails_is_left_out(chat: Chat) -> None:
     found = run(chat, Learner(chat, broken=frozenset({1})), rounds=1)
     assert sorted(found[0].reflections) == ["number/train/2", "number/train/3"]
-    assert found[0].lessons == Lessons().add("number/train/2", "It is not 0").add(
-        "number/train/3", "It is not 0"
-    )
+    assert found[0].lessons.by_task == dict.fromkeys(("number/train/2", "number/train/3"), ("It is not 0",))
 
 
 def test_a_long_attempt_is_cut_at_its_beginning(chat: Chat) -> None:

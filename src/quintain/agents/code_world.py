@@ -117,6 +117,7 @@ class InCode(Environment):
         self._max_calls, self._max_output, self._shows_state = max_calls, max_output, shows_state
         self._library, self._shown = library, shown
         self._python: PythonProcess | None = None
+        self._task: Task | None = None
         self._cells: list[str] = []
         self._state: Mapping[str, str] = NOTHING
         self._total = 0.0
@@ -126,7 +127,7 @@ class InCode(Environment):
         """Begin the episode inside, in a Python of its own."""
         self.close_python()
         first = begin(self.inner, task)
-        self._cells, self._state, self._total = [], NOTHING, 0.0
+        self._task, self._cells, self._state, self._total = task, [], NOTHING, 0.0
         setup = self._shelve(f"{task.prompt} {as_text(first)}")
         given = self.inner.objects() if isinstance(self.inner, GivesObjects) else NOTHING
         self._python = PythonProcess(self._limits, tools=self.tools(), objects=given, setup=setup)
@@ -239,7 +240,8 @@ class InCode(Environment):
         self.close_python()
         is_solved = self._total > 0 if total.is_success is None else total.is_success
         if self._library is not None and is_solved:
-            self._library.learn(self._cells, {tool.name for tool in self.tools()})
+            assert self._task is not None, "an episode begins with reset"
+            self._library.learn(self._task, self._cells, {tool.name for tool in self.tools()})
 
     def _result(self, turn: _Turn, total: StepResult, cell: Cell) -> StepResult:
         """Return what the agent is told of its turn, and what it is worth."""

@@ -6,8 +6,11 @@ that `max_tokens` cuts, which is an error as ever.
 
 The log-probs are those of the model without the constraint, as a learner computes them, so that the gap
 between engine and learner stays a check. Sampling is from the constrained distribution, whose log-prob is
-greater by -log Z (Z: the probability of all allowed tokens). Its gradient is the same in every action of a
-state, so it adds nothing to a policy gradient with centred advantages, and vanishes as the model learns the form.
+greater by -log Z (Z: the probability of all allowed tokens), and so is its gradient. What is left out is the same for
+every token that may follow a beginning, so it adds nothing to a policy gradient where advantages are centred after
+every beginning. One advantage for a whole completion, centred over a group, is so at the first token alone. Games of
+two tokens with two of four allowed each, tried at random 2,000 times, say how much that is: the gradient has a cosine
+of .93 with the true one on average and of .68 at worst. It vanishes as the model learns the form (Z goes to 1).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A memory of experience: the solved episode that is most like a new task, told to whoever acts (AndroidGen).
 
 An episode is found by the words of what it began with, and told as what was asked and what was done. That of the same
-task is never found: it would be the answer. Of each task the shortest solved episode is kept.
+task is never found: it would be the answer. Of each task the shortest solved episode is kept; of a held-out task none.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Experience:
     def update(self, groups: Sequence[Group]) -> None:
         """Take in the solved episodes of `groups`; see `quintain.methods.method.State`."""
         for trajectory in flatten_scored(groups):
-            if trajectory.is_success and trajectory.turns:
+            if trajectory.is_success and trajectory.turns and not trajectory.task.is_held_out:
                 found = as_experience(trajectory)
                 known = self._solved.get(found.task)
                 if known is None or len(found.actions) < len(known.actions):

@@ -3,7 +3,7 @@
 Each is kept with all it stands on: imports with their aliases, constants, and the other functions it calls, so that
 it runs in a fresh process. Constants and imports are a function's own: those of two functions never meet. A function
 that stands on anything else is not kept. Nothing is ever replaced; another function of a known name, in its text or in
-what it stands on, gets a name with a number, and a frozen library learns nothing.
+what it stands on, gets a name with a number. A frozen library learns nothing, and none learns from held-out tasks.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 
 from quintain.agents.functions import Definition, functions_of, rename
 from quintain.errors import DataError
+from quintain.types import Task
 from quintain.types.json_text import load_json
 
 WORD = re.compile(r"[A-Za-z]{3,}")
@@ -90,12 +91,12 @@ class ActionLibrary:
         with self._lock:
             return tuple(self._entries.values())
 
-    def learn(self, cells: Sequence[str], tools: Collection[str]) -> tuple[str, ...]:
-        """Keep the functions that the `cells` of a solved episode define, and count those that they call.
+    def learn(self, task: Task, cells: Sequence[str], tools: Collection[str]) -> tuple[str, ...]:
+        """Keep the functions that the `cells` of a solved episode of `task` define, and count those that they call.
 
-        `tools` are functions that the environment gives. Returns the names of new entries.
+        `tools` are functions that the environment gives. Returns the names of new entries: none of a held-out task.
         """
-        if self.is_frozen:
+        if self.is_frozen or task.is_held_out:
             return ()
         definitions, called = functions_of(cells, tools, {entry.name for entry in self.entries})
         with self._lock:

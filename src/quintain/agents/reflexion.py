@@ -14,7 +14,7 @@ from quintain.agents.deliberation import describe_action
 from quintain.agents.protocol import Agent, Brief, Prompt, Session
 from quintain.engines.protocol import Sampling
 from quintain.text.chat import Chat
-from quintain.types import NOTHING, Message, Trajectory, as_content, as_text
+from quintain.types import NOTHING, Message, Task, Trajectory, as_content, as_text
 
 MAX_LESSONS = 3
 """As in the paper's code, for acting and for reflecting."""
@@ -34,12 +34,18 @@ class Lessons:
         """Return the lessons of a task, oldest first."""
         return self.by_task.get(task_id, ())
 
-    def add(self, task_id: str, lesson: str, max_lessons: int = MAX_LESSONS) -> Lessons:
-        """Return these lessons and one more; of each task the newest `max_lessons` are kept."""
-        if not lesson.strip():
+    def add(
+        self, task: Task, lesson: str, max_lessons: int = MAX_LESSONS, *, may_outlive: bool = True
+    ) -> Lessons:
+        """Return these lessons and one more; of each task the newest `max_lessons` are kept.
+
+        One of a held-out task is added only where the lessons do not outlive (`may_outlive`) the rounds of attempts
+        that they are for.
+        """
+        if not lesson.strip() or (may_outlive and task.is_held_out):
             return self
-        kept = (*self.of(task_id), " ".join(lesson.split()))[-max_lessons:]
-        return Lessons({**self.by_task, task_id: kept})
+        kept = (*self.of(task.id), " ".join(lesson.split()))[-max_lessons:]
+        return Lessons({**self.by_task, task.id: kept})
 
 
 @dataclass(frozen=True, slots=True)

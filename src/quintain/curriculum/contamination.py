@@ -29,7 +29,7 @@ class HeldOutTasks:
         Raises:
             DataError: it is of the evaluation split, or its content is that of a held-out task.
         """
-        bad = [task.id for task in tasks if task.split == "eval" or content_of(task) in self._contents]
+        bad = [task.id for task in tasks if task.is_held_out or content_of(task) in self._contents]
         if bad:
             raise DataError(
                 f"training tasks that are not held out: got {len(bad)} of {len(tasks)} that are, the first "

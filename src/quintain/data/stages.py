@@ -194,7 +194,7 @@ def keep_verified(
 
 
 def training_tasks(
-    is_held_out: Callable[[Task], bool] = lambda task: task.split == "eval", *, name: str = "training_tasks"
+    is_held_out: Callable[[Task], bool] = lambda task: task.is_held_out, *, name: str = "training_tasks"
 ) -> Stage:
     """Keep the episodes of tasks that are not held out, by their split or by what `is_held_out` says of them."""
     return check_stage(

@@ -28,7 +28,7 @@ class Trial:
     reflections: dict[str, Turn] = field(default_factory=dict[str, Turn])
     """task id → the turn in which a lesson was sampled, ready to be trained on"""
     lessons: Lessons = field(default_factory=Lessons)
-    """What is known after the round."""
+    """What is known after the round and may be kept: nothing of held-out tasks, whose lessons end with the rounds."""
 
     @property
     def solved(self) -> frozenset[str]:
@@ -52,7 +52,8 @@ def trials(
     Report success by round: each attempt after the first knows from the score that the one before failed.
     """
     assert rollout.engine is not None, "reflections are sampled from an engine"
-    agent, known = rollout.agent, lessons or Lessons()
+    agent, kept = rollout.agent, lessons or Lessons()
+    known = kept
     left, done = list(tasks), list[Trial]()
     for number in range(rounds):
         if not left:
@@ -67,9 +68,12 @@ def trials(
             max_tokens=max_tokens,
             patience=rollout.limits.reply_timeout,
         )
-        for task_id, turn in reflections.items():
-            known = known.add(task_id, turn.action.text)
-        done.append(Trial(trajectories=trial, reflections=reflections, lessons=known))
+        for attempt in trial:
+            if attempt.task.id in reflections:
+                lesson = reflections[attempt.task.id].action.text
+                kept = kept.add(attempt.task, lesson)
+                known = known.add(attempt.task, lesson, may_outlive=False)
+        done.append(Trial(trajectories=trial, reflections=reflections, lessons=kept))
         left = [task for task, attempt in zip(left, trial, strict=True) if not attempt.is_success]
     return done
 

@@ -204,6 +204,11 @@ class Task:
     _rng: list[random.Random] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
+    def is_held_out(self) -> bool:
+        """Whether no store that an agent reads (a library, lessons, experience) may learn from its episodes."""
+        return self.split == "eval"
+
+    @property
     def rng(self) -> random.Random:
         """The task's own stream of randomness; `dataclasses.replace(task)` gives it back unread."""
         if not self._rng:

@@ -445,7 +445,7 @@ def read_run(
         )
         decode = Chat(own).text
         for trajectory in run.trajectories():
-            if trajectory.task.split == "eval" or not isinstance(trajectory.outcome, Score):
+            if trajectory.task.is_held_out or not isinstance(trajectory.outcome, Score):
                 continue
             total.update(f"{trajectory.id}\0{trajectory.num_sampled}\n".encode())
             if not trajectory.is_success and not takes_failures(config):

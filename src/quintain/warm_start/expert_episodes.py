@@ -340,7 +340,7 @@ def read_episodes(folder: Path) -> Iterator[Recording]:
     decode = Chat(tokenizer_of(folder)).text
     with Run.open(folder, writable=False) as run:
         for place, episode in enumerate(run.trajectories()):
-            if episode.task.split == "eval" or not isinstance(episode.outcome, Score):
+            if episode.task.is_held_out or not isinstance(episode.outcome, Score):
                 continue
             has_thoughts = any(turn.is_internal for turn in episode.turns)
             yield Recording(
