@@ -8,7 +8,7 @@ everything, pages excepted.
 import argparse
 import ast
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,10 +35,18 @@ def name_of(path: Path, root: Path) -> str:
     return ""
 
 
+def list_statements(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Yield what stands in `body` and in its blocks, and nothing of what expressions are made of."""
+    for node in body:
+        yield node
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            yield from list_statements(getattr(node, block, ()))
+
+
 def imports_of(path: Path) -> set[str]:
     """Return the names that a file imports, those of members included."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in list_statements(ast.parse(path.read_text(encoding="utf-8")).body):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:

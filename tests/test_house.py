@@ -306,6 +306,8 @@ class Read:
     broken: tuple[tuple[Rule, int, str], ...]
     """The rules that it breaks, in which line, and how."""
     imports: tuple[ast.Import | ast.ImportFrom, ...]
+    programs: tuple[tuple[str, str], ...]
+    """Modules, and what programs in its strings import of them."""
 
 
 @functools.cache
@@ -317,6 +319,12 @@ def read(path: Path) -> Read:
         has_docstring=bool(ast.get_docstring(module)),
         broken=tuple((rule, line, what) for rule in RULES for node in nodes for line, what in rule(node)),
         imports=tuple(node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))),
+        programs=tuple(
+            found
+            for node in nodes
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+            for found in re.findall(r"\bfrom (quintain\.[.\w]+) import (\w+)", node.value)
+        ),
     )
 
 
@@ -366,11 +374,10 @@ def test_every_word_of_an_advised_command_is_quoted() -> None:
 
 def test_programs_in_strings_import_what_exists() -> None:
     """A name that is changed must be changed in what other processes run, too."""
-    for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                for module, name in re.findall(r"\bfrom (quintain\.[.\w]+) import (\w+)", node.value):
-                    assert hasattr(importlib.import_module(module), name), f"{path}: {module}.{name}"
+    found = [(path, *each) for path in MODULES for each in read(path).programs]
+    assert found
+    for path, module, name in found:
+        assert hasattr(importlib.import_module(module), name), f"{path}: {module}.{name}"
 
 
 def test_names_in_stored_configurations_go_through_the_door() -> None:

@@ -123,8 +123,7 @@ def test_the_expert_in_the_words_of_a_harness_solves_the_world(chat: Chat, spec:
 
 def uncollected(work: Callable[[], None]) -> list[str]:
     """Return of which classes of ours `work` leaves objects that only the collector of cycles finds."""
-    gc.collect()
-    gc.freeze()  # what is there already is not looked at again
+    gc.freeze()  # what is there already is not looked at
     gc.disable()
     try:
         work()
