@@ -25,187 +25,18 @@ from quintain.learning.train_config import MAIN, PolicySpec
 from quintain.learning.update import Update
 from quintain.types import (
     NOTHING,
-    Action,
     Group,
     Loss,
-    Pair,
-    Task,
-    Trajectory,
     is_constant,
 )
 
 if TYPE_CHECKING:
     from quintain.agents.protocol import Agent
-    from quintain.credit.layout import TokenArrays
-    from quintain.environments.noisy import NoisyExpert
-    from quintain.environments.protocol import Environment
-    from quintain.rollout.proposals import Proposer
-    from quintain.rollout.replay import ReplayedEpisode
-    from quintain.rollout.samplers import DialogueTeacher
-    from quintain.rollout.views import Prefix
+    from quintain.runs.collector import Collector
     from quintain.store.run import Run
-
-
-class Collector(Protocol):
-    """Where a method's episodes come from; everything that is sampled is recorded in the journal first."""
-
-    environment: str
-    """spec of the training environment"""
-
-    def seed(self, *parts: int | str) -> int:
-        """Return the seed of the run that `parts` name."""
-        ...
-
-    def tasks(self, step: int, count: int) -> list[Task]:
-        """Return the `count` training tasks of `step`."""
-        ...
-
-    def sample(
-        self,
-        step: int,
-        tasks: Sequence[Task],
-        *,
-        size: int,
-        max_turns: int | None = None,
-        agent: Callable[[Agent], Agent] | None = None,
-        later_turns: Callable[[int], int | None] | None = None,
-        again: int = 0,
-    ) -> list[Group]:
-        """Return `size` episodes of each of `tasks`; `agent` wraps the harness for these episodes alone.
-
-        `again` counts the times that some of these tasks were sampled in this step before: the episodes are others,
-        and stand in groups of their own. In lockstep only.
-
-        `later_turns` says that later steps ask for the same of tasks of their own, as many, with so many turns at most:
-        an asynchronous rollout with a `max_staleness` then begins them while the last episodes of this step end.
-        """
-        ...
-
-    def continue_from(
-        self,
-        step: int,
-        prefixes: Sequence[Prefix],
-        *,
-        size: int,
-        seed: int | None = None,
-        max_turns: int | None = None,
-        phase: str = "branch",
-        teacher: NoisyExpert | DialogueTeacher | None = None,
-        by: str = "",
-        again: int = 0,
-        is_answered: bool = True,
-    ) -> list[Group]:
-        """Return `size` ways on from each of `prefixes`, as whole episodes.
-
-        They are sampled by the policy `by`, where that is given, or played by the `teacher`. They are recorded under
-        `phase`, which a state is told again if it is ``train``; `again` as in `sample`. Where one turn is all that is
-        looked at, and not what comes of it, say that it is not `is_answered`: it counts as tokens, not as a step.
-        """
-        ...
-
-    def answers(self, step: int, contexts: Sequence[Trajectory], *, size: int) -> list[Group]:
-        """Return `size` answers of the policy to the prompt of the one turn of each of `contexts`, in no environment.
-
-        What an answer does is read, and not carried out: outcomes are 0. They are recorded as branches of the step.
-        """
-        ...
-
-    def relabel_episodes(self, trajectories: Sequence[Trajectory]) -> list[Trajectory | None]:
-        """Return each episode under the task that it solved; None where it solved none."""
-        ...
-
-    def replay_episodes(self, trajectories: Sequence[Trajectory]) -> list[ReplayedEpisode]:
-        """Carry out recorded episodes again, to continue them at any of their turns.
-
-        One that does not repeat, such as a page with a clock, is no error: nothing goes on from it (its groups in
-        `continue_from` are empty), and the share of such is the metric ``branch/lost``. States are compared by their
-        keys, where the environment has them and the method ``Needs(branches=True)``, else by what is shown.
-        """
-        ...
-
-    def demonstrations(self, *teachers: NoisyExpert, agent: str = "") -> list[Trajectory]:
-        """Return what the configuration imitates: episodes of the teacher, or conversations; a resumed run repeats it
-        exactly.
-
-        Where `teachers` are given, each of them shows as many tasks, the same ones, in the place of the
-        configuration's; the index of an episode is the number of its teacher. With `agent`, the same as the prompts of
-        another harness show it; these are not recorded.
-        """
-        ...
-
-    @property
-    def expert_environment(self) -> Callable[[], Environment]:
-        """What makes an environment whose `expert_action` is the expert's: the environment's own, or a recorded one."""
-        ...
-
-    def expert_tasks(self, step: int, count: int) -> list[Task]:
-        """Return the training tasks of `step` that the expert can show, at most `count`: of a recorded one, its own."""
-        ...
-
-    def expert_episodes(
-        self, tasks: Sequence[Task], *, by: Mapping[str, Sequence[Action]] | None = None
-    ) -> list[Trajectory]:
-        """Return the scored ones of an episode of the expert on each of `tasks`; they are not recorded.
-
-        It is the environment's, or somebody whose episodes `demonstrations` names; see `expert_tasks`. Where it is
-        known what is to be done, it is that, `by` the id of the task.
-        """
-        ...
-
-    def propose_tasks(
-        self, step: int, tasks: Sequence[Task], by: Proposer | None = None
-    ) -> list[Task | None]:
-        """Return what is proposed in the place of each of `tasks`, by how it begins; None where that is no task.
-
-        `by` is a model that is asked; without one the environment draws it. Whether it can be solved is not known.
-        """
-        ...
-
-    def privileged_info(self, tasks: Sequence[Task]) -> list[str]:
-        """Return what the environment hides from agents at the beginning of each of `tasks`."""
-        ...
-
-    def logprobs(self, trajectories: Sequence[Trajectory], *, by: str) -> TokenArrays:
-        """Return the log-probs of the sampled tokens by the policy `by`: [trajectory][turn] → [tokens]."""
-        ...
-
-    def initial_states(self, tasks: Sequence[Task]) -> list[Trajectory]:
-        """Return how each of `tasks` begins, as an episode of one turn in which nothing is said; none is recorded."""
-        ...
-
-    def values(self, trajectories: Sequence[Trajectory], *, by: str) -> Sequence[Sequence[float]]:
-        """Return what the critic `by` says before each turn of `trajectories`: [trajectory][turn]."""
-        ...
-
-    def encode(self, text: str) -> tuple[int, ...]:
-        """Return the tokens of `text`, in the tokenizer of the policy."""
-        ...
-
-    def preferences(self) -> list[Pair]:
-        """Return the preferences that the configuration names; a resumed run repeats them exactly."""
-        ...
-
-    def label_answers(self) -> list[Trajectory]:
-        """Return the answers of the configuration's preferences one by one, solved where they are good."""
-        ...
-
-    def corpus(self, *, is_apart: bool = False) -> list[Trajectory]:
-        """Return the conversations that the configuration names as its corpus; a resumed run repeats them exactly.
-
-        If it `is_apart`, they are not written for the environment: they have tools of their own, or none.
-        """
-        ...
-
-    def starting_groups(self, *, tasks: int, size: int, are_shown: bool = False) -> list[Group]:
-        """Return `size` episodes of each of `tasks` tasks by the starting policy, sampled once in a run.
-
-        With `are_shown` they are tasks that the expert can show.
-        """
-        ...
-
-    def decode(self, token_ids: Sequence[int]) -> str:
-        """Return the text of `token_ids`, in the tokenizer of the policy."""
-        ...
+else:
+    Collector = Any
+    """For annotations: a method's file loads nothing of a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,7 +206,7 @@ class CombinedState:
                 part.observe(metrics)
 
 
-Collect = Callable[["Collector", int], list[Group]]
+Collect = Callable[[Collector, int], list[Group]]
 """(collector, step) → the episodes of the step"""
 TransformGroups = Callable[[Sequence[Group]], Sequence[Group]]
 """groups → groups with other rewards, or fewer groups"""

@@ -55,7 +55,7 @@ class Spent:
 
 
 class Collector:
-    """Samples the training episodes of a run and records them; see `quintain.methods.method.Collector`."""
+    """Where a method's episodes come from; everything that is sampled is recorded in the journal first."""
 
     def __init__(
         self,
@@ -80,6 +80,7 @@ class Collector:
     ) -> None:
         self.run, self.rollout, self.curriculum, self.apart = run, rollout, curriculum, apart
         self.environment, self.display = environment, display
+        """spec of the training environment, and what the terminal shows"""
         self.spent = Spent()
         self.recorded: list[Trajectory] = []
         """Episodes of the step so far, as the journal has them: a method may turn them into others to learn from."""
@@ -109,10 +110,13 @@ class Collector:
         later_turns: Callable[[int], int | None] | None = None,
         again: int = 0,
     ) -> list[Group]:
-        """Return `size` episodes of each of `tasks`, recorded in the journal of `step`.
+        """Return `size` episodes of each of `tasks`; `agent` wraps the harness for these episodes alone.
 
-        In lockstep, which repeats them, they are recorded together; else each as soon as it ends, and what a run has
-        that was broken off in this step is not played again. See `RolloutPrefetcher` for `later_turns`.
+        `again` counts the times that some of these tasks were sampled in this step before: the episodes are others,
+        and stand in groups of their own. In lockstep only.
+
+        `later_turns` says that later steps ask for the same of tasks of their own, as many, with so many turns at most:
+        an asynchronous rollout with a `max_staleness` then begins them while the last episodes of this step end.
         """
         self.apart.check(tasks)
         self.display.phase("episodes", len(tasks) * size)
@@ -155,10 +159,11 @@ class Collector:
         again: int = 0,
         is_answered: bool = True,
     ) -> list[Group]:
-        """Return `size` ways on from each of `prefixes`, recorded under `phase` of the journal's `step`.
+        """Return `size` ways on from each of `prefixes`, as whole episodes.
 
-        They are sampled by the policy `by`, where that is given; where there is a `teacher`, it goes on in its place.
-        Where the one turn that was asked for is all that is looked at, not `is_answered`, it is no environment step.
+        They are sampled by the policy `by`, where that is given, or played by the `teacher`. They are recorded under
+        `phase`, which a state is told again if it is ``train``; `again` as in `sample`. Where one turn is all that is
+        looked at, and not what comes of it, say that it is not `is_answered`: it counts as tokens, not as a step.
         """
         seed = self.seed("step", step) if seed is None else seed
         options = replace(self._options(max_turns), seats={ALONE: by} if by else None)
@@ -178,7 +183,7 @@ class Collector:
     def answers(self, step: int, contexts: Sequence[Trajectory], *, size: int) -> list[Group]:
         """Return `size` answers of the policy to the prompt of the one turn of each of `contexts`, in no environment.
 
-        What an answer does is read as `Transcriber` reads conversations, and not carried out: outcomes are 0.
+        What an answer does is read, and not carried out: outcomes are 0. They are recorded as branches of the step.
         """
         groups = answer_contexts(self.rollout, contexts, size=size, seed=self.seed("step", step))
         return self._record(groups, step, "branch", [0] * len(groups), is_answered=False)
@@ -189,7 +194,12 @@ class Collector:
         return [relabel(trajectory) for trajectory in trajectories]
 
     def replay_episodes(self, trajectories: Sequence[Trajectory]) -> list[ReplayedEpisode]:
-        """Carry out recorded episodes again, to continue them at any of their turns; what differs then is counted."""
+        """Carry out recorded episodes again, to continue them at any of their turns.
+
+        One that does not repeat, such as a page with a clock, is no error: nothing goes on from it (its groups in
+        `continue_from` are empty), and the share of such is the metric ``branch/lost``. States are compared by their
+        keys, where the environment has them and the method ``Needs(branches=True)``, else by what is shown.
+        """
         found = self.rollout.replay_episodes(trajectories, may_differ=True)
         self.num_repeated += sum(walk.is_repeated for walk in found)
         self.num_lost += sum(not walk.is_repeated for walk in found)
@@ -206,10 +216,12 @@ class Collector:
         self.num_repeated = self.num_lost = 0
 
     def demonstrations(self, *teachers: NoisyExpert, agent: str = "") -> list[Trajectory]:
-        """Return what the configuration imitates, or as many episodes of each of `teachers`; a resumed run repeats it
+        """Return what the configuration imitates: episodes of the teacher, or conversations; a resumed run repeats it
         exactly.
 
-        With `agent` it is what that harness shows of the same, which is not recorded.
+        Where `teachers` are given, each of them shows as many tasks, the same ones, in the place of the
+        configuration's; the index of an episode is the number of its teacher. With `agent`, the same as the prompts of
+        another harness show it; these are not recorded.
         """
         return self._teach(*teachers, agent=agent)
 
@@ -221,11 +233,11 @@ class Collector:
 
     @property
     def expert_environment(self) -> Factory:
-        """What makes an environment whose `expert_action` is that of who shows how tasks are done."""
+        """What makes an environment whose `expert_action` is the expert's: the environment's own, or a recorded one."""
         return self.expert.make_environment
 
     def expert_tasks(self, step: int, count: int) -> list[Task]:
-        """Return at most `count` training tasks of `step` that can be shown: of recorded episodes, theirs."""
+        """Return the training tasks of `step` that the expert can show, at most `count`: of a recorded one, its own."""
         return self.expert.tasks(step, count)
 
     def expert_episodes(
@@ -233,7 +245,8 @@ class Collector:
     ) -> list[Trajectory]:
         """Return the scored ones of an episode of the expert on each of `tasks`; they are not recorded.
 
-        With `by` it is what that has for the id of each task.
+        It is the environment's, or somebody whose episodes `demonstrations` names; see `expert_tasks`. Where it is
+        known what is to be done, it is that, `by` the id of the task.
         """
         self.apart.check(tasks)
         if by is None:
@@ -247,9 +260,9 @@ class Collector:
     def propose_tasks(
         self, step: int, tasks: Sequence[Task], by: Proposer | None = None
     ) -> list[Task | None]:
-        """Return what is proposed in the place of each of `tasks`, by its beginning; None where that is no task.
+        """Return what is proposed in the place of each of `tasks`, by how it begins; None where that is no task.
 
-        `by` is a model that is asked; without one the environment draws it.
+        `by` is a model that is asked; without one the environment draws it. Whether it can be solved is not known.
         """
         seed = self.seed("proposals", step)
         return propose_tasks(self.rollout.make_environment, tasks, by, seed=seed)
@@ -272,7 +285,7 @@ class Collector:
         return self._value(by, trajectories)
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Return the tokens of `text`."""
+        """Return the tokens of `text`, in the tokenizer of the policy."""
         return tuple(self._tokenizer.encode(text, add_special_tokens=False))
 
     def preferences(self) -> list[Pair]:
@@ -302,7 +315,7 @@ class Collector:
         return known
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Return the text of `token_ids`."""
+        """Return the text of `token_ids`, in the tokenizer of the policy."""
         return str(self._tokenizer.decode(list(token_ids)))
 
     def _sample_apart(self, step: int, tasks: Sequence[Task], size: int, options: Options) -> list[Group]:
