@@ -45,7 +45,7 @@ MAY_READ_NAMES = {
     "api.py": "what was admitted",
     "config/trust.py": "the door",
     "eval/compare.py": "notes of what runs differ in",
-    "methods/loops/retention.py": "what was admitted",
+    "methods/imitation/forgetting.py": "what was admitted",
     "runs/collector.py": "whether episodes were played apart",
     "warm_start/demonstrations.py": "compares the run's settings with its own, or what was admitted",
     "pipelines/episode_sources.py": "what was admitted",

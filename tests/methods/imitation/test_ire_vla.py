@@ -19,8 +19,8 @@ from quintain.learning.learner import Learner, Optimization
 from quintain.learning.updating import resting
 from quintain.losses.imitation import imitation
 from quintain.methods.imitation import ire_vla
-from quintain.methods.loops.rehearsal import Rehearsed, rehearsal_batch
-from quintain.methods.loops.retention import Retention, world_of
+from quintain.methods.imitation.forgetting import Retention, world_of
+from quintain.methods.imitation.imitation_phase import ImitationPhase, Rehearsed, rehearsal_batch
 from quintain.models.families import trunk
 from quintain.store.run import Run
 from quintain.testing.pupil import new_pupil, tasks_from
@@ -145,8 +145,8 @@ def test_there_must_be_an_expert(shows: Any, trajectory: Make) -> None:
         ire_vla.Config(environment=WORLD, demonstrations=0).check()
     with pytest.raises(ConfigError, match="batch_size: got 1"):
         ire_vla.Config(environment=WORLD, batch_size=1).check()
-    plan = ire_vla.method(ire_vla.Config(environment=WORLD)).rehearsal
-    assert plan is not None
+    plan = ire_vla.method(ire_vla.Config(environment=WORLD)).companion
+    assert isinstance(plan, ImitationPhase)
     context: Any = type("Context", (), {"collector": shows([trajectory([((1,), (2,))], value=0.0)])})
     with pytest.raises(DataError, match="got no episode as its base"):
         Rehearsed(plan, context)
@@ -231,4 +231,4 @@ def test_a_run_says_what_each_stage_forgot_and_plays_nothing_where_it_is_off(tra
     told = [{key for key in row if key.startswith("forgetting/")} for row in rows]
     assert told == [set(), set(), {"forgetting/start", "forgetting/rl", "forgetting/known"}, set()]
     assert 0 <= rows[2]["forgetting/start"] <= 1
-    assert ire_vla.method(ire_vla.Config(environment=WORLD)).rehearsal.known == 0  # type: ignore[union-attr] # pyright: ignore
+    assert ire_vla.method(ire_vla.Config(environment=WORLD)).companion.known == 0  # type: ignore[union-attr] # pyright: ignore

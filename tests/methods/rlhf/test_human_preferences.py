@@ -17,7 +17,15 @@ from quintain.api import resume
 from quintain.data.labels import Choice, read_labels
 from quintain.errors import ConfigError, DataError
 from quintain.learning.labelling import FILE, Session
-from quintain.methods.rlhf.comparing import TERM, Segment, correlation, draw_segments, pay_turns, split_turns
+from quintain.methods.rlhf.comparing import (
+    TERM,
+    LearnedReward,
+    Segment,
+    correlation,
+    draw_segments,
+    pay_turns,
+    split_turns,
+)
 from quintain.methods.rlhf.human_preferences import Config, decaying, method
 from quintain.store.run import Run
 from quintain.types import Group, Score, Trajectory, as_text
@@ -189,6 +197,6 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, wrong: dict[str, Any
 
 
 def test_a_reward_model_may_read_the_history() -> None:
-    compared = method(Config(sees_history=True, members=4)).compared
-    assert compared is not None and compared.sees_history
+    compared = method(Config(sees_history=True, members=4)).companion
+    assert isinstance(compared, LearnedReward) and compared.sees_history
     assert compared.members == ("reward_1", "reward_2", "reward_3", "reward_4")

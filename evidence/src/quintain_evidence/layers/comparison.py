@@ -178,7 +178,7 @@ def place_reasons(
 
 def has_teacher(method: Method) -> bool:
     """Return whether `method` learns from an expert, or from demonstrations, after the start."""
-    if isinstance(method, OnPolicy) and (method.rehearsal is not None or method.mixing is not None):
+    if isinstance(method, OnPolicy) and method.companion is not None and method.companion.has_teacher:
         return True
     return method.needs.expert or (isinstance(method, Rounds) and method.base is not no_demonstrations)
 

@@ -38,9 +38,9 @@ from quintain.losses.compose import combine
 from quintain.losses.imitation import imitation
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clip_ratio
+from quintain.methods.imitation.imitation_phase import ImitationPhase
 from quintain.methods.imitation.supervised import choose_trajectories
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.loops.rehearsal import Rehearsal
 from quintain.methods.loops.rounds import OptimizerSteps
 from quintain.methods.method import Collector, CombinedState, Needs
 from quintain.rollout.initial_states import first_observation
@@ -116,7 +116,7 @@ def method(config: Config) -> OnPolicy:
             keeps_zeros=True,
             has_reference=True,
         ),
-        rehearsal=Rehearsal(
+        companion=ImitationPhase(
             every=config.every,
             build=Pipeline(stages.keep_solved(), stages.perplexity(SURE, UNSURE)),
             base=experts,

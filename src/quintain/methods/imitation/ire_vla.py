@@ -28,8 +28,8 @@ from quintain.losses.compose import combine
 from quintain.losses.imitation import imitation
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
+from quintain.methods.imitation.imitation_phase import ImitationPhase
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
-from quintain.methods.loops.rehearsal import Rehearsal
 from quintain.methods.loops.rounds import OptimizerSteps
 from quintain.methods.method import Collector, Needs, sample_groups
 from quintain.types import Credit, Group, Trajectory
@@ -93,7 +93,7 @@ def method(config: Config) -> OnPolicy:
         collect=sample_groups(config.episodes, 1),
         credit=credit,
         update=Update(loss=loss, keeps_zeros=True, head_layers=config.head_layers),
-        rehearsal=Rehearsal(
+        companion=ImitationPhase(
             every=config.every,
             build=Pipeline(keep_solved()),
             base=experts,

@@ -5,15 +5,15 @@ What is a method's own is in its file, as the fields of `OnPolicy`. Nothing here
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from quintain.credit.layout import Critic
 from quintain.data.filters import whole
 from quintain.data.pairs import all_ids
 from quintain.data.seats import split_seats
-from quintain.errors import DataError, UsageError
+from quintain.errors import UsageError
 from quintain.eval.reward_model import refuse_constant
 from quintain.learning.train_config import ColdStart, OnPolicyConfig, TrainConfig, require_config
 from quintain.learning.update import Update
@@ -29,15 +29,13 @@ from quintain.methods.method import (
     same_groups,
     unread_counts,
 )
-from quintain.types import NOTHING, Credit, Group, Trajectory, flatten_scored
+from quintain.types import NOTHING, Credit, Group, Use, flatten_scored
 
 if TYPE_CHECKING:
     from quintain.credit.layout import TokenArrays
     from quintain.learning.policies import Policies
     from quintain.learning.updating import Corpus
-    from quintain.methods.loops.rehearsal import Rehearsal
     from quintain.methods.method import Collector
-    from quintain.methods.rlhf.comparing import Compared
     from quintain.runs.context import TrainingContext
     from quintain.store.run import Run
 
@@ -92,19 +90,44 @@ def no_branches(_: Collector, __: int, ___: Sequence[Group]) -> Branches:
     return {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mixing:
-    """A likelihood in the gradient of every update of RL: ``Mixing(base=…, weight=1.0, batch_size=16)``.
+class Companion:
+    """What one method does beside the loop's own stages in every step of a run; this one does nothing.
 
-    The objective is that of the update plus `weight` · E[log π] over the trained tokens of `base`, averaged over these
-    alone, whatever the update's are averaged over (PPO-ptx: InstructGPT, arXiv 2203.02155, eq. 2).
+    It may have `update` and `observe`, too: what it remembers is a `State`.
     """
 
-    base: Callable[[Collector], Sequence[Trajectory]]
-    """conversations; called once, also by a resumed run"""
-    weight: float
-    batch_size: int
-    """conversations beside each minibatch"""
+    corpus: Corpus | None = None
+    """what is imitated in every update, in the same gradient"""
+
+    def pay(self, step: int, groups: Sequence[Group]) -> tuple[Sequence[Group], Mapping[str, float]]:
+        """Return the groups of `step` paid otherwise than by the environment, where that is so, and metrics."""
+        return groups, {}
+
+    def learn(self, step: int) -> Mapping[str, float]:
+        """Learn besides, after the update of `step`; return metrics."""
+        return {}
+
+    def uses(self, uses: Sequence[Use] | None) -> Sequence[Use] | None:
+        """Return the `uses` of episodes in a step with those of its own."""
+        return uses
+
+
+class CompanionPlan(Protocol):
+    """What makes a `Companion` when a run begins, also one that is resumed."""
+
+    @property
+    def own_rates(self) -> Collection[str]:
+        """Policies whose learning rate does not depend on the model's."""
+        ...
+
+    @property
+    def has_teacher(self) -> bool:
+        """Whether the policy learns from somebody else's episodes, too."""
+        ...
+
+    def start(self, context: TrainingContext, config: OnPolicyConfig) -> Companion:
+        """Return the companion of a run."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,14 +145,10 @@ class OnPolicy:
     """what is imitated before the first step; None: the configuration's demonstrations as they come"""
     prepare: Callable[[Collector], None] = no_preparation
     """is called once before the first step, also by a resumed run"""
-    rehearsal: Rehearsal | None = None
-    """what the whole policy imitates every few steps, after their update"""
-    mixing: Mixing | None = None
-    """what it imitates in every update, in the same gradient"""
     critic: Update | None = None
     """how the policy ``needs.critic_policy`` learns from the returns of a step, after the main one"""
-    compared: Compared | None = None
-    """what turns are paid in the place of the environment's rewards, before `reward`"""
+    companion: CompanionPlan | None = None
+    """what the method does beside the loop's own stages in every step"""
     state: State = field(default_factory=CombinedState)
     measure: Measure = no_metrics
 
@@ -140,7 +159,7 @@ class OnPolicy:
         return Traits(
             is_on_policy=True,
             unread=unread_counts(updates),
-            own_rates=() if self.compared is None else self.compared.members,
+            own_rates=() if self.companion is None else self.companion.own_rates,
             has_own_start=self.cold_start is not None,
         )
 
@@ -154,32 +173,23 @@ def train_on_policy(method: OnPolicy, config: OnPolicyConfig, run: Run) -> None:
     from quintain.learning.signals import SignalRecorder
     from quintain.learning.updating import learn_all
     from quintain.methods.loops.recall import remember, tell
-    from quintain.methods.loops.rehearsal import Rehearsed
     from quintain.methods.loops.requirements import begin_run, refuse_without_turn_rewards
     from quintain.methods.loops.statistics import measure_rewards, measure_task_kinds
-    from quintain.methods.rlhf.comparing import ComparedReward
 
     needs = method.needs
     with begin_run(needs, config, run, cold_start=method.cold_start) as context:
         refuse_without_turn_rewards(context, needs, method.reward)
         method.prepare(context.collector)
         refuse_credit_without_critic(method)
-        rehearsed = None
-        if method.rehearsal is not None:
-            rehearsed = Rehearsed(method.rehearsal, context, records_signals=config.records_signals)
-        corpus = corpus_of(method, context.collector)
-        compared = ComparedReward(method.compared, context) if method.compared is not None else None
-        state = (
-            method.state
-            if rehearsed is compared is None
-            else CombinedState(method.state, rehearsed, compared)
-        )
+        plan = method.companion
+        companion = Companion() if plan is None else plan.start(context, config)
+        state = CombinedState(method.state, companion) if hasattr(companion, "update") else method.state
         remember(run, state)
         for step in context.steps():
             groups = method.collect(context.collector, step)
             state.update(groups)
             played = split_seats(groups)
-            paid, labelled = (played, {}) if compared is None else compared.pay(step, played)
+            paid, labelled = companion.pay(step, played)
             rewarded = method.reward(paid)
             kept = method.keep(whole(rewarded) if config.whole_groups else rewarded)
             branches = method.branch(context.collector, step, kept)
@@ -195,17 +205,17 @@ def train_on_policy(method: OnPolicy, config: OnPolicyConfig, run: Run) -> None:
                 leaves=config.leaves,
                 has_versions=config.max_staleness > 0,
                 signals=signals,
-                corpus=corpus,
+                corpus=companion.corpus,
             )
             critic = learn_critic(method, context, config, credit, step)
-            rehearsal = rehearsed.learn(step) if rehearsed is not None else {}
+            learned = companion.learn(step)
             row = context.measure(
                 groups,
                 report,
                 {
                     **credit.metrics,
                     **critic,
-                    **rehearsal,
+                    **learned,
                     **labelled,
                     **measure_rewards(played, rewarded, most=context.rollout.limits.max_failure_share),
                     **measure_task_kinds(kept, credit),
@@ -213,7 +223,7 @@ def train_on_policy(method: OnPolicy, config: OnPolicyConfig, run: Run) -> None:
                 },
             )
             uses = signals.uses(credit, context.collector.recorded) if signals else None
-            context.finish_step(step, row, rehearsed.uses(uses) if rehearsed is not None else uses)
+            context.finish_step(step, row, companion.uses(uses))
             tell(state, step, row)
 
 
@@ -235,25 +245,6 @@ def estimate(policies: Policies, groups: Sequence[Group], needs: Needs, branches
         scores=scores,
         branches=branches,
     )
-
-
-def corpus_of(method: OnPolicy, collector: Collector) -> Corpus | None:
-    """Return what every update of `method` imitates besides, where there is something.
-
-    Raises:
-        DataError: there is to be, and there is nothing.
-    """
-    if method.mixing is None or not method.mixing.weight:
-        return None
-    base = method.mixing.base(collector)
-    if not base:
-        raise DataError(
-            "corpus that updates are mixed with: got nothing; name a file or run, or give the environment an expert"
-        )
-    from quintain.data.samples import imitation_samples
-    from quintain.learning.updating import Corpus
-
-    return Corpus(imitation_samples(base), method.mixing.batch_size, method.mixing.weight)
 
 
 def learn_critic(

@@ -25,9 +25,10 @@ from quintain.errors import ConfigError, DataError
 from quintain.eval.reward_model import agreement, by_dispute, ensemble_rewards, refuse_constant
 from quintain.learning.labelling import FILE, Session
 from quintain.learning.policies import Policies
-from quintain.learning.train_config import TrainConfig
+from quintain.learning.train_config import OnPolicyConfig, TrainConfig
 from quintain.learning.update import Update
 from quintain.learning.updating import learn_in_epochs
+from quintain.methods.loops.on_policy import Companion
 from quintain.models.families import longest_stream
 from quintain.rollout.views import seats_of
 from quintain.runs.context import TrainingContext
@@ -50,8 +51,8 @@ PLAIN = Labeller()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """A reward that people teach while the policy learns: ``Compared(members=("reward_1", "reward_2"), …)``.
+class LearnedReward:
+    """A reward that people teach while the policy learns: ``LearnedReward(members=("reward_1", "reward_2"), …)``.
 
     Segments of episodes are compared, an ensemble of reward models is fitted to the answers, and turns are paid what it
     says (Deep RL from Human Preferences, arXiv 1706.03741).
@@ -82,6 +83,20 @@ class Compared:
     """comparisons of a minibatch"""
     rate: float = 1.0
     """factor on the learning rate"""
+
+    @property
+    def own_rates(self) -> tuple[str, ...]:
+        """The reward models, which learn at rates of their own."""
+        return self.members
+
+    @property
+    def has_teacher(self) -> bool:
+        """Answers say which is better, and not what to do."""
+        return False
+
+    def start(self, context: TrainingContext, _: OnPolicyConfig) -> ComparedReward:
+        """Return what a run asks and pays."""
+        return ComparedReward(self, context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +159,7 @@ def draw_segments(
 class Members:
     """The reward models of an ensemble, fitted to comparisons: ``Members(policies, plan, config).fit(found, …)``."""
 
-    def __init__(self, policies: Policies, plan: Compared, config: TrainConfig) -> None:
+    def __init__(self, policies: Policies, plan: LearnedReward, config: TrainConfig) -> None:
         self.policies, self.plan, self.config = policies, plan, config
         self.compared: list[list[float]] = []
         """[member] → what it says of every turn that was compared, since they were fitted last"""
@@ -247,14 +262,14 @@ def pay_turns(trajectory: Trajectory, rewards: Sequence[float]) -> Trajectory:
     )
 
 
-class ComparedReward:
+class ComparedReward(Companion):
     """What a run asks, what it was answered, and what it pays; a `State`.
 
     Raises:
         ConfigError: several seats act, whose turns nobody compares.
     """
 
-    def __init__(self, plan: Compared, context: TrainingContext) -> None:
+    def __init__(self, plan: LearnedReward, context: TrainingContext) -> None:
         self.plan, self.context = plan, context
         if len(seats := ask(context.make_environment, seats_of)) > 1:
             raise ConfigError(

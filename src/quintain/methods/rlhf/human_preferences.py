@@ -81,7 +81,7 @@ class Config(ActorCriticConfig):
 
 def method(config: Config) -> OnPolicy:
     """Return Deep RL from Human Preferences as `config` describes it."""
-    from quintain.methods.rlhf.comparing import Compared
+    from quintain.methods.rlhf.comparing import LearnedReward
 
     names = tuple(f"reward_{number}" for number in range(1, config.members + 1))
     base = actor_critic(config)
@@ -92,7 +92,7 @@ def method(config: Config) -> OnPolicy:
     return replace(
         base,
         needs=Needs(critic=True, others=specs),
-        compared=Compared(
+        companion=LearnedReward(
             members=names,
             queries=decaying(config.num_labels, first=config.first_labels, steps=config.steps),
             update=Update(

@@ -17,8 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
-from quintain.methods.loops.on_policy import Mixing, OnPolicy
+from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.method import Collector
+from quintain.methods.rlhf.mixing import Mixing
 from quintain.methods.rlhf.ppo import ScoredConfig, against_reward_model
 from quintain.types import Trajectory
 
@@ -50,5 +51,5 @@ def method(config: Config) -> OnPolicy:
             collector.corpus() if config.corpus else collector.expert_episodes(collector.tasks(0, NUM_SHOWN))
         )
 
-    mixing = Mixing(base=base, weight=config.ptx_coef, batch_size=config.ptx_batch)
-    return against_reward_model(config, mixing=mixing)
+    companion = Mixing(base=base, weight=config.ptx_coef, batch_size=config.ptx_batch)
+    return against_reward_model(config, companion=companion)

@@ -23,7 +23,7 @@ from quintain.learning.train_config import MAIN, EpisodesConfig, PolicySpec
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
-from quintain.methods.loops.on_policy import Estimates, Mixing, OnPolicy
+from quintain.methods.loops.on_policy import CompanionPlan, Estimates, OnPolicy
 from quintain.methods.method import CombinedState, Needs, TransformGroups, same_groups, sample_groups
 from quintain.methods.rl.parts.kl import KLController
 from quintain.rollout.verdicts import Verdicts
@@ -120,10 +120,10 @@ class Judged:
 def against_reward_model(
     config: ScoredConfig,
     *,
-    mixing: Mixing | None = None,
+    companion: CompanionPlan | None = None,
     tell: Callable[[Sequence[Group], Sequence[float]], Mapping[str, float]] = lambda _, __: NOTHING,
 ) -> OnPolicy:
-    """Return PPO on the reward model of `config`, with a likelihood mixed in where `mixing` says so.
+    """Return PPO on the reward model of `config`, with what a `companion` does besides.
 
     `tell` has more metrics of groups and the scores of their episodes.
     """
@@ -147,7 +147,7 @@ def against_reward_model(
         critic=Update(
             loss=value(clip=config.value_clip), keeps_zeros=True, has_values=True, is_on_policy=False
         ),
-        mixing=mixing,
+        companion=companion,
         needs=Needs(
             critic=True,
             critic_policy=CRITIC,

@@ -21,7 +21,7 @@ from quintain.learning.learner import Learner, Optimization
 from quintain.learning.updating import resting
 from quintain.losses.imitation import imitation
 from quintain.losses.policy import clip_ratio
-from quintain.methods.loops.rehearsal import rehearsal_batch
+from quintain.methods.imitation.imitation_phase import rehearsal_batch
 from quintain.models.families import trunk
 from quintain.testing.pupil import MICRO_TOKENS, Pupil, new_pupil, tasks_from
 from quintain.types import Example, derive_seed

@@ -29,7 +29,7 @@ from quintain.eval.reward_model import by_dispute
 from quintain.learning.policies import build_policies
 from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.rlhf import human_preferences
-from quintain.methods.rlhf.comparing import Compared, Members, Segment, draw_segments
+from quintain.methods.rlhf.comparing import LearnedReward, Members, Segment, draw_segments
 from quintain.models.save import save
 from quintain.models.tiny import build_tiny
 from quintain.runs.context import make_engine
@@ -145,15 +145,15 @@ def opened(options: Mapping[str, Any], seed: int, folder: Path) -> Lab:
         reward_epochs=int(options.get("epochs", 8)),
     )
     method = human_preferences.method(config)
-    assert isinstance(method.compared, Compared), "that is what it is about"
+    assert isinstance(method.companion, LearnedReward), "that is what it is about"
     policies = build_policies(
         config, folder / "start", method.needs.others, has_critic=False, make_engine=make_engine
     )
     return Lab(
         start=start,
         exact=exact_gradient(world, start.theta)[1],
-        method=replace(method, compared=None),
-        members=Members(policies, method.compared, config),
+        method=replace(method, companion=None),
+        members=Members(policies, method.companion, config),
     )
 
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from quintain.data.pipeline import as_example, example_samples
 from quintain.data.seats import split_seats
 from quintain.errors import DataError
+from quintain.learning.train_config import OnPolicyConfig
 from quintain.learning.update import Update
+from quintain.methods.loops.on_policy import Companion
 from quintain.methods.loops.rounds import OptimizerSteps
 from quintain.types import Example, Group, Trajectory, Use
 from quintain.types.plain import mean_of
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsal:
-    """Imitation by the whole policy between steps of RL: ``Rehearsal(every=8, build=Pipeline(solved()), …)`` (iRe-VLA).
+class ImitationPhase:
+    """Imitation by the whole policy between steps of RL (iRe-VLA): ``ImitationPhase(every=8, build=…, base=…)``.
 
     Half of every batch, or more, is of the base, so that what was known before is not forgotten.
     """
@@ -41,17 +43,33 @@ class Rehearsal:
     known: int = 0
     """tasks of the base that are played before and after each rehearsal, to see what was forgotten; 0: none"""
 
+    @property
+    def own_rates(self) -> tuple[str, ...]:
+        """No policy of its own."""
+        return ()
 
-class Rehearsed:
-    """What a run has to rehearse, a `State`: ``Rehearsed(method.rehearsal, context).learn(step)``.
+    @property
+    def has_teacher(self) -> bool:
+        """The base teaches."""
+        return True
+
+    def start(self, context: TrainingContext, config: OnPolicyConfig) -> Rehearsed:
+        """Return what a run has to rehearse."""
+        return Rehearsed(self, context, records_signals=config.records_signals)
+
+
+class Rehearsed(Companion):
+    """What a run has to rehearse, a `State`: ``Rehearsed(plan, context).learn(step)``.
 
     Raises:
         DataError: there is no base.
     """
 
-    def __init__(self, plan: Rehearsal, context: TrainingContext, *, records_signals: bool = True) -> None:
+    def __init__(
+        self, plan: ImitationPhase, context: TrainingContext, *, records_signals: bool = True
+    ) -> None:
         from quintain.learning.signals import Imitated
-        from quintain.methods.loops.retention import Retention
+        from quintain.methods.imitation.forgetting import Retention
 
         self.plan, self.context = plan, context
         self.base = [as_example(trajectory) for trajectory in plan.base(context.collector)]
@@ -95,7 +113,7 @@ class Rehearsed:
         )
         return {**told, **before, **({} if self.retention is None else self.retention.lost("known"))}
 
-    def uses(self, uses: Sequence[Use] | None) -> list[Use] | None:
+    def uses(self, uses: Sequence[Use] | None) -> Sequence[Use] | None:
         """Return the `uses` of a step with those of its rehearsal; an episode of both has those of the step."""
         own = self._imitated.uses()
         if uses is None or own is None:
