@@ -16,7 +16,7 @@ from tests.methods.rlhf.conftest import ENVIRONMENT
 import quintain
 from quintain.credit.layout import Critic
 from quintain.errors import ConfigError, DataError, ModelError, UsageError
-from quintain.methods.loops.on_policy import Estimates, OnPolicy, corpus_of
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
 from quintain.methods.rl.parts.kl import EPISODE
 from quintain.methods.rlhf import instruct_gpt, learning_to_summarize
 from quintain.models.heads import ValueHead
@@ -132,6 +132,9 @@ def test_a_corpus_of_nothing_is_an_error() -> None:
         def expert_episodes(self, tasks: Sequence[object]) -> list[object]:
             return []
 
-    method: OnPolicy = instruct_gpt.method(instruct_gpt.Config(reward_model="rm"))
+    config = instruct_gpt.Config(reward_model="rm")
+    method: OnPolicy = instruct_gpt.method(config)
+    context: Any = type("Context", (), {"collector": Shown()})
+    assert method.companion is not None
     with pytest.raises(DataError, match="corpus that updates are mixed with: got nothing"):
-        corpus_of(method, Shown())  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+        method.companion.start(context, config)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from quintain.methods.find import find_method
+from quintain.methods.imitation.imitation_phase import ImitationPhase
 from quintain.methods.loops.offline import Offline
 from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.loops.replay import Replay
@@ -137,7 +138,7 @@ def reasons_of(entry: Entry, league: League, outcome: Outcome, values: Values) -
     if high > STEPS * low and "updates" not in league.idea:
         yield f"optimizer steps differ: {updates[METHOD]:.0f} and {updates[BASELINE]:.0f}"
     for arm, each in trials.items():
-        if isinstance(method := methods[arm], OnPolicy) and method.rehearsal is not None:
+        if isinstance(method := methods[arm], OnPolicy) and isinstance(method.companion, ImitationPhase):
             yield f"the updates of rehearsal of the {arm} are not stored"
         rising, steps = warm_up(method, config_of(each)), updates[arm] / updates_of(method, config_of(each))
         if rising > WARM_UP * steps:

@@ -94,7 +94,7 @@ class LearnedReward:
         """Answers say which is better, and not what to do."""
         return False
 
-    def start(self, context: TrainingContext, _: OnPolicyConfig) -> ComparedReward:
+    def start(self, context: TrainingContext, config: OnPolicyConfig) -> ComparedReward:
         """Return what a run asks and pays."""
         return ComparedReward(self, context)
 

@@ -40,7 +40,7 @@ class Mixing:
         """The conversations teach."""
         return True
 
-    def start(self, context: TrainingContext, _: OnPolicyConfig) -> Companion:
+    def start(self, context: TrainingContext, config: OnPolicyConfig) -> Companion:
         """Return what every update of a run imitates besides.
 
         Raises:
