@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree, ignore_patterns
 from typing import Any
 
 import numpy as np
@@ -84,8 +85,7 @@ def test_what_cannot_pay_is_refused(train: Train, reward_model: Path, tmp_path: 
         train("instruct_gpt", "x", model="micro", environment="collab")
     with pytest.raises(ModelError, match="got one that is not finished; quintain resume"):
         unfinished = tmp_path / "unfinished"
-        unfinished.mkdir()
-        (unfinished / "run.db").write_bytes((reward_model / "run.db").read_bytes())
+        copytree(reward_model, unfinished, ignore=ignore_patterns("model"))
         train("instruct_gpt", "x", reward_model=str(unfinished))
 
 
