@@ -124,7 +124,7 @@ def test_a_run_waits_for_people_and_goes_on_where_it_was(answered: Path, tmp_pat
     thread = threading.Thread(target=answer)
     thread.start()
     try:
-        resume(run, trust_run=True)
+        resume(run, trust_run=True, accept_changes=True)
     finally:
         stop.set()
         thread.join(10)
