@@ -7,15 +7,12 @@ import pytest
 from quintain.agents.capped import (
     NONE_LEFT,
     CappedCalls,
-    CappedChoices,
-    CappedChoicesWithExpert,
-    CappedWithExpert,
     is_answer,
     last_line,
 )
 from quintain.agents.catalog import build
 from quintain.agents.protocol import equip
-from quintain.environments.protocol import Environment, Expert, begin
+from quintain.environments.protocol import Environment, Expert, Legal, StateKey, begin
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
 from quintain.types import Action, StepResult, Task, ToolCall, as_text
@@ -116,7 +113,7 @@ def test_of_a_traceback_the_last_line_is_told() -> None:
 
 def test_results_of_another_task_have_the_same_form_and_repeat() -> None:
     def told(results: str, index: int) -> tuple[list[str], str]:
-        world = CappedWithExpert(Calc(names=0, steps=2, digits=2, checks=0), calls=9, results=results)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+        world = CappedCalls(Calc(names=0, steps=2, digits=2, checks=0), calls=9, results=results)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
         first = as_text(begin(world, world.task("train", index)))
         found = [as_text(world.step(calls("add")).observation) for _ in range(3)]
         return found, first
@@ -138,7 +135,7 @@ def test_a_call_that_fails_says_so_in_the_control_too() -> None:
 
 def test_it_wraps_what_the_harness_inside_needs(small_chat: Chat) -> None:
     world = equip(build("capped?calls=3+tools", small_chat, Calc()), Calc())
-    assert isinstance(world, CappedWithExpert) and world.num_left == 3
+    assert isinstance(world, CappedCalls) and isinstance(world, Expert) and world.num_left == 3
     assert world.tools() == Calc().tools() and world.instructions() == Calc().instructions()
     assert started(world) is world and world.expert_action().tool_calls
     world.close()
@@ -148,18 +145,17 @@ def test_it_wraps_what_the_harness_inside_needs(small_chat: Chat) -> None:
     class Blind(Environment):
         """It has no expert."""
 
-    assert type(equip(build("capped+text", small_chat, Blind()), Blind())) is CappedCalls
+    assert not isinstance(equip(build("capped+text", small_chat, Blind()), Blind()), Expert)
     with pytest.raises(UsageError, match=r"results=permuted: got blind, which has no expert"):
         CappedCalls(Blind(), calls=1, results="permuted")
 
 
 def test_what_the_environment_lists_is_passed_on(small_chat: Chat) -> None:
     world = started(equip(build("capped+choice", small_chat, Bandit()), Bandit()))
-    assert isinstance(Bandit(), Expert) and isinstance(world, CappedChoicesWithExpert)
+    assert isinstance(world, Expert) and isinstance(world, Legal)
     assert world.legal_actions()
     assert world.step(Action(text=world.legal_actions()[0])).is_valid
-    blind = CappedChoices(Bandit(), calls=1)
-    assert started(blind) is blind and blind.legal_actions() and not isinstance(blind, Expert)
+    assert isinstance(world, StateKey) and world.state_key().endswith(" 0"), "a call in words is one, too"
 
 
 def test_an_expert_who_never_answers_is_told_elsewhere_to_the_end() -> None:

@@ -8,7 +8,7 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from quintain.agents.code import CodeAct
-from quintain.agents.code_world import InCode, InCodeWithExpert, code_of
+from quintain.agents.code_world import InCode, code_of
 from quintain.agents.harness import PlainText
 from quintain.agents.library import ActionLibrary
 from quintain.agents.protocol import Agent, Brief, Session, equip
@@ -16,9 +16,9 @@ from quintain.engines.protocol import Request
 from quintain.engines.scripted import Scripted
 from quintain.environments.baselines import expert, noop, play
 from quintain.environments.noisy import noisy
-from quintain.environments.protocol import Environment, Expert, advance, begin
+from quintain.environments.protocol import Environment, Expert, Snapshot, StateKey, advance, begin
 from quintain.environments.tools import tool
-from quintain.errors import DataError, SandboxError, UsageError
+from quintain.errors import DataError, EnvironmentFault, SandboxError, UsageError
 from quintain.rollout.collect import Limits, Rollout
 from quintain.safety.isolation import find_fault
 from quintain.safety.limits import Limits as BoxLimits
@@ -51,7 +51,7 @@ def chat(tokenizer: PreTrainedTokenizerFast) -> Chat:
 
 @pytest.fixture
 def guess() -> Iterator[InCode]:
-    world = InCodeWithExpert(Guess(), limits=BoxLimits(seconds=30.0), max_calls=10)
+    world = InCode(Guess(), limits=BoxLimits(seconds=30.0), max_calls=10)
     begin(world, world.task("train", 0))
     yield world
     world.close()
@@ -185,7 +185,7 @@ def test_code_that_passes_a_limit_is_stopped_and_told() -> None:
 
 
 def test_a_world_of_words_has_an_action_to_call() -> None:
-    world = InCodeWithExpert(KeyDoor(rooms=1, distractors=0))
+    world = InCode(KeyDoor(rooms=1, distractors=0))
     assert [spec.name for spec in world.tools()] == ["act", "legal_actions"]
     task = world.task("train", 0)
     begin(world, task)
@@ -218,6 +218,45 @@ def test_objects_go_in_and_come_out() -> None:
     assert wrong.observation == "got ['total']\nVariables: total: int, extra: set"
     right = say(world, "total = sum(prices)\nprint('ok')")
     assert (right.observation, right.reward, right.is_terminated) == ("ok\nright", 1.0, True)
+    world.close()
+
+
+def test_a_restored_state_has_its_variables_again_and_calls_nothing() -> None:
+    first, second = (InCode(Guess(high=9), limits=BoxLimits(seconds=30.0)) for _ in range(2))
+
+    def inside(world: InCode) -> str:
+        assert isinstance(world, Snapshot) and isinstance(world.inner, StateKey)
+        return world.inner.state_key()
+
+    begin(first, first.task("train", 0))
+    say(first, "import random\nboth = [random.random()]\nalias = both\nseen = [guess(number=9)]")
+    saved, at = first.snapshot(), first.state_key()
+    say(first, "both = seen = None")
+    begin(second, second.task("train", 5))
+    for world in (first, second):
+        world.restore(saved)
+        assert world.state_key() == at and inside(world) == inside(first)
+        told = say(world, "alias.append(1)\nprint(both[0] == alias[0], len(both), seen, random.random())")
+        assert str(told.observation).startswith("True 2 ['")
+        assert inside(world) == inside(first), "what was guessed is not guessed again"
+    assert first.retrieve("seen") == second.retrieve("seen") and first.state_key() == second.state_key()
+    first.close()
+    second.close()
+
+
+def test_a_state_of_lost_variables_has_none_and_code_that_is_not_repeated_is_a_fault() -> None:
+    world = InCode(Guess(), limits=BoxLimits(seconds=30.0))
+    begin(world, world.task("train", 0))
+    say(world, "x = 1")
+    say(world, "import os; os._exit(0)")
+    world.restore(world.snapshot())
+    assert "NameError" in str(say(world, "print(x)").observation)
+    say(world, "import time; print(time.time_ns())")
+    world.restore(world.snapshot())
+    with pytest.raises(
+        EnvironmentFault, match=r"did not do what it had done; let code depend on its variables"
+    ):
+        say(world, "print(1)")
     world.close()
 
 
@@ -291,7 +330,7 @@ def test_demonstrations_are_code_and_a_script_repeats_them(chat: Chat, make: typ
 
 
 def test_a_noisy_expert_errs_in_code() -> None:
-    world = InCodeWithExpert(KeyDoor(rooms=1), limits=BoxLimits(seconds=30.0))
+    world = InCode(KeyDoor(rooms=1), limits=BoxLimits(seconds=30.0))
     begin(world, world.task("train", 0))
     action = noisy(1.0)(world, Random(0), ("",))
     assert action.text.startswith("print(act(") and advance(world, action).is_valid
@@ -328,8 +367,8 @@ def test_only_harnesses_of_code_change_an_environment(chat: Chat) -> None:
             return self.agent.open(brief)
 
     plain = Guess()
-    assert equip(Wrapping(agent=CodeAct(chat)), plain).__class__ is InCodeWithExpert
-    assert equip(Wrapping(agent=Wrapping(agent=CodeAct(chat))), Shelf()).__class__ is InCode
+    assert isinstance(equip(Wrapping(agent=CodeAct(chat)), plain), InCode)
+    assert isinstance(equip(Wrapping(agent=Wrapping(agent=CodeAct(chat))), Shelf()), InCode)
     assert equip(Wrapping(agent=PlainText(chat)), plain) is plain
 
 

@@ -102,8 +102,9 @@ def test_a_part_ends_after_so_many_actions_and_an_episode_after_its_own_turns() 
     assert world.state_key() != key
     world.restore(saved)
     assert world.state_key() == key and world.seat() == COORDINATOR
-    inner, _, state = saved
-    world.restore((inner, world.inner.max_turns - 1, state._replace(worker="maker")))
+    inner, own = saved
+    late = {"_num_done": world.inner.max_turns - 1, "_state": own["_state"]._replace(worker="maker")}
+    world.restore((inner, late))
     assert world.step(Action(text="eat")).is_truncated
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 from quintain.agents.experience import likeness
 from quintain.agents.harness import PlainText
@@ -26,7 +26,14 @@ from quintain.agents.seated import Anew, SeatedWorld
 from quintain.environments.advice import FACTS, clauses
 from quintain.environments.baselines import random_action
 from quintain.environments.noisy import Idle
-from quintain.environments.protocol import Advises, Environment, FindsWay, environment_name, join_results
+from quintain.environments.protocol import (
+    Advises,
+    Environment,
+    FindsWay,
+    StateKey,
+    environment_name,
+    join_results,
+)
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
 from quintain.types import Action, StepResult, as_text, derive_seed
@@ -86,6 +93,12 @@ class Advised:
 class AdvisedWorld(SeatedWorld):
     """`inner`, in which an agent is advised: ``AdvisedWorld(Craft(reward="dense"), every=8, queries=4)``."""
 
+    adds: ClassVar[frozenset[type]] = SeatedWorld.adds | {Advises}
+    own: ClassVar[tuple[str, ...]] = (
+        "subgoal", "message", "num_queries", "done", "_first", "_seen", "_early", "_behaviour", "_waits",
+        "_understood", "_num_done",
+    )  # fmt: skip
+
     def __init__(
         self, inner: Environment, *, every: int, queries: int, played: tuple[str, ...] = (ADAPTER, AGENT)
     ) -> None:
@@ -94,6 +107,7 @@ class AdvisedWorld(SeatedWorld):
         Raises:
             UsageError: `inner` has tools, or does not know what a script needs.
         """
+        self.every, self.queries, self._played = every, queries, played
         super().__init__(inner)
         is_known = isinstance(inner, FindsWay) and isinstance(inner, Advises) and isinstance(inner, Idle)
         if not is_known or inner.tools():
@@ -101,9 +115,11 @@ class AdvisedWorld(SeatedWorld):
                 f"an advised agent: got {environment_name(inner)}, which has no adviser or does not know the way to a "
                 "thing; take craft"
             )
-        self.every, self.queries, self._played = every, queries, played
-        self.max_turns = inner.max_turns + 2 * queries
         self._begin()
+
+    def count_turns(self) -> int:
+        """Return the turns of all who speak."""
+        return self.inner.max_turns + 2 * self.queries
 
     def _begin(self) -> None:
         self.subgoal, self.message, self.num_queries = "", "", 0
@@ -126,7 +142,7 @@ class AdvisedWorld(SeatedWorld):
     def reset(self, task: Task) -> Observation:
         """Begin the episode, up to the first who is played."""
         self._begin()
-        self._first = self._seen = as_text(self._begin_inner(task))
+        self._first = self._seen = as_text(self.begin_inner(task))
         self._early = self._scripts_after([])
         return self._describe_for_seat() if not self._early else self._early[-1].observation
 
@@ -162,6 +178,11 @@ class AdvisedWorld(SeatedWorld):
     def mistaken_action(self, rng: random.Random) -> Action:
         """Return what the expert says, but of the agent any action; see `noisy.Fallible`."""
         return random_action(self.inner, rng, self._seen) if self._waits == AGENT else self.expert_action()
+
+    def state_key(self) -> str:
+        """Return the state of the environment, whose turn it is, and what was said."""
+        own = (self._waits, self.subgoal, self.message, self.num_queries, self.done, self._behaviour)
+        return f"{cast(StateKey, self.inner).state_key()} {own}"
 
     def _follow_subgoal(self) -> Action:
         """Return what leads to the sub-goal; where nothing does, what only passes time."""

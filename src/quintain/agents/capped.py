@@ -11,27 +11,26 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal, cast
 
 from quintain.agents.protocol import Agent, Brief, Session, equip
 from quintain.environments.protocol import (
     Environment,
     Expert,
-    Legal,
+    StateKey,
     advance,
     begin,
     environment_name,
 )
+from quintain.environments.wrapped import Wrapped
 from quintain.errors import UsageError
 from quintain.types import (
     ANSWER,
     Action,
     Observation,
-    Split,
     StepResult,
     Task,
     ToolCall,
-    ToolSpec,
     as_text,
     derive_seed,
 )
@@ -67,13 +66,13 @@ class Capped:
 
     def equip(self, environment: Environment) -> Environment:
         """Return `environment`, as the harness inside needs it, with a cap on its calls."""
-        inner = equip(self.agent, environment)
-        kind = KINDS[isinstance(inner, Expert), isinstance(inner, Legal)]
-        return kind(inner, calls=self.calls, results=self.results)
+        return CappedCalls(equip(self.agent, environment), calls=self.calls, results=self.results)
 
 
-class CappedCalls(Environment):
-    """`inner` with at most `calls` calls an episode: ``CappedCalls(Calc(), calls=1)``."""
+class CappedCalls(Wrapped):
+    """`inner` with at most `calls` calls an episode: ``CappedCalls(Calc(), calls=1)``. Experts do not know the cap."""
+
+    own: ClassVar[tuple[str, ...]] = ("num_left", "_others", "_num_told")
 
     def __init__(self, inner: Environment, *, calls: int, results: Results = "told") -> None:
         """Count the calls of `inner`.
@@ -86,9 +85,8 @@ class CappedCalls(Environment):
                 f"results=permuted: got {environment_name(inner)}, which has no expert to solve another task; "
                 "leave it out"
             )
-        self.inner, self.num_left, self._calls, self._results = inner, calls, calls, results
-        self.name = environment_name(inner)
-        self.max_turns, self.return_range = inner.max_turns, inner.return_range
+        super().__init__(inner)
+        self.num_left, self._calls, self._results = calls, calls, results
         self._others: list[str] = []
         self._num_told = 0
 
@@ -96,7 +94,7 @@ class CappedCalls(Environment):
         """Begin the episode inside with the whole cap."""
         self.num_left, self._num_told = self._calls, 0
         self._others = self._replies_elsewhere(task) if self._results == "permuted" else []
-        return begin(self.inner, task)
+        return self.begin_inner(task)
 
     def step(self, action: Action) -> StepResult:
         """Carry out the calls of `action` that the cap leaves, and those that answer; others are told `NONE_LEFT`."""
@@ -118,21 +116,9 @@ class CappedCalls(Environment):
             self._num_told += 1
         return replace(found, observation=f"{told}\n{NONE_LEFT}" if num_refused else told)
 
-    def close(self) -> None:
-        """Close the environment."""
-        self.inner.close()
-
-    def instructions(self) -> str:
-        """Return the instructions of the environment."""
-        return self.inner.instructions()
-
-    def tools(self) -> tuple[ToolSpec, ...]:
-        """Return the tools of the environment."""
-        return self.inner.tools()
-
-    def task(self, split: Split, index: int) -> Task:
-        """Return the task of the environment."""
-        return self.inner.task(split, index)
+    def state_key(self) -> str:
+        """Return the state of the environment, and what is left of the cap."""
+        return f"{cast(StateKey, self.inner).state_key()} {self.num_left}"
 
     def _replies_elsewhere(self, task: Task) -> list[str]:
         """Return what the expert's calls were told in another task, which `task` draws."""
@@ -151,37 +137,6 @@ class CappedCalls(Environment):
             if found.is_terminated or found.is_truncated:
                 break
         return told
-
-
-class CappedWithExpert(CappedCalls):
-    """`CappedCalls` where the environment inside has an expert, who does not know the cap."""
-
-    def expert_action(self) -> Action:
-        """Return what the expert would do."""
-        assert isinstance(self.inner, Expert), "chosen where there is one"
-        return self.inner.expert_action()
-
-
-class CappedChoices(CappedCalls):
-    """`CappedCalls` where the environment inside lists its legal actions."""
-
-    def legal_actions(self) -> tuple[str, ...]:
-        """Return the legal actions of the environment."""
-        assert isinstance(self.inner, Legal), "chosen where there are some"
-        return self.inner.legal_actions()
-
-
-class CappedChoicesWithExpert(CappedWithExpert, CappedChoices):
-    """`CappedCalls` where the environment inside has both. No key of a state: what is left belongs to the state."""
-
-
-KINDS = {
-    (False, False): CappedCalls,
-    (True, False): CappedWithExpert,
-    (False, True): CappedChoices,
-    (True, True): CappedChoicesWithExpert,
-}
-"""Whether the environment inside has an expert, and lists legal actions → what caps its calls."""
 
 
 def is_answer(action: Action) -> bool:

@@ -208,10 +208,11 @@ def _outside_layer(spec: str) -> Layer:
 def _has(environment: Environment, what: str) -> bool:
     """Whether `environment` has tools, or lists its legal actions; of a mixture, whether every part does."""
     from quintain.environments.mixture import MixedEnvironment
+    from quintain.environments.protocol import Legal
 
     if isinstance(environment, MixedEnvironment):
         return all(_has(part, what) for part in environment.parts().values())
-    return bool(environment.tools()) if what == "tools" else hasattr(environment, what)
+    return bool(environment.tools()) if what == "tools" else isinstance(environment, Legal)
 
 
 def _layer(spec: str, part: str) -> Layer:

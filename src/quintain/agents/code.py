@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from quintain.agents.code_world import InCode, InCodeWithExpert, code_of
+from quintain.agents.code_world import InCode, code_of
 from quintain.agents.harness import ChatSession, Wording, sampling_of, system_text
 from quintain.agents.library import ActionLibrary
 from quintain.agents.protocol import Brief
-from quintain.environments.protocol import Environment, Expert
+from quintain.environments.protocol import Environment
 from quintain.errors import UsageError
 from quintain.safety.isolation import require
 from quintain.safety.limits import MEBIBYTE, Limits
@@ -98,8 +98,7 @@ class CodeAct:
             SandboxError: isolation is missing or does not work.
         """
         require()
-        kind = InCodeWithExpert if isinstance(environment, Expert) else InCode
-        return kind(
+        return InCode(
             environment,
             limits=Limits(seconds=self.seconds, memory_bytes=self.memory * MEBIBYTE),
             max_calls=self.max_calls,

@@ -3,6 +3,10 @@
 Where that has no tools, `act(text)` takes an action there. The code runs in the sandbox; its calls are carried out
 here, one by one, until the episode ends. Rewards come from these calls alone: code can earn nothing that its calls
 could not.
+
+A snapshot holds the code that was run and what its calls were answered: a restored state runs it again before the
+next turn, in a new Python, without calling anything. Code that does not do then what it did (it asked the time) is a
+fault. Randomness of the module `random` begins with the seed of the task.
 """
 
 from __future__ import annotations
@@ -10,33 +14,37 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, ClassVar, cast
 
 from quintain.agents.library import ActionLibrary
 from quintain.environments.baselines import random_action
 from quintain.environments.noisy import Fallible
 from quintain.environments.protocol import (
+    Described,
     Environment,
-    Expert,
+    GivesObjects,
     Legal,
+    Seats,
+    SimultaneousSeats,
+    StateKey,
+    TakesObjects,
     advance,
-    begin,
-    environment_name,
     join_results,
 )
-from quintain.errors import DataError
+from quintain.environments.wrapped import Wrapped
+from quintain.errors import DataError, EnvironmentFault
 from quintain.safety.limits import Limits
 from quintain.safety.python import Cell, PythonProcess, ToolResult
 from quintain.types import (
     NOTHING,
     Action,
     Observation,
-    Split,
     StepResult,
     Task,
     ToolCall,
     ToolSpec,
     as_text,
+    derive_seed,
 )
 
 ACT = ToolSpec(
@@ -60,28 +68,6 @@ KILLED = {
 }
 
 
-@runtime_checkable
-class GivesObjects(Protocol):
-    """An environment with objects that code finds as variables (CaveAgent's injection)."""
-
-    def objects(self) -> Mapping[str, Any]:
-        """Return variables with their values, which have a JSON form, at the start of an episode."""
-        ...
-
-
-@runtime_checkable
-class TakesObjects(Protocol):
-    """An environment that looks at what code has bound to variables (CaveAgent's retrieval)."""
-
-    def wanted(self) -> tuple[str, ...]:
-        """Return the names of the variables it looks at."""
-        ...
-
-    def take(self, objects: Mapping[str, Any]) -> StepResult:
-        """Take those of them that are bound and have a JSON form, after a turn in which there are any."""
-        ...
-
-
 @dataclass(slots=True)
 class _Turn:
     """What the calls of one turn came to."""
@@ -95,8 +81,36 @@ class _Turn:
         return bool(self.results) and (self.results[-1].is_terminated or self.results[-1].is_truncated)
 
 
-class InCode(Environment):
-    """`inner` with code as its actions; made by `quintain.agents.code.CodeAct.equip`."""
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """A cell that was run: its code, what its calls were answered, and what it wrote."""
+
+    code: str
+    answers: tuple[ToolResult, ...]
+    output: str
+
+
+class InCode(Wrapped):
+    """`inner` with code as its actions; made by `quintain.agents.code.CodeAct.equip`.
+
+    Experts, and whoever else names actions inside, write code here. Legal actions are read by code, not taken; one
+    Python belongs to one seat, and whatever code binds is looked at here.
+    """
+
+    drops: ClassVar[frozenset[type]] = frozenset(
+        {Described, GivesObjects, Legal, Seats, SimultaneousSeats, TakesObjects}
+    )
+    adds: ClassVar[frozenset[type]] = frozenset({Fallible})
+    own: ClassVar[tuple[str, ...]] = (
+        "_task",
+        "_cells",
+        "_ran",
+        "_setup",
+        "_given",
+        "_shelf",
+        "_state",
+        "_total",
+    )
 
     def __init__(
         self,
@@ -109,16 +123,19 @@ class InCode(Environment):
         library: ActionLibrary | None = None,
         shown: int = 5,
     ) -> None:
-        self.inner = inner
-        self.name = environment_name(inner)
-        self.max_turns = inner.max_turns
-        self.return_range = inner.return_range
+        super().__init__(inner)
         self._limits = limits or Limits()
         self._max_calls, self._max_output, self._shows_state = max_calls, max_output, shows_state
         self._library, self._shown = library, shown
         self._python: PythonProcess | None = None
         self._task: Task | None = None
         self._cells: list[str] = []
+        self._ran: list[_Ran] = []
+        """cells to which the variables that there are owe something"""
+        self._missing: list[_Ran] = []
+        """those of them that a new Python is yet to run"""
+        self._setup = ""
+        self._given: Mapping[str, Any] = NOTHING
         self._state: Mapping[str, str] = NOTHING
         self._total = 0.0
         self._taken = ""
@@ -126,11 +143,13 @@ class InCode(Environment):
     def reset(self, task: Task) -> Observation:
         """Begin the episode inside, in a Python of its own."""
         self.close_python()
-        first = begin(self.inner, task)
+        first = self.begin_inner(task)
         self._task, self._cells, self._state, self._total = task, [], NOTHING, 0.0
-        setup = self._shelve(f"{task.prompt} {as_text(first)}")
-        given = self.inner.objects() if isinstance(self.inner, GivesObjects) else NOTHING
-        self._python = PythonProcess(self._limits, tools=self.tools(), objects=given, setup=setup)
+        self._ran, self._missing = [], []
+        shelf = self._shelve(f"{task.prompt} {as_text(first)}")
+        self._setup = f"__import__('random').seed({task.seed})\n{shelf}"
+        self._given = self.inner.objects() if isinstance(self.inner, GivesObjects) else NOTHING
+        self._open_python()
         return first
 
     def step(self, action: Action) -> StepResult:
@@ -138,9 +157,17 @@ class InCode(Environment):
         if action.error is not None:
             return StepResult(observation=f"Error: {action.error}", is_valid=False)
         code = code_of(action) if action.tool_calls else action.text
-        assert self._python is not None, "an episode begins with reset"
-        turn = _Turn()
-        cell = self._python.run(code, lambda name, arguments: self._serve(turn, name, arguments))
+        turn, answers, python = _Turn(), list[ToolResult](), self._find_python()
+
+        def serve(name: str, arguments: Mapping[str, Any]) -> ToolResult:
+            answers.append(self._serve(turn, name, arguments))
+            return answers[-1]
+
+        cell = python.run(code, serve)
+        if cell.reason or cell.was_cut:
+            self._ran = []  # the variables are gone
+        else:
+            self._ran.append(_Ran(code, tuple(answers), cell.output))
         if not cell.error and not cell.reason:
             self._cells.append(code)
         if not turn.is_over and not cell.reason:
@@ -162,6 +189,28 @@ class InCode(Environment):
             self._python.close()
         self._python = None
 
+    def restore(self, state: tuple[Any, Mapping[str, Any]]) -> None:
+        """Continue from a snapshot, in a Python of its own."""
+        self.close_python()
+        super().restore(state)
+        self._open_python()
+        self._missing = list(self._ran)
+
+    def state_key(self) -> str:
+        """Return the state of the environment, and of the code that made the variables."""
+        ran = derive_seed("code", *(cell.code for cell in self._ran))
+        return f"{cast(StateKey, self.inner).state_key()} {ran}"
+
+    def write_action(self, action: Action) -> Action:
+        """Return `action` as code."""
+        return Action(text=code_of(action, has_tools=bool(self.inner.tools())))
+
+    def mistaken_action(self, rng: Random) -> Action:
+        """Return a mistake as code: a typical one, or else a random action."""
+        inner = self.inner
+        found = inner.mistaken_action(rng) if isinstance(inner, Fallible) else random_action(inner, rng)
+        return self.write_action(found)
+
     def instructions(self) -> str:
         """Return the instructions of the environment, and the functions that code can call."""
         lines = [f"{_signature(tool)}: {tool.description}" for tool in self.tools()]
@@ -173,10 +222,6 @@ class InCode(Environment):
             return self.inner.tools()
         return (ACT, LEGAL) if isinstance(self.inner, Legal) else (ACT,)
 
-    def task(self, split: Split, index: int) -> Task:
-        """Return the task of the environment."""
-        return self.inner.task(split, index)
-
     def retrieve(self, name: str) -> Any:
         """Return the object that variable `name` of the code is bound to.
 
@@ -185,9 +230,40 @@ class InCode(Environment):
         """
         if self._python is None:
             raise DataError(f"variable {name} of the code: got no episode; begin one")
-        return self._python.get(name)
+        return self._find_python().get(name)
 
     _shelf: tuple[str, ...] = ()
+
+    def _open_python(self) -> None:
+        """Have a Python as every episode begins with."""
+        self._python = PythonProcess(self._limits, tools=self.tools(), objects=self._given, setup=self._setup)
+
+    def _find_python(self) -> PythonProcess:
+        """Return the Python of the episode, in which all was run that is missing since a state was restored."""
+        assert self._python is not None, "an episode begins with reset"
+        while self._missing:
+            self._repeat(self._python, self._missing.pop(0))
+        return self._python
+
+    def _repeat(self, python: PythonProcess, ran: _Ran) -> None:
+        """Run in `python` what was run before; its calls are answered as they were.
+
+        Raises:
+            EnvironmentFault: it did not do what it had done.
+        """
+        answers: list[ToolResult] = []
+
+        def serve(_name: str, _arguments: Mapping[str, Any]) -> ToolResult:
+            known = ran.answers[len(answers) : len(answers) + 1]
+            answers.append(known[0] if known else ToolResult(text="not called before", is_error=True))
+            return answers[-1]
+
+        cell = python.run(ran.code, serve)
+        if cell.reason or (tuple(answers), cell.output) != (ran.answers, ran.output):
+            raise EnvironmentFault(
+                f"{self.name} in code: got a restored state in which {ran.code[:60]!r} did not do what it had done; "
+                "let code depend on its variables and calls alone, or go on without snapshots"
+            )
 
     def _shelve(self, query: str) -> str:
         """Choose functions of the library for the task; return the code that defines them."""
@@ -265,22 +341,6 @@ class InCode(Environment):
             observation="\n".join(filter(None, parts)) or "(no output)",
             is_valid=any(result.is_valid for result in turn.results) or not (has_failed or turn.num_calls),
         )
-
-
-class InCodeWithExpert(InCode):
-    """`InCode` where the environment inside has an expert: its actions, and mistakes, are written as code."""
-
-    def expert_action(self) -> Action:
-        """Return the expert's action as code."""
-        return Action(
-            text=code_of(cast(Expert, self.inner).expert_action(), has_tools=bool(self.inner.tools()))
-        )
-
-    def mistaken_action(self, rng: Random) -> Action:
-        """Return a mistake as code: a typical one, or else a random action."""
-        inner = self.inner
-        action = inner.mistaken_action(rng) if isinstance(inner, Fallible) else random_action(inner, rng)
-        return Action(text=code_of(action, has_tools=bool(inner.tools())))
 
 
 def code_of(action: Action, *, has_tools: bool = True) -> str:

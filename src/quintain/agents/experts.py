@@ -25,7 +25,7 @@ from quintain.agents.seated import Anew, SeatedWorld
 from quintain.engines.protocol import Capability
 from quintain.environments.baselines import random_action
 from quintain.environments.noisy import Fallible
-from quintain.environments.protocol import Environment, Expert, environment_name
+from quintain.environments.protocol import Environment, Expert, Legal, StateKey, environment_name
 from quintain.errors import UsageError, suggestion
 from quintain.rewards.dialogue import INTENTS, intent_of
 from quintain.text.chat import Chat
@@ -92,25 +92,31 @@ def intents_of(names: str) -> tuple[str, ...]:
 class ExpertsWorld(SeatedWorld):
     """`inner`, in which experts propose and a manager chooses: ``ExpertsWorld(Collab(), ("asks", "decides"))``."""
 
+    adds: ClassVar[frozenset[type]] = SeatedWorld.adds | {Legal}
+    own: ClassVar[tuple[str, ...]] = ("said", "candidates", "_seed", "_num_done")
+
     def __init__(self, inner: Environment, intents: tuple[str, ...], order: Order = "drawn") -> None:
         """Let one expert of each of `intents` speak before the manager, who is shown what they say in `order`.
 
         Raises:
             UsageError: `inner` has tools, which are not said.
         """
+        self.intents, self.order = intents, order
         super().__init__(inner)
         if inner.tools():
             raise UsageError(
                 f"experts: got {environment_name(inner)}, which is acted in by tools; take its interface=text, or an "
                 "environment that is spoken to"
             )
-        self.intents, self.order = intents, order
-        self.max_turns = (len(intents) + 1) * inner.max_turns
         self.said: list[str] = []
         """the talk so far: the other's words and ours in turn"""
         self.candidates: list[str] = []
         """of this turn so far, by expert"""
         self._seed = 0
+
+    def count_turns(self) -> int:
+        """Return the turns of all seats."""
+        return (len(self.intents) + 1) * self.inner.max_turns
 
     def seats(self) -> tuple[str, ...]:
         """Return the manager and the experts, who are named after their intents."""
@@ -123,7 +129,7 @@ class ExpertsWorld(SeatedWorld):
 
     def reset(self, task: Task) -> Observation:
         """Begin the talk."""
-        self.said, self.candidates, self._seed = [as_text(self._begin_inner(task))], [], task.seed
+        self.said, self.candidates, self._seed = [as_text(self.begin_inner(task))], [], task.seed
         return self._describe_talk()
 
     def step(self, action: Action) -> StepResult:
@@ -177,6 +183,10 @@ class ExpertsWorld(SeatedWorld):
         if self.seat() != MANAGER and isinstance(self.inner, Fallible):
             return Action(text=self._of_intent(rng, self.inner.mistaken_action(rng).text))
         return random_action(self if self.seat() == MANAGER else self.inner, rng, self.said[0])
+
+    def state_key(self) -> str:
+        """Return the state of the environment, the talk, and what is said of this turn."""
+        return f"{cast(StateKey, self.inner).state_key()} {self.said} {self.candidates} {self._num_done}"
 
     def _of_intent(self, rng: random.Random, text: str) -> str:
         """Return `text`, or a typical mistake that has the intent of the expert who speaks next as `text` has not."""

@@ -15,19 +15,18 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, cast
 
 from quintain.agents.deliberation import Deliberation
 from quintain.agents.harness import PlainText
 from quintain.agents.protocol import Brief, Prompt
+from quintain.agents.seated import SeatedWorld
 from quintain.environments.protocol import (
     Described,
     Environment,
     Expert,
     Snapshot,
     StateKey,
-    advance,
-    begin,
     environment_name,
     join_results,
 )
@@ -36,7 +35,7 @@ from quintain.text.chat import Chat
 from quintain.types import Action, StepResult, as_text
 
 if TYPE_CHECKING:
-    from quintain.types import Observation, Split, Task
+    from quintain.types import Observation, Task
 
 PLANNER, GROUNDER = "planner", "grounder"
 POINTED = "click"
@@ -127,8 +126,10 @@ class GroundedSession(Deliberation):
         return super().observe(observation, legal_actions)
 
 
-class GroundedWorld(Environment):
+class GroundedWorld(SeatedWorld):
     """`inner`, in which one says what to do and another where: ``GroundedWorld(Screen(interface="text"))``."""
+
+    own: ClassVar[tuple[str, ...]] = ("_thing", "_num_done", "_early")
 
     def __init__(self, inner: Environment, *, experts: frozenset[str] = frozenset()) -> None:
         """Let both act in `inner`; the seats `experts` are played by those who know.
@@ -145,11 +146,13 @@ class GroundedWorld(Environment):
                 f"a planner and a grounder: got {environment_name(inner)}, which cannot show its screen without its "
                 "task; define screen and elements, or take the environment screen"
             )
-        self.inner, self._experts = inner, experts
-        self.name = environment_name(inner)
-        self.max_turns, self.return_range = 2 * inner.max_turns, inner.return_range
-        self._thing, self._num_done = "", 0
+        super().__init__(inner)
+        self._experts, self._thing = experts, ""
         self._early: list[StepResult] = []
+
+    def count_turns(self) -> int:
+        """Return the turns of both."""
+        return 2 * self.inner.max_turns
 
     def seats(self) -> tuple[str, ...]:
         """Return who is played."""
@@ -161,8 +164,8 @@ class GroundedWorld(Environment):
 
     def reset(self, task: Task) -> Observation:
         """Begin the episode inside."""
-        self._thing, self._num_done = "", 0
-        begun = StepResult(observation=begin(self.inner, task))
+        self._thing = ""
+        begun = StepResult(observation=self.begin_inner(task))
         self._early = self._experts_after(begun)
         return (self._early or [begun])[-1].observation
 
@@ -187,7 +190,7 @@ class GroundedWorld(Environment):
         """Carry out `action` of the seat whose turn it is."""
         if self._thing:
             self._thing = ""
-            return self._act(f"{POINTED} {action.text.strip()}")
+            return self._act(Action(text=f"{POINTED} {action.text.strip()}"))
         try:
             do = read_do(action.text)
         except DataError as error:
@@ -195,35 +198,17 @@ class GroundedWorld(Environment):
                 StepResult(observation=f"Error: {error}", is_success=False, is_valid=False)
             )
         if do.action != POINTED:
-            return self._act(f"{do.action} {do.thing}")
+            return self._act(Action(text=f"{do.action} {do.thing}"))
         self._thing = do.thing
         return StepResult(observation=f"{SCREEN}{self._world.screen()}\n{FIND}{do.thing}")
-
-    def _act(self, words: str) -> StepResult:
-        """Do in the environment what `words` say."""
-        return self._count_turn(advance(self.inner, Action(text=words)))
-
-    def _count_turn(self, result: StepResult) -> StepResult:
-        """Return `result`, cut where the environment's own turns are spent."""
-        self._num_done += 1
-        is_over = not result.is_terminated and self._num_done >= self.inner.max_turns
-        return replace(result, is_truncated=result.is_truncated or is_over)
 
     @property
     def _world(self) -> Described:
         return cast(Described, self.inner)
 
-    def close(self) -> None:
-        """Close the environment."""
-        self.inner.close()
-
     def instructions(self) -> str:
         """Return the instructions of the environment, and how a plan is said."""
         return f"{self.inner.instructions()}\n{PLANNER_INSTRUCTION}"
-
-    def task(self, split: Split, index: int) -> Task:
-        """Return the task of the environment."""
-        return self.inner.task(split, index)
 
     def expert_action(self) -> Action:
         """Return the plan of the environment's expert, or what points at the thing that was planned."""
@@ -238,15 +223,6 @@ class GroundedWorld(Environment):
         if self._thing:
             return self.expert_action()
         return Action(text=write_do(Do(POINTED, rng.choice(list(self._world.elements())))))
-
-    def snapshot(self) -> tuple[object, str, int]:
-        """Return the world as it is, and what is to be found."""
-        return cast(Snapshot, self.inner).snapshot(), self._thing, self._num_done
-
-    def restore(self, state: tuple[object, str, int]) -> None:
-        """Continue from a snapshot."""
-        inner, self._thing, self._num_done = state
-        cast(Snapshot, self.inner).restore(inner)
 
     def state_key(self) -> str:
         """Return the state of the environment, and what is to be found in it."""

@@ -9,29 +9,36 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
+from quintain.environments.noisy import Fallible
 from quintain.environments.protocol import (
     Environment,
+    Expert,
     FindsWay,
     Snapshot,
     StateKey,
     advance,
-    begin,
     environment_name,
     join_results,
 )
+from quintain.environments.wrapped import ACTIONS, Wrapped
 from quintain.errors import UsageError
 from quintain.types import Action, StepResult, derive_seed
 
 if TYPE_CHECKING:
-    from quintain.types import Observation, Split, Task
+    from quintain.types import Observation, Task, ToolSpec
 
 STRATEGIST = "Another acts for you: name one thing, and it is gone to, taken or opened."
 
 
-class LedWorld(Environment):
+class LedWorld(Wrapped):
     """`inner`, whose actions a script takes: ``LedWorld(KeyDoor())``; made by `PlanAndAct.equip`."""
+
+    drops: ClassVar[frozenset[type]] = ACTIONS
+    """Names of things are said here, in the place of actions."""
+    adds: ClassVar[frozenset[type]] = frozenset({Expert, Fallible})
+    own: ClassVar[tuple[str, ...]] = ("_seed", "_num_turns", "_num_acted")
 
     def __init__(self, inner: Environment, *, is_deaf: bool = False) -> None:
         """Let a script act in `inner`; one that `is_deaf` chooses where to go by task and turn alone.
@@ -44,15 +51,18 @@ class LedWorld(Environment):
                 f"an actor that follows hints: got {environment_name(inner)}, which does not know the way to a thing; "
                 "take keydoor, house or craft, or let the policy act (actor=policy)"
             )
-        self.inner, self._is_deaf = inner, is_deaf
-        self.name = environment_name(inner)
-        self.max_turns, self.return_range = inner.max_turns, inner.return_range
+        super().__init__(inner)
+        self._is_deaf = is_deaf
         self._seed, self._num_turns, self._num_acted = 0, 0, 0
 
     def reset(self, task: Task) -> Observation:
         """Begin the episode inside."""
         self._seed, self._num_turns, self._num_acted = task.seed, 0, 0
-        return begin(self.inner, task)
+        return self.begin_inner(task)
+
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """Return nothing: things are named."""
+        return ()
 
     def step(self, action: Action) -> StepResult:
         """Let the actor do what the named thing takes; a name that it can do nothing with costs a turn."""
@@ -85,17 +95,9 @@ class LedWorld(Environment):
             return random.Random(derive_seed("deaf", self._seed, self._num_turns)).choice(things)
         return "" if action.error is not None else " ".join(action.text.lower().split())
 
-    def close(self) -> None:
-        """Close the environment."""
-        self.inner.close()
-
     def instructions(self) -> str:
         """Return the instructions of the environment, and what is asked of the policy."""
         return "\n".join(part for part in (self.inner.instructions(), STRATEGIST) if part)
-
-    def task(self, split: Split, index: int) -> Task:
-        """Return the task of the environment."""
-        return self.inner.task(split, index)
 
     def expert_action(self) -> Action:
         """Return the name of the thing that comes next."""
@@ -104,16 +106,3 @@ class LedWorld(Environment):
     def mistaken_action(self, rng: random.Random) -> Action:
         """Return the name of some thing that is here; see `noisy.Fallible`."""
         return Action(text=rng.choice(cast(FindsWay, self.inner).things()))
-
-    def snapshot(self) -> tuple[object, int, int, int]:
-        """Return the world as it is, and how long it was acted in."""
-        return cast(Snapshot, self.inner).snapshot(), self._seed, self._num_turns, self._num_acted
-
-    def restore(self, state: tuple[object, int, int, int]) -> None:
-        """Continue from a snapshot."""
-        inner, self._seed, self._num_turns, self._num_acted = state
-        cast(Snapshot, self.inner).restore(inner)
-
-    def state_key(self) -> str:
-        """Return the state of the environment."""
-        return cast(StateKey, self.inner).state_key()

@@ -3,48 +3,48 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from quintain.agents.deliberation import Deliberation
-from quintain.environments.protocol import Environment, advance, begin, environment_name
+from quintain.environments.noisy import Fallible
+from quintain.environments.protocol import Environment, Expert, Seats, advance
+from quintain.environments.wrapped import ACTIONS, Wrapped
 
 if TYPE_CHECKING:
     from quintain.agents.protocol import Prompt
-    from quintain.types import Action, Observation, Split, StepResult, Task
+    from quintain.types import Action, Observation, StepResult, Task, ToolSpec
 
 
-class SeatedWorld(Environment):
+class SeatedWorld(Wrapped):
     """`inner`, and how often something was done in it; a subclass says who speaks when."""
+
+    drops: ClassVar[frozenset[type]] = ACTIONS
+    """Seats of its own act here, in words of their own."""
+    adds: ClassVar[frozenset[type]] = frozenset({Expert, Fallible, Seats})
 
     def __init__(self, inner: Environment) -> None:
         """Wrap `inner`."""
-        self.inner = inner
-        self.name, self.return_range = environment_name(inner), inner.return_range
         self._num_done = 0
+        super().__init__(inner)
 
-    def _begin_inner(self, task: Task) -> Observation:
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """Return nothing: seats speak."""
+        return ()
+
+    def begin_inner(self, task: Task) -> Observation:
         """Begin the episode inside."""
         self._num_done = 0
-        return begin(self.inner, task)
+        return super().begin_inner(task)
 
     def _act(self, action: Action) -> StepResult:
         """Do `action` inside; the result is cut where the environment's own turns are spent."""
-        result = advance(self.inner, action)
+        return self._count_turn(advance(self.inner, action))
+
+    def _count_turn(self, result: StepResult) -> StepResult:
+        """Return `result`, cut where the environment's own turns are spent."""
         self._num_done += 1
         is_over = not result.is_terminated and self._num_done >= self.inner.max_turns
         return replace(result, is_truncated=result.is_truncated or is_over)
-
-    def close(self) -> None:
-        """Close the environment."""
-        self.inner.close()
-
-    def instructions(self) -> str:
-        """Return the instructions of the environment."""
-        return self.inner.instructions()
-
-    def task(self, split: Split, index: int) -> Task:
-        """Return the task of the environment."""
-        return self.inner.task(split, index)
 
 
 class Anew(Deliberation):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
 from quintain.agents.deliberation import Deliberation
 from quintain.agents.harness import PlainText
@@ -134,6 +134,8 @@ class State(NamedTuple):
 class WorkforceWorld(SeatedWorld):
     """`inner`, in which parts of a plan are given out: ``WorkforceWorld(Craft(), {"mover": ("go",), "maker": ()})``."""
 
+    own: ClassVar[tuple[str, ...]] = ("_num_done", "_state")
+
     def __init__(self, inner: Environment, cards: Cards, *, actions: int = 8, max_replans: int = 3) -> None:
         """Let the workers of `cards` act in `inner`.
 
@@ -147,10 +149,13 @@ class WorkforceWorld(SeatedWorld):
                 f"workforce: got {environment_name(inner)}, which has tools, or lacks an expert, snapshots or "
                 "state_key; take an environment of words that has them, such as craft"
             )
+        self.cards, self._actions, self._max_replans = cards, actions, max_replans
         super().__init__(inner)
-        self.cards, self.max_turns = cards, 4 * inner.max_turns + 2 * max_replans + 2
-        self._actions, self._max_replans = actions, max_replans
         self._state = State()
+
+    def count_turns(self) -> int:
+        """Return the turns of all seats."""
+        return 4 * self.inner.max_turns + 2 * self._max_replans + 2
 
     def seats(self) -> tuple[str, ...]:
         """Return who is played."""
@@ -162,7 +167,7 @@ class WorkforceWorld(SeatedWorld):
 
     def reset(self, task: Task) -> Observation:
         """Begin the episode inside."""
-        seen = as_text(self._begin_inner(task))
+        seen = as_text(self.begin_inner(task))
         self._state = State(seen=seen)
         return f"{seen}\n{describe_cards(self.cards)}\nWrite the plan."
 
@@ -256,15 +261,6 @@ class WorkforceWorld(SeatedWorld):
         if state.worker and isinstance(self.inner, Fallible):
             return self.inner.mistaken_action(rng)
         return self.expert_action()
-
-    def snapshot(self) -> tuple[object, int, State]:
-        """Return the world as it is, how much was done in it, and what was planned."""
-        return cast(Snapshot, self.inner).snapshot(), self._num_done, self._state
-
-    def restore(self, state: tuple[object, int, State]) -> None:
-        """Continue from a snapshot."""
-        inner, self._num_done, self._state = state
-        cast(Snapshot, self.inner).restore(inner)
 
     def state_key(self) -> str:
         """Return the state of the environment, what is planned, and who works."""

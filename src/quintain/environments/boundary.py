@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Generic, TypeVar, cast
 
 from quintain.environments.process import ProcessWatch
-from quintain.environments.protocol import Environment, Expert, Factory, environment_name
+from quintain.environments.protocol import CountsTasks, Environment, Expert, Factory, environment_name
 from quintain.environments.sizes import check_size
 from quintain.errors import EnvironmentFault, QuintainError, UsageError
 from quintain.types import Split, Task, ToolSpec
@@ -249,12 +249,10 @@ class GuardedTasks:
 
     def num_tasks(self, split: Split) -> int | None:
         """Return how many tasks of `split` there are, where the environment says so with ``num_tasks(split)``."""
-        known = cast(object, getattr(self.environment, "num_tasks", None))
-        return (
-            call_within(self.spec, lambda: cast(Callable[[str], int], known)(split))
-            if callable(known)
-            else None
-        )
+        environment = self.environment
+        if not isinstance(environment, CountsTasks):
+            return None
+        return call_within(self.spec, lambda: environment.num_tasks(split))
 
     def task(self, split: Split, index: int) -> Task:
         """Return task number `index` of `split`.

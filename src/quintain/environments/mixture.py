@@ -2,7 +2,8 @@
 
 `Task.environment` is the name under which statistics by task are kept. Environments get tasks in proportion to their
 weights (1 unless ``@`` says otherwise), spread evenly, and are built when a task first needs them. Instructions,
-tools, limits and rewards of an episode are those of its environment, unchanged.
+tools, limits and rewards of an episode are those of its environment, unchanged. A mixture is capable of what all its
+environments are.
 """
 
 from __future__ import annotations
@@ -12,27 +13,29 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
-from typing import Any, Self, cast
+from typing import ClassVar, Self, cast
 
 from quintain.config.spec import read_numbers, split_list
 from quintain.data.spread import Spread
 from quintain.environments.baselines import random_action
 from quintain.environments.noisy import Fallible
 from quintain.environments.protocol import (
+    Corpus,
+    CountsTasks,
     Environment,
-    Expert,
+    Killable,
     Legal,
+    Pooled,
+    RetrievesTools,
     Seats,
-    Snapshot,
     StateKey,
-    advance,
-    begin,
     environment_name,
 )
 from quintain.environments.specs import MIXTURE, find_single
 from quintain.environments.tools import find_clash
+from quintain.environments.wrapped import CAPABILITIES, Wrapped, kind_with
 from quintain.errors import EnvironmentFault, UsageError
-from quintain.types import ALONE, Action, Observation, Split, StepResult, Task, ToolSpec
+from quintain.types import ALONE, Action, Observation, Split, Task, ToolSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +65,18 @@ def parts_of(text: str) -> tuple[Part, ...]:
     )
 
 
-class MixedEnvironment(Environment):
+class MixedEnvironment(Wrapped):
     """Several environments; a task belongs to one of them."""
 
+    drops: ClassVar[frozenset[type]] = frozenset({Corpus, CountsTasks, RetrievesTools})
+    """What is asked of an environment before there is a task: documents have no numbers across several."""
+    adds: ClassVar[frozenset[type]] = frozenset({Fallible, Legal, Pooled, Seats})
+    own: ClassVar[tuple[str, ...]] = ("_now",)
+
     def __new__(cls, worlds: str) -> Self:
-        """Return a mixture with an expert, snapshots and state keys where all its environments have them."""
-        return super().__new__(cast("type[Self]", _kind(worlds)) if cls is MixedEnvironment else cls)
+        """Return a mixture that is capable of what all its environments are."""
+        found = _describe(worlds)
+        return object.__new__(cast("type[Self]", kind_with(cls, found.shared, found.tags)))
 
     def __init__(self, worlds: str) -> None:
         """Mix `worlds`, such as ``guess,keydoor@2``.
@@ -79,10 +88,19 @@ class MixedEnvironment(Environment):
         self._parts = {part.name: part for part in parts_of(worlds)}
         self._spread = Spread([part.weight for part in self._parts.values()])
         self._built: dict[str, Environment] = {}
+        self._pooled: dict[str, Pooled] = {}
         self._now = ""
         found = _describe(worlds)
         self.max_turns, self.return_range = found.max_turns, found.return_range
         self.evaluation_only, self.later_words = found.evaluation_only, found.later_words
+        self.parallel = found.parallel
+
+    @property
+    def inner(self) -> Environment:
+        """The environment of the task."""
+        if not self._now:
+            raise EnvironmentFault(f"{self.name}: got a question before a task; call reset first")
+        return self._part(self._now)
 
     def parts(self) -> Mapping[str, Environment]:
         """Return every environment by name, built."""
@@ -104,15 +122,8 @@ class MixedEnvironment(Environment):
                 f"task {task.id} of {self.name}: got the environment {name!r}; give one of {', '.join(self._parts)}"
             )
         self._now = name
-        part = self._part(name)
-        own = replace(task, environment=environment_name(part), id=task.id.removeprefix(f"{name}:"))
-        told = begin(part, own)
-        self.max_turns = part.max_turns
-        return told
-
-    def step(self, action: Action) -> StepResult:
-        """Carry out `action` in the environment of the task."""
-        return advance(self._acting(), action)
+        own = replace(task, environment=environment_name(self.inner), id=task.id.removeprefix(f"{name}:"))
+        return self.begin_inner(own)
 
     def instructions(self) -> str:
         """Return the instructions of the task's environment; before there is a task, those of all."""
@@ -124,23 +135,37 @@ class MixedEnvironment(Environment):
 
     def legal_actions(self) -> tuple[str, ...]:
         """Return what is legal in the environment of the task; none where it lists nothing."""
-        part = self._acting()
+        part = self.inner
         return tuple(part.legal_actions()) if isinstance(part, Legal) else ()
 
     def seats(self) -> tuple[str, ...]:
         """Return the seats of the task's environment."""
-        part = self._acting()
+        part = self.inner
         return part.seats() if isinstance(part, Seats) else (ALONE,)
 
     def seat(self) -> str:
         """Return the seat that acts next."""
-        part = self._acting()
+        part = self.inner
         return part.seat() if isinstance(part, Seats) else ALONE
 
     def mistaken_action(self, rng: Random) -> Action:
         """Return a typical mistake where the task's environment knows some, else a random valid action."""
-        part = self._acting()
+        part = self.inner
         return part.mistaken_action(rng) if isinstance(part, Fallible) else random_action(part, rng)
+
+    def state_key(self) -> str:
+        """Return the name of the environment and the key of its state."""
+        return f"{self._now}:{cast(StateKey, self.inner).state_key()}"
+
+    def kill(self) -> None:
+        """End every environment now."""
+        for part in list(self._built.values()):
+            cast(Killable, part).kill()
+
+    def drain(self) -> None:
+        """Close what environments keep open for others of their kind."""
+        for part in self._pooled.values():
+            part.drain()
 
     def close(self) -> None:
         """Close what was built."""
@@ -151,56 +176,14 @@ class MixedEnvironment(Environment):
     def _part(self, name: str) -> Environment:
         """Return the environment `name`."""
         if name not in self._built:
-            self._built[name] = find_single(self._parts[name].spec)()
+            part = self._built[name] = find_single(self._parts[name].spec)()
+            if isinstance(part, Pooled):
+                self._pooled[name] = part
         return self._built[name]
-
-    def _acting(self) -> Environment:
-        """Return the environment of the task."""
-        if not self._now:
-            raise EnvironmentFault(f"{self.name}: got a question before a task; call reset first")
-        return self._part(self._now)
 
     def _ask_all(self) -> Sequence[Environment]:
         """Return the environment of the task, or all."""
-        return [self._acting()] if self._now else list(self.parts().values())
-
-
-class _WithExpert(MixedEnvironment):
-    """Every environment knows a good next action."""
-
-    def expert_action(self) -> Action:
-        """Return the next action of the expert."""
-        return cast(Expert, self._acting()).expert_action()
-
-
-class _WithSnapshots(MixedEnvironment):
-    """Every environment can be brought back to a state."""
-
-    def snapshot(self) -> tuple[str, Any]:
-        """Return the name of the environment and its state."""
-        return self._now, cast(Snapshot, self._acting()).snapshot()
-
-    def restore(self, state: tuple[str, Any]) -> None:
-        """Continue from a snapshot."""
-        self._now, inner = state
-        part = self._acting()
-        cast(Snapshot, part).restore(inner)
-        self.max_turns = part.max_turns
-
-
-class _WithKeys(MixedEnvironment):
-    """Every environment recognises its states."""
-
-    def state_key(self) -> str:
-        """Return the name of the environment and the key of its state."""
-        return f"{self._now}:{cast(StateKey, self._acting()).state_key()}"
-
-
-CAPABILITIES: Mapping[type, type[MixedEnvironment]] = {
-    Expert: _WithExpert,
-    Snapshot: _WithSnapshots,
-    StateKey: _WithKeys,
-}
+        return [self.inner] if self._now else list(self.parts().values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +196,7 @@ class _Description:
     return_range: tuple[float, float]
     evaluation_only: bool
     later_words: tuple[str, ...]
+    parallel: int
 
 
 @cache
@@ -222,7 +206,7 @@ def _describe(worlds: str) -> _Description:
     Raises:
         UsageError: two of them have a tool of one name with other arguments.
     """
-    shared, tags = set(CAPABILITIES), set[str]()
+    shared, tags, parallel = set(CAPABILITIES), set[str](), set[int]()
     turns, low, high, evaluation_only, later_words = 0, 0.0, 0.0, False, list[str]()
     listed: list[tuple[str, tuple[ToolSpec, ...]]] = []
     for part in parts_of(worlds):
@@ -233,6 +217,7 @@ def _describe(worlds: str) -> _Description:
             low, high = min(low, environment.return_range[0]), max(high, environment.return_range[1])
             evaluation_only |= environment.evaluation_only
             later_words += environment.later_words
+            parallel.add(environment.parallel)
             listed.append((part.spec, environment.tools()))
     if clash := find_clash(listed):
         tool, one, other = clash
@@ -247,19 +232,5 @@ def _describe(worlds: str) -> _Description:
         return_range=(low, high),
         evaluation_only=evaluation_only,
         later_words=tuple(later_words),
-    )
-
-
-@cache
-def _kind(worlds: str) -> type[MixedEnvironment]:
-    """Return the class of the mixture of `worlds`: what all are capable of, it is."""
-    found = _describe(worlds)
-    bases = [kind for capability, kind in CAPABILITIES.items() if capability in found.shared]
-    return cast(
-        "type[MixedEnvironment]",
-        type(
-            "MixedEnvironment",
-            (*bases, MixedEnvironment),
-            {"tags": found.tags, "__doc__": MixedEnvironment.__doc__},
-        ),
+        parallel=min(parallel - {0}, default=0),
     )

@@ -364,6 +364,37 @@ class RetrievesTools(Corpus, Protocol):
 
 
 @runtime_checkable
+class CountsTasks(Protocol):
+    """The environment knows how many tasks it has."""
+
+    def num_tasks(self, split: Split) -> int | None:
+        """Return how many tasks of `split` there are; None: as many as are asked for."""
+        ...
+
+
+@runtime_checkable
+class GivesObjects(Protocol):
+    """An environment with objects that code finds as variables (CaveAgent's injection)."""
+
+    def objects(self) -> Mapping[str, Any]:
+        """Return variables with their values, which have a JSON form, at the start of an episode."""
+        ...
+
+
+@runtime_checkable
+class TakesObjects(Protocol):
+    """An environment that looks at what code has bound to variables (CaveAgent's retrieval)."""
+
+    def wanted(self) -> tuple[str, ...]:
+        """Return the names of the variables it looks at."""
+        ...
+
+    def take(self, objects: Mapping[str, Any]) -> StepResult:
+        """Take those of them that are bound and have a JSON form, after a turn in which there are any."""
+        ...
+
+
+@runtime_checkable
 class Killable(Protocol):
     """It can be ended in the middle of a call, because it works in a process of its own."""
 
