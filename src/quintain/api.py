@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
@@ -33,6 +34,7 @@ from quintain.engines.settings import EngineSettings
 from quintain.environments.boundary import ask, has_expert, tasks_of
 from quintain.environments.catalog import EnvironmentSpec, is_importing
 from quintain.environments.extras import extra_module
+from quintain.environments.guarding import default_environment, split_guard, with_guard
 from quintain.environments.noisy import noisy
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Environment
@@ -62,6 +64,7 @@ from quintain.runs.memory import Plan as MemoryPlan
 from quintain.runs.memory import describe_where, plan_memory
 from quintain.runs.resources import check_servers
 from quintain.runs.summary import EXTENDED, count_planned, evaluations, summary
+from quintain.safety.policy import Policy, read_policy
 from quintain.search.agent import Searcher, is_search, refuse_unsearchable
 from quintain.serve.agent_source import find_source
 from quintain.store.calls import CALLS, CallLog
@@ -151,7 +154,7 @@ def train(
     values = {**(config or {}), **fields}
     if environment is not None:
         values["environment"] = environment if isinstance(environment, str) else class_name(environment)
-    values = with_tasks(values)
+    values = with_guard(with_tasks(values), default_environment(found.config_class))
     given = build(found.config_class, values, f"train({found.label!r})")
     settings = place_data(given, Path(root), is_trusted=trust_run)
     settings = dataclasses.replace(settings, learner_ranks=count_ranks(settings.learner_ranks))
@@ -280,12 +283,22 @@ def check_tasks(config: TrainConfig) -> None:
     Raises:
         UsageError: nobody says what an answer to them is worth. DataError: another file holds one of them out.
     """
+    refuse_unguarded(config.environment, config.agent)
     inner, path = split_spec(config.environment)
     if path:
         is_graded = bool(getattr(config, "judge", "") or getattr(config, "rewards", ""))
         require_grader(config.environment, config.agent, is_graded=is_graded)
         tell(f"{read_tasks(path)}{f', in {inner}' if inner else ''}")
         refuse_overlap(config.environment, config.eval_environment)
+
+
+def refuse_unguarded(environment: str, agent: str) -> None:
+    """Raise a `UsageError` where `environment` has a guard that the calls of `agent`, an outside one, never meet."""
+    if is_outside(agent) and split_guard(split_spec(environment)[0])[1]:
+        raise UsageError(
+            f"guard: got one with the agent {agent}, whose calls are carried out where it runs; serve the model to it "
+            "with quintain serve MODEL --guard POLICY.json, or take an agent that acts here"
+        )
 
 
 def require_grader(environment: str, agent: str, *, is_graded: bool = False) -> None:
@@ -424,6 +437,7 @@ def evaluate(
             f"{describe_held_out_loss(target)}; name one with --environment"
         )
     if isinstance(spec, str):
+        refuse_unguarded(spec, agent)
         require_grader(spec, agent)
     make_environment = find_ready(spec, for_model=True)
     loaded = policy_of(target)
@@ -508,6 +522,7 @@ def serving(
     chat_template: str | Path = "",
     template_options: str = "",
     template_differs: Literal["refuse", "allow"] = "allow",
+    guard: str | Path = "",
     accept_changes: bool = False,
 ) -> Generator[ServedModel]:
     """Serve a model folder, a hub id, a run or a step of one to agents, within the ``with``.
@@ -526,6 +541,7 @@ def serving(
         chat_template: file with a chat template in place of the model's own.
         template_options: of the chat template, ``enable_thinking=false,reasoning_effort=low``.
         template_differs: whether to serve where chats differ from what the model's template writes, which is said.
+        guard: file of a policy whose refused calls are taken out of answers (docs/guards.md).
         accept_changes: whether to serve a run of which a file is not what it wrote, which is said.
 
     Raises:
@@ -537,7 +553,8 @@ def serving(
     with listening(
         model, record=record, temperature=temperature, max_tokens=max_tokens, host=host, port=port, api_key=api_key,
         allow_host=allow_host, chat_template=chat_template, template_options=template_options,
-        template_differs=template_differs, accept_changes=accept_changes, feature="quintain.serving",
+        template_differs=template_differs, accept_changes=accept_changes, guard=guard,
+        feature="quintain.serving",
     ) as (recording, served), ThreadPoolExecutor(1, "serving") as pool:  # fmt: skip
         answering = pool.submit(recording.run)
         answering.add_done_callback(lambda _: recording.pump.give_up("the server ends"))
@@ -564,6 +581,7 @@ def listening(
     template_options: str,
     template_differs: str,
     accept_changes: bool,
+    guard: str | Path = "",
     feature: str,
 ) -> Generator[tuple[Recording, ServedModel]]:
     """Listen for what agents ask of `model`; whoever lets the recording run answers. See `serving`."""
@@ -580,6 +598,7 @@ def listening(
             f"host: got {host!r}, which others can reach; give a key with --token-file (in Python: api_key), or "
             "127.0.0.1"
         )
+    rules = read_policy(guard) if guard else None
     out = None if record is None else Path(record)
     if out is not None:
         check_free(out, replace=False)
@@ -594,7 +613,13 @@ def listening(
             "or serve it all the same with template_differs allow"
         )
     key = api_key or secrets.token_hex(24)
-    settings = {"model": str(model), "temperature": temperature, "max_tokens": max_tokens or USUAL_TOKENS}
+    settings: dict[str, Any] = {
+        "model": str(model),
+        "temperature": temperature,
+        "max_tokens": max_tokens or USUAL_TOKENS,
+    }
+    if guard:
+        settings["guard"] = str(Path(guard).resolve())
     with ExitStack() as stack:
         engine = build_engine(EngineSettings(), loaded.model, loaded.tokenizer)
         stack.callback(engine.close)
@@ -604,6 +629,7 @@ def listening(
             max_turn_tokens=max_tokens or (engine.max_length if out is None else USUAL_TOKENS),
             usual_turn_tokens=USUAL_TOKENS if max_tokens is None else None,
             heeds_clients=out is None,
+            guard=None if rules is None else partial(Policy, rules),
         )
         calls = None if out is None else CallLog(out / CALLS)
         recording = Recording(
@@ -622,7 +648,7 @@ def record_run(
     kept: list[Trajectory] = []
     with looked_after(new, start=TOKENIZERS[0], is_new=True, is_continued=False) as run:
         tokenizer.save_pretrained(str(folder / TOKENIZERS[0]))
-        run.record_files(TOKENIZERS[0])
+        run.record_files(TOKENIZERS[0], *files_named(settings))
 
         def keep(trajectory: Trajectory) -> None:
             run.append([trajectory], step=0, phase=COLLECT)

@@ -10,8 +10,10 @@ from typing import cast, get_args
 from quintain.cli.arguments import Parser, one_of, resolve_folder, resolve_model, whole_number
 from quintain.cli.findings import report
 from quintain.cli.preflight import check_method
+from quintain.config.trust import GUARDED, TASKS
 from quintain.data.files import TABLES, TEXTS, data_files, is_data
 from quintain.data.records import TrainOn, Unusable
+from quintain.environments.guarding import guard_spec
 from quintain.environments.specs import CATALOG, defines_environment
 from quintain.errors import (
     EnvironmentFault,
@@ -50,6 +52,7 @@ def check(argv: Sequence[str]) -> int:
     )
     parser.flag("--deadline", "seconds that a probe of an environment may take (default 60)", "S", "60")
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
+    parser.flag("--guard", "policy under which an environment is checked (docs/guards.md)", "POLICY.json")
     parser.flag("--load", "play in N instances of an environment at once, instead of the suite", "N")
     parser.flag("--model", "whose tokens and template conversations are written in", "MODEL")
     parser.flag("--chat-template", "file with a chat template in place of the model's own", "FILE", "")
@@ -66,6 +69,8 @@ def check(argv: Sequence[str]) -> int:
     parser.flag("--show", "conversations to print (default 2)", "N", "2")
     parser.switch("--json", "print JSON")
     arguments = parser.read(argv)
+    if arguments.guard is not None:
+        arguments.target = guard_spec(arguments.target, arguments.guard)
     if is_data(Path(arguments.target)):
         from quintain.cli.data_check import check_data
 
@@ -148,8 +153,8 @@ def is_method(target: str) -> bool:
 
 
 def is_world(target: str) -> bool:
-    """Return whether `target` names an environment of ours, such as ``mcp/shop.json``, and no file of data."""
-    return target.partition("/")[0] in CATALOG
+    """Return whether `target` names an environment, such as ``mcp/shop.json``, and no file of data."""
+    return target.partition("/")[0] in CATALOG or target.startswith((TASKS, GUARDED))
 
 
 def is_run(folder: Path) -> bool:

@@ -19,6 +19,7 @@ from quintain.cli.arguments import (
 )
 from quintain.cli.tables import show
 from quintain.errors import DataError, UsageError
+from quintain.safety.guard import REFUSED
 from quintain.types.terminal import write_line
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from quintain.types import Trajectory
 
 RUNS = "runs"
+GUARD_HELP = "policy that says which tool calls are carried out (docs/guards.md)"
 
 
 def evaluate(argv: Sequence[str]) -> int:
@@ -40,6 +42,7 @@ def evaluate(argv: Sequence[str]) -> int:
     parser.flag(
         "--tasks", "file whose held-out tasks are played instead of its own (docs/your-agent.md)", "FILE"
     )
+    parser.flag("--guard", GUARD_HELP, "POLICY.json")
     parser.flag("--agent", "harness that it acts through; a run knows its own", "AGENT", "")
     parser.flag("--episodes", "held-out tasks (default 256)", "N", "256")
     parser.flag("--seed", "seed of the sampling (default 0); the tasks are always the same", "N", "0")
@@ -66,6 +69,12 @@ def evaluate(argv: Sequence[str]) -> int:
         is_asked = world is None and is_run(Path(target))
         own = launch.environment_of(target, trust_run=arguments.trust_run) if is_asked else ""
         world = tasks_spec(world or split_spec(own)[0], arguments.tasks)
+    if arguments.guard is not None:
+        from quintain.environments.guarding import guard_spec
+
+        world = guard_spec(
+            world or launch.environment_of(target, trust_run=arguments.trust_run), arguments.guard
+        )
     if arguments.hallucination:
         world = world or launch.environment_of(target, trust_run=arguments.trust_run)
         require_tools(world)
@@ -234,6 +243,7 @@ def collect(argv: Sequence[str]) -> int:
     )
     parser.flag("--episodes", "how many (default 100)", "N", "100")
     parser.flag("--seed", "seed (default 0)", "N", "0")
+    parser.flag("--guard", GUARD_HELP, "POLICY.json")
     parser.flag("--split", "tasks to act on: train (default) or eval", "SPLIT", "train")
     parser.flag("--mistakes", "share of turns in which the expert errs (default 0)", "SHARE", "0")
     parser.flag("--out", "file to write, .jsonl, or folder of a new run", "PATH")
@@ -257,18 +267,22 @@ def collect(argv: Sequence[str]) -> int:
     from quintain import api as launch
     from quintain.cli.episodes import write_messages
     from quintain.environments.catalog import find
+    from quintain.environments.guarding import guard_spec
     from quintain.eval.evaluate import evaluate as evaluated
     from quintain.warm_start.demonstrations import teller, write_run
 
+    world = arguments.environment
+    if arguments.guard is not None:
+        world = guard_spec(world, arguments.guard)
     trajectories, tokenizer = launch.collect(
-        arguments.environment, agent, episodes=episodes, seed=seed, split=split, mistakes=mistakes,
+        world, agent, episodes=episodes, seed=seed, split=split, mistakes=mistakes,
         trust_run=arguments.trust_run,
     )  # fmt: skip
     if out.suffix == ".jsonl":
-        write_messages(trajectories, tokenizer, out, teller(arguments.environment))
+        write_messages(trajectories, tokenizer, out, teller(world))
     else:
-        settings = {"environment": arguments.environment, "agent": agent, "seed": seed, "split": split}
-        write_run(trajectories, tokenizer, out, settings, make_environment=find(arguments.environment))
+        settings = {"environment": world, "agent": agent, "seed": seed, "split": split}
+        write_run(trajectories, tokenizer, out, settings, make_environment=find(world))
     write_line(f"{out}: {evaluated(trajectories)}")
     return 0
 
@@ -301,6 +315,7 @@ def print_evaluation(found: "Evaluation", is_json: bool, more: Mapping[str, floa
         ("turns", f"{found.mean_turns:.1f}"),
         ("tokens", f"{found.mean_tokens:.1f}"),
         ("ended by", counts(found.by_stop)),
+        *([("refused calls", f"{found.terms[REFUSED]:.2f}")] if REFUSED in found.terms else []),
         *((name.replace("_", " "), f"{value:.3g}") for name, value in more.items()),
     ]
     show(("measure", "value"), [(name, str(value)) for name, value in rows])

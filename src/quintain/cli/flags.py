@@ -11,6 +11,7 @@ from typing import Any, Literal, cast, get_args, get_origin
 from quintain.cli.arguments import Parser, one_of
 from quintain.config import Option, build, merge, read_file, read_flags, rename, show, words
 from quintain.config.fields import NAME, parts_of
+from quintain.environments.guarding import GUARD, default_environment, with_guard
 from quintain.environments.task_files import is_tasks_file, tasks_spec, with_tasks
 from quintain.errors import ConfigError
 from quintain.types import NOTHING
@@ -21,6 +22,7 @@ METAVARS: dict[object, str] = {int: "N", float: "X", str: "TEXT", bool: "true|fa
 HELP_SECTION, ALL = "--help-section", "all"
 TASKS = "tasks"
 TASKS_HELP = "tasks to train on and to hold out, .jsonl, .json, .csv or .parquet (docs/your-agent.md)"
+GUARD_HELP = "policy that says which tool calls are carried out, in training and evaluation (docs/guards.md)"
 KEYS_OF_A_RUN = ["config", "created", "name", "recipe", "schema"]
 """What stands in the ``config.json`` of a run."""
 
@@ -35,6 +37,8 @@ def add_flags(
     """
     method = parser.prog.rpartition(" ")[2]
     parser.usage = f"{parser.prog} [--OPTION VALUE ...]" + " [--help-section NAME|all]" * bool(sections)
+    parser.add_argument(f"--{GUARD}", help=GUARD_HELP, dest=PREFIX + GUARD, metavar="POLICY.json")
+    parser.flags.append(f"--{GUARD}")
     if all(option.name != TASKS for option in found):
         parser.add_argument(f"--{TASKS}", help=TASKS_HELP, dest=PREFIX + TASKS, metavar="FILE")
         parser.flags.append(f"--{TASKS}")
@@ -154,9 +158,13 @@ def read_configuration(
         for name, text in given.items()
         if name.startswith(PREFIX) and text is not None
     }
+    policy = texts.pop(GUARD, None)
     tasks = texts.pop(TASKS) if is_tasks_file(texts.get(TASKS)) else None
     values = with_tasks(merge(values, read_flags(config_class, texts)))
     if tasks is not None:
         values["environment"] = tasks_spec(str(values.get("environment") or ""), tasks)
+    values = with_guard(
+        values if policy is None else {**values, GUARD: policy}, default_environment(config_class)
+    )
     build(config_class, values, file or "the command line")
     return values

@@ -33,12 +33,16 @@ def serve(argv: Sequence[str]) -> int:
     )
     parser.flag("--allow-host", "further names by which clients reach this machine, with commas", "HOSTS", "")
     parser.flag("--instances", "most instances at once (default 64)", "N", "64")
+    parser.flag(
+        "--guard", "policy that says which tool calls are carried out (docs/guards.md)", "POLICY.json"
+    )
     arguments = parser.read(argv)
     protocol = one_of(arguments.protocol, "--protocol", PORTS)
     port = PORTS[protocol] if arguments.port is None else whole_number(arguments.port, "--port")
     most = whole_number(arguments.instances, "--instances", least=1)
 
     from quintain.environments.extras import extra_module
+    from quintain.environments.guarding import guard_spec
     from quintain.processes.http_json import key_in
 
     for package in ("starlette", "uvicorn", "websockets"):
@@ -47,7 +51,10 @@ def serve(argv: Sequence[str]) -> int:
     from quintain.serve.listener import Listener
     from quintain.serve.openenv import openenv_app
 
-    make = find_ready(arguments.environment)
+    guarded = arguments.guard is not None
+    make = find_ready(
+        guard_spec(arguments.environment, arguments.guard) if guarded else arguments.environment
+    )
     token = key_in(arguments.token_file)
     app = agentgym_app if protocol == "agentgym" else openenv_app
     listener = Listener(
@@ -96,6 +103,9 @@ def serve_model(argv: Sequence[str]) -> int:
         "WORD",
         "allow",
     )
+    parser.flag(
+        "--guard", "policy whose refused calls are taken out of answers (docs/guards.md)", "POLICY.json", ""
+    )
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
     parser.switch("--accept-changes", ACCEPT)
     arguments = parser.read(argv)
@@ -116,7 +126,7 @@ def serve_model(argv: Sequence[str]) -> int:
         host=arguments.host, port=port, api_key=token, allow_host=arguments.allow_host,
         chat_template=arguments.chat_template, template_options=arguments.template_options,
         template_differs="refuse" if is_strict else "allow", accept_changes=arguments.accept_changes,
-        feature="quintain serve",
+        guard=arguments.guard, feature="quintain serve",
     ) as (recording, served):  # fmt: skip
         write_line(f"{arguments.model} at {served.base_url('NAME')} (an episode for each NAME)")
         write_line(f"chat format: {served.chat_format}")

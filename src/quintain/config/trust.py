@@ -21,6 +21,8 @@ from quintain.types.terminal import spell_out_line
 Kind = Literal["command", "program", "Python file", "Python module", "address", "file", "service", "text"]
 TASKS = "tasks:"
 """What an environment of the tasks of a file begins with: ``tasks:ENVIRONMENT@FILE``."""
+GUARDED = "guarded:"
+"""What an environment under a policy begins with: ``guarded:ENVIRONMENT@POLICY.json``."""
 ENVIRONMENT = ("environment",)
 """The field that names where a run's episodes are played."""
 RECIPE = "method"
@@ -73,6 +75,7 @@ FIELDS: Mapping[str, Kind] = {
     "file": "file",
     "folder": "file",
     "grade": "Python module",
+    "guard": "file",
     "key_file": "file",
     "labels": "file",
     "library": "file",
@@ -266,8 +269,8 @@ def _names_in_text(field: str, text: str) -> Iterator[Named]:
     """Yield what the `text` of `field` names."""
     if not text or text in HARMLESS.get(field, ()):
         return
-    if text.startswith(TASKS):
-        text, _, file = text.removeprefix(TASKS).rpartition("@")
+    while text.startswith((TASKS, GUARDED)):
+        text, _, file = text.partition(":")[2].rpartition("@")
         yield Named(field=field, kind="file", text=file)
     options: list[Named] = []
 

@@ -4,6 +4,7 @@ A call is used if a used call goes on from its very tokens. One that nobody goes
 
 - the client said that it is auxiliary (a title, a probe), or it looks like it: a single call without tools, beside an
   agent that has some, whose answer is found nowhere again;
+- a guard took calls out of it, so that the client was handed another answer than was sampled (``refused``);
 - its answer was not read to the end: which of a call and its retry was used is told by delivery alone, and where
   neither was read, neither is trained;
 - the same tokens were asked again after it was answered, and that answer was gone on from;
@@ -22,6 +23,7 @@ from quintain.types.forest import find_parents
 AUXILIARY = "an auxiliary call"
 NOT_READ = "its answer was not read to the end"
 REPEATED = "it was asked again, and the other answer was gone on from"
+REFUSED = "a guard took calls out of it"
 LEFT = "the agent went on from before it, and its answer is in no later prompt"
 
 
@@ -63,7 +65,9 @@ def find_unused(turns: Sequence[Turn]) -> dict[int, str]:
         facts = turns[number].facts
         if not facts:
             continue
-        if facts.get("kind") == "auxiliary" or number in lonely:
+        if facts.get("refused"):
+            unused[number] = REFUSED
+        elif facts.get("kind") == "auxiliary" or number in lonely:
             unused[number] = AUXILIARY
         elif any(child not in unused for child in children.get(number, ())):
             continue

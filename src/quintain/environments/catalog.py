@@ -1,7 +1,9 @@
 """Names of environments: what ``keydoor?rooms=3``, ``worlds.py:Guess`` or ``mix:guess,keydoor@2`` builds."""
 
+import importlib
 from dataclasses import dataclass
 
+from quintain.environments.guarding import GUARDED, refuse_mixture, split_guard
 from quintain.environments.mixture import MixedEnvironment, parts_of
 from quintain.environments.protocol import Environment
 from quintain.environments.specs import (
@@ -37,6 +39,8 @@ def find(spec: str | type[Environment]) -> EnvironmentSpec:
     """
     if isinstance(spec, str) and spec.startswith(TASKS):
         return find_with_tasks(spec)
+    if isinstance(spec, str) and spec.startswith(GUARDED):
+        return find_guarded(spec)
     if not isinstance(spec, str) or not spec.startswith(MIXTURE):
         return find_single(spec)
     parts = spec.removeprefix(MIXTURE)
@@ -69,3 +73,31 @@ def find_with_tasks(spec: str) -> EnvironmentSpec:
         return EnvironmentSpec(spec=spec, kind=FileTasks, subject=(path,))
     inner = find(name)
     return WithTasks(spec=spec, kind=inner.kind, inner=inner, path=path)
+
+
+GUARD = "quintain.agents.guarded"
+"""Where what stands around an environment to guard it is; that is on a higher floor, as environments themselves are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithPolicy(EnvironmentSpec):
+    """An environment under a policy: ``find("guarded:desk@policy.json")``."""
+
+    inner: EnvironmentSpec
+    path: str
+
+    def __call__(self) -> Environment:
+        """Build the environment, and put it under the policy."""
+        return importlib.import_module(GUARD).apply_policy(self.inner(), self.path)
+
+
+def find_guarded(spec: str) -> EnvironmentSpec:
+    """Return how to build what ``guarded:ENVIRONMENT@POLICY.json`` names; the policy is read when it is built.
+
+    Raises:
+        UsageError: as for `find`, or it is a mixture.
+    """
+    name, path = split_guard(spec)
+    refuse_mixture(name)
+    inner = find(name)
+    return WithPolicy(spec=spec, kind=inner.kind, inner=inner, path=path)

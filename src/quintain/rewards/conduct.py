@@ -46,6 +46,17 @@ def invalid_action_penalty(weight: float = 0.1) -> Term:
     )
 
 
+def refused_call_penalty(weight: float = 0.1) -> Term:
+    """Return the term "refused": -1 for every call of a turn that a guard refused; see docs/guards.md."""
+    return Term(
+        name="refused",
+        measure=lambda t: [
+            -float(sum(error.cause == "refused" for error in turn.tool_errors)) for turn in t.turns
+        ],
+        weight=weight,
+    )
+
+
 def pay_executed(weight: float = 0.2) -> Term:
     """Return the term "executed": 1 for every turn whose action was read and carried out (MT-GRPO, 2505.11821)."""
     return Term(

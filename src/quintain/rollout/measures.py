@@ -50,6 +50,7 @@ def call_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
 
     - ``endpoint/calls``, ``endpoint/streams``: calls and token streams of an episode, on average;
     - ``endpoint/delivered``: share of the answers that were read to their end;
+    - ``endpoint/refused``: calls of tools that a guard took out of answers, in an episode on average, where it did;
     - ``endpoint/unused``: share of the calls that are not trained, see `quintain.data.used`;
     - ``endpoint/retries``: requests that their clients marked as retries, and ``endpoint/not_recorded``: episodes of
       which calls were lost;
@@ -60,6 +61,7 @@ def call_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     if not turns:
         return {}
     forks = Counter(f"endpoint/forks/{turn.facts['fork']}" for turn in turns if turn.facts.get("fork"))
+    refused = sum(len(turn.facts.get("refused", ())) for turn in turns)
     lost = sum(isinstance(t.outcome, Failure) and t.outcome.kind == "capture" for t in trajectories)
     return {
         "endpoint/calls": len(turns) / len(recorded),
@@ -68,6 +70,7 @@ def call_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         "endpoint/unused": sum(len(find_unused(t.turns)) for t in recorded) / len(turns),
         "endpoint/retries": float(sum(turn.facts.get("retries", 0) for turn in turns)),
         "endpoint/not_recorded": float(lost),
+        **({"endpoint/refused": refused / len(recorded)} if refused else {}),
         **{name: float(number) for name, number in sorted(forks.items())},
     }
 

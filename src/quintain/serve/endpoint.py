@@ -41,6 +41,7 @@ from quintain.engines.grammar import check_grammar
 from quintain.engines.protocol import Grammar, Request, Sampling
 from quintain.errors import ModelError, QuintainError, StoreError, install_command
 from quintain.rollout.stepper import guard_call
+from quintain.safety.guard import Guard
 from quintain.serve import chat_completions, messages_api, responses_api
 from quintain.serve.bounds import Bodies, check_grammar_size, check_lists, read_object
 from quintain.serve.chat_types import (
@@ -93,6 +94,8 @@ class EpisodeLimits:
     """Calls of the episode; further ones are refused."""
     max_tokens: int | None = None
     """Sampled tokens of the episode after which further calls are refused."""
+    guard: Callable[[], Guard] | None = None
+    """What makes the guard that takes refused calls out of answers."""
     answers: Callable[[ChatRequest], tuple[int, ...]] | None = None
     """What is said to a request instead of being sampled, as token ids; see `Outside.expert`."""
 
@@ -122,7 +125,7 @@ class Session:
 
     def __init__(self, name: str, key: str, chat: Chat, seed: int, terms: EpisodeLimits, number: int) -> None:
         self.name, self.seed, self.terms = name, seed, terms
-        self.recorder = Recorder(chat)
+        self.recorder = Recorder(chat, make_guard=terms.guard)
         self.lock = threading.RLock()
         """held while anything of the episode is read or changed"""
         self.sending = threading.Condition()

@@ -11,11 +11,12 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from quintain.data.used import refuse_newer
+from quintain.safety.guard import REFUSED, Guard
 from quintain.serve.chat_types import (
     CLOSING,
     OPENING,
@@ -27,6 +28,7 @@ from quintain.serve.chat_types import (
     split_thinking,
     tools_key,
 )
+from quintain.serve.guarding import remove_refused
 from quintain.text.chat import Chat, Conversation
 from quintain.types import Action, Completion, ToolCall, Turn, as_content
 
@@ -87,7 +89,9 @@ class Node:
     kind: str = ""
     """``auxiliary`` where the client says so"""
     is_cut: bool = False
-    """whether more was sampled than the client was handed: behind a text of `stop`, or a second call"""
+    """whether more was sampled than the client was handed: behind a text of `stop`, a second call, a refused one"""
+    refused: tuple[str, ...] = ()
+    """names of the tools whose calls a guard took out of it"""
     num_deliveries: int = 0
     """times that a client read the whole answer"""
     num_retries: int = 0
@@ -134,6 +138,8 @@ class Recorder:
     """The calls of one episode."""
 
     chat: Chat
+    make_guard: Callable[[], Guard] | None = None
+    """what makes the guard that takes calls out of answers"""
     nodes: list[Node] = field(default_factory=list[Node])
     num_pinned: int = 0
     """requests that asked for parameters of sampling which the server sets"""
@@ -178,6 +184,9 @@ class Recorder:
         is_cut = bool(stopped_by)
         if asked.one_call and len(spoken.calls) > 1:
             spoken, is_cut = replace(spoken, calls=spoken.calls[:1], names=spoken.names[:1]), True
+        refused: tuple[str, ...] = ()
+        if self.make_guard is not None and spoken.calls:
+            spoken, refused = remove_refused(self.make_guard, plan.history, spoken)
         assert plan.parent is None or plan.whole[: len(plan.parent.whole)] == plan.parent.whole, (
             "a parent is a prefix"
         )
@@ -203,8 +212,9 @@ class Recorder:
             digest=digest,
             lineage=plan.lineage,
             kind=plan.kind,
-            is_cut=is_cut,
-            session="" if is_cut else session,
+            is_cut=is_cut or bool(refused),
+            refused=refused,
+            session="" if is_cut or refused else session,
         )
         plan.conversation.record(completion.token_ids, names=spoken.names)
         self.nodes.append(node)
@@ -477,6 +487,8 @@ def facts_of(node: Node) -> Mapping[str, Any]:
         facts["differs"] = dict(node.differs)
     if node.is_carried:
         facts["carried"] = True
+    if node.refused:
+        facts[REFUSED] = list(node.refused)
     if node.num_retries:
         facts["retries"] = node.num_retries
     for name, value in (("kind", node.kind), ("lineage", node.lineage)):

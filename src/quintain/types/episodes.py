@@ -12,7 +12,7 @@ from typing import Any, Literal
 Owner = Literal["policy", "environment", "tool", "judge", "engine"]
 Split = Literal["train", "eval"]
 UNKNOWN_TOOL = "unknown"
-ToolCause = Literal["invalid_call", "tool_error", "timeout", "infrastructure"]
+ToolCause = Literal["invalid_call", "tool_error", "timeout", "infrastructure", "refused"]
 
 
 class Nothing(dict[str, Any]):
@@ -148,7 +148,7 @@ class ToolError:
     """A call that came to nothing: ``ToolError(tool="guess", cause="invalid_call")``.
 
     An invalid call is the policy's mistake; a tool error is the tool's, a timeout that of whatever it waited
-    for, and infrastructure is everything around it.
+    for, and infrastructure is everything around it. What a guard refused was not carried out at all.
     """
 
     tool: str

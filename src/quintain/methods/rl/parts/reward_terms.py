@@ -17,6 +17,7 @@ from quintain.rewards.conduct import (
     invalid_action_penalty,
     new_state_bonus,
     pay_executed,
+    refused_call_penalty,
     success,
     well_formed,
 )
@@ -39,6 +40,7 @@ TERMS: Mapping[str, tuple[Callable[[float], Term], float]] = {
     "executed": (pay_executed, 0.2),
     "format": (format_penalty, 0.1),
     "invalid": (invalid_action_penalty, 0.1),
+    "refused": (refused_call_penalty, 0.1),
     "new_state": (new_state_bonus, 0.1),
     "untried": (pay_untried, 0.1),
 }

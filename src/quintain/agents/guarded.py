@@ -1,0 +1,273 @@
+"""An environment under a guard: every action is judged before it is carried out.
+
+A refused call is answered by what the guard says and is not carried out; it is no score, but it is counted, in the
+reward term ``refused`` and as an error of its tool. Calls of one action are judged in their order; those that are
+allowed are carried out together, as they would be without a guard. A guard that ends the episode ends it unsolved.
+
+Everything that the environment can do it still can: the guard's state goes back with its snapshots, and belongs to the
+key of its state. What the environment does by itself, as an expert that looks ahead, is not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from quintain.environments.protocol import (
+    NOT_RUN,
+    Environment,
+    Legal,
+    Simultaneous,
+    SimultaneousSeats,
+    Snapshot,
+    StateKey,
+    advance,
+    advance_all,
+    begin,
+    environment_name,
+)
+from quintain.safety.guard import REFUSED, Guard, Verdict
+from quintain.safety.policy import Policy, refuse_unknown
+from quintain.types import (
+    UNKNOWN_TOOL,
+    Action,
+    CallResult,
+    Content,
+    Observation,
+    StepResult,
+    Task,
+    ToolError,
+    as_text,
+    derive_seed,
+)
+
+NOBODY = "(A person could allow it, and nobody is here to be asked.)"
+"""What follows a refusal where a person would have been asked."""
+Ask = Callable[[str], bool]
+"""A question to a person: may this be done?"""
+
+
+class GuardedEnvironment(Environment):
+    """`inner` under `guard`; made by `guard_environment`, which gives it all that `inner` can do."""
+
+    inner: Environment
+    guard: Guard
+    ask: Ask | None
+
+    def reset(self, task: Task) -> Observation:
+        """Begin the episode inside, and let the guard see how."""
+        first = begin(self.inner, task)
+        self.guard.begin(task, first)
+        return first
+
+    def step(self, action: Action) -> StepResult:
+        """Carry out what of `action` the guard allows."""
+        if action.error is not None:
+            return advance(self.inner, action)
+        singles = split_calls(action)
+        verdicts = self._judge(singles)
+        allowed = [place for place, verdict in enumerate(verdicts) if verdict.effect == "allow"]
+        if len(allowed) == len(singles):
+            result = advance(self.inner, action)
+            self.guard.see(singles, result.observation)
+            return result
+        result = StepResult(observation=())
+        if allowed:
+            calls = tuple(action.tool_calls[place] for place in allowed)
+            result = advance(self.inner, replace(action, tool_calls=calls))
+            self.guard.see(tuple(singles[place] for place in allowed), result.observation)
+        return self._refuse(result, singles, verdicts, allowed)
+
+    def _judge(self, singles: Sequence[Action]) -> list[Verdict]:
+        """Return the guard's verdicts up to one that ends the episode; a person's word turns what asks for it."""
+        verdicts: list[Verdict] = []
+        for single in singles:
+            verdict = self.guard.judge(single)
+            if verdict.effect == "ask":
+                is_allowed = self.ask is not None and self.ask(describe_action(single))
+                told = verdict.says if self.ask is not None else f"{verdict.says} {NOBODY}"
+                verdict = replace(verdict, effect="allow" if is_allowed else "forbid", says=told)
+            verdicts.append(verdict)
+            if verdict.effect == "end":
+                break
+        return verdicts
+
+    def _refuse(
+        self,
+        result: StepResult,
+        singles: Sequence[Action],
+        verdicts: Sequence[Verdict],
+        allowed: Sequence[int],
+    ) -> StepResult:
+        """Return `result`, that of what was `allowed`, with what the rest of the calls are told."""
+        refused = [place for place in range(len(verdicts)) if place not in allowed]
+        told = dict(zip(allowed, parts_by_call(result.observation, len(allowed)), strict=True))
+        told |= {place: verdicts[place].says for place in refused}
+        told |= dict.fromkeys(range(len(verdicts), len(singles)), NOT_RUN)
+        return replace(
+            result,
+            observation=told[0]
+            if len(singles) == 1
+            else tuple(CallResult(text=told[place], call=place) for place in sorted(told)),
+            is_valid=False,
+            reward_terms={**result.reward_terms, REFUSED: float(len(refused))},
+            tool_errors=(*result.tool_errors, *(self._as_error(singles[place]) for place in refused)),
+            **self._end_of(result, verdicts),
+        )
+
+    def _end_of(self, result: StepResult, verdicts: Sequence[Verdict]) -> dict[str, bool]:
+        """Return what the guard changes of whether the episode is over: it may end it, unsolved."""
+        is_ended = any(verdict.effect == "end" for verdict in verdicts)
+        if not is_ended or result.is_terminated or result.is_truncated:
+            return {}
+        return {"is_terminated": True, "is_success": False}
+
+    def _as_error(self, single: Action) -> ToolError:
+        """Return the refusal of a call as an error of its tool."""
+        names = {tool.name for tool in self.inner.tools()}
+        called = single.tool_calls[0].name if single.tool_calls else ""
+        return ToolError(tool=called if called in names else UNKNOWN_TOOL, cause="refused")
+
+
+def _step_all(self: GuardedEnvironment, actions: Mapping[str, Action]) -> StepResult:
+    """Carry out what each seat does; one that is refused is told so as of an action that could not be read."""
+    inner, given, refused = cast(SimultaneousSeats, self.inner), dict(actions), list[Action]()
+    verdicts: list[Verdict] = []
+    for seat, action in actions.items():
+        if action.error is not None:
+            continue
+        singles = split_calls(action)
+        found = self._judge(singles)  # pyright: ignore[reportPrivateUsage]
+        verdicts += found
+        wrong = [place for place, verdict in enumerate(found) if verdict.effect != "allow"]
+        if wrong:
+            given[seat] = Action(text=action.text, error=found[wrong[0]].says.removeprefix("Error: "))
+            refused += [singles[place] for place in wrong]
+    result = advance_all(inner, given)
+    if not refused:
+        return result
+    return replace(
+        result,
+        is_valid=False,
+        reward_terms={**result.reward_terms, REFUSED: float(len(refused))},
+        tool_errors=(*result.tool_errors, *(self._as_error(each) for each in refused)),  # pyright: ignore[reportPrivateUsage]
+        **self._end_of(result, verdicts),  # pyright: ignore[reportPrivateUsage]
+    )
+
+
+def _snapshot(self: GuardedEnvironment) -> tuple[Any, Any]:
+    """Return the environment's state and the guard's."""
+    return cast(Snapshot, self.inner).snapshot(), self.guard.snapshot()
+
+
+def _restore(self: GuardedEnvironment, state: tuple[Any, Any]) -> None:
+    """Continue from a snapshot."""
+    inner, own = state
+    cast(Snapshot, self.inner).restore(inner)
+    self.guard.restore(own)
+
+
+def _state_key(self: GuardedEnvironment) -> str:
+    """Return a key that is equal where the states of environment and guard are."""
+    own = derive_seed(repr(self.guard.snapshot()))
+    return f"{cast(StateKey, self.inner).state_key()}|{own:x}"
+
+
+def _legal_actions(self: GuardedEnvironment) -> tuple[str, ...]:
+    """Return the legal actions that the guard does not forbid; all where it forbids every one."""
+    given = tuple(cast(Legal, self.inner).legal_actions())
+    before = self.guard.snapshot()
+    kept: list[str] = []
+    for text in given:
+        if self.guard.judge(Action(text=text)).effect != "forbid":
+            kept.append(text)
+        self.guard.restore(before)
+    return tuple(kept) or given
+
+
+GUARDED: Mapping[str, Callable[..., Any]] = {
+    "snapshot": _snapshot,
+    "restore": _restore,
+    "state_key": _state_key,
+    "legal_actions": _legal_actions,
+    "step_all": _step_all,
+}
+"""What of an environment's own abilities a guard has a part in."""
+KEPT = ("tags", "is_variant")
+"""What belongs to the class of an environment."""
+
+
+def guard_environment(inner: Environment, guard: Guard, *, ask: Ask | None = None) -> GuardedEnvironment:
+    """Return `inner` under `guard`, with all that it can do; `ask` asks a person where the guard wants one."""
+    made = guarded_kind(type(inner))()
+    vars(made).update(inner=inner, guard=guard, ask=ask)
+    return made
+
+
+def apply_policy(inner: Environment, path: str) -> GuardedEnvironment:
+    """Return `inner` under the policy in the file at `path`.
+
+    Raises:
+        ConfigError: it is no policy, or names what is no tool of `inner`.
+    """
+    policy = Policy.load(path)
+    refuse_unknown(policy.rules, inner.tools(), f"policy {Path(path).name} for {environment_name(inner)}")
+    return guard_environment(inner, policy)
+
+
+@cache
+def guarded_kind(kind: type[Environment]) -> type[GuardedEnvironment]:
+    """Return the class of environments of `kind` under a guard: each of its public names leads inside."""
+    fields: dict[str, Any] = {"__doc__": kind.__doc__, "__module__": kind.__module__}
+    for name in dir(kind):
+        if name in GUARDED:
+            fields[name] = GUARDED[name]
+        elif name in KEPT:
+            fields[name] = getattr(kind, name)
+        elif not name.startswith("_") and name not in ("reset", "step"):
+            fields[name] = _pass_on(name, is_method=callable(getattr(kind, name)))
+    if issubclass(kind, Simultaneous):
+        fields |= {"step": Simultaneous.step, "seat": Simultaneous.seat}
+    return cast("type[GuardedEnvironment]", type(kind.__name__, (GuardedEnvironment,), fields))
+
+
+def _pass_on(name: str, *, is_method: bool) -> Any:
+    """Return what passes the method or the value `name` on to the environment inside."""
+    if is_method:
+
+        def method(self: GuardedEnvironment, *given: Any, **named: Any) -> Any:
+            return getattr(self.inner, name)(*given, **named)
+
+        return method
+
+    def read(self: GuardedEnvironment) -> Any:
+        return environment_name(self.inner) if name == "name" else getattr(self.inner, name)
+
+    return property(read, lambda self, value: setattr(self.inner, name, value))
+
+
+def split_calls(action: Action) -> tuple[Action, ...]:
+    """Return `action` as actions of one call each; one without calls is a single one."""
+    if len(action.tool_calls) < 2:
+        return (action,)
+    return tuple(replace(action, tool_calls=(call,)) for call in action.tool_calls)
+
+
+def parts_by_call(observation: Observation, count: int) -> list[str]:
+    """Return what each of `count` calls was told; where that is one text, the first has it."""
+    parts: Sequence[Content] = () if isinstance(observation, str) else observation
+    results = {part.call: part.text for part in parts if isinstance(part, CallResult)}
+    if len(results) == count:
+        return [results[place] for place in sorted(results)]
+    return [as_text(observation), *("" for _ in range(count - 1))][:count]
+
+
+def describe_action(action: Action) -> str:
+    """Return `action`, which has one call at most, in words for a person."""
+    if not action.tool_calls:
+        return f"say {action.text!r}"
+    (call,) = action.tool_calls
+    return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
