@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -11,12 +13,13 @@ from tests.build import make_episode, make_turn
 
 from quintain.agents.code import CodeAct
 from quintain.agents.code_world import InCode
-from quintain.agents.guarded import GuardedEnvironment, guard_environment
+from quintain.agents.guarded import GuardedEnvironment, apply_policy
 from quintain.config.trust import files_named, find_names
 from quintain.environments.baselines import random_action
 from quintain.environments.catalog import find
 from quintain.environments.guarding import guard_spec, split_guard, with_guard
 from quintain.environments.noisy import Fallible
+from quintain.environments.probes import PROBES, NotApplicableError, NotedError, Subject
 from quintain.environments.protocol import (
     Environment,
     Expert,
@@ -27,6 +30,7 @@ from quintain.environments.protocol import (
     SimultaneousSeats,
     Snapshot,
     StateKey,
+    TakesObjects,
     advance,
     advance_all,
     begin,
@@ -69,7 +73,7 @@ RULES = {"look": (Rule(),), "stop": (Rule(),), "pay": (Rule(when={"amount": {"sa
 
 def bank(rules: Mapping[str, tuple[Rule, ...]] = RULES, **more: Any) -> tuple[GuardedEnvironment, Bank]:
     inner = Bank()
-    made = guard_environment(inner, Policy(rules), **more)
+    made = GuardedEnvironment(inner, Policy(rules), **more)
     begin(made, made.task("train", 0))
     return made, inner
 
@@ -165,7 +169,7 @@ def test_code_cannot_call_tools_behind_the_guards_back(tmp_path: Path) -> None:
 
 def test_the_guard_goes_back_with_the_environment() -> None:
     rules = {"find_customer": (Rule(),), "cancel": (Rule(when={"order": {"said_by": ["find_customer"]}}),)}
-    made = guard_environment(find("desk")(), Policy(rules))
+    made = GuardedEnvironment(find("desk")(), Policy(rules))
     assert isinstance(made, Snapshot) and isinstance(made, StateKey)
     begin(made, made.task("train", 0))
     before, key = made.snapshot(), made.state_key()
@@ -178,7 +182,7 @@ def test_the_guard_goes_back_with_the_environment() -> None:
     made.restore(before)
     assert made.state_key() == key
     assert advance(made, tool_action("cancel", order=order)).reward_terms == {"refused": 1.0}
-    other = guard_environment(
+    other = GuardedEnvironment(
         find("desk")(), Policy(made.guard.rules if isinstance(made.guard, Policy) else {})
     )
     assert isinstance(other, Snapshot)
@@ -190,8 +194,7 @@ def test_the_guard_goes_back_with_the_environment() -> None:
 @pytest.mark.parametrize("name", ["desk", "plan", "twocards", "web", "keydoor", "guess"])
 def test_everything_that_an_environment_can_do_it_still_can(name: str) -> None:
     inner = find(name)()
-    allow_all = {tool.name: (Rule(),) for tool in inner.tools()}
-    made = guard_environment(find(name)(), Policy({**allow_all, SAY: (Rule(),)}))
+    made = guard_openly(name)
     for ability in (Expert, Snapshot, StateKey, Legal, Privileged, Seats, SimultaneousSeats, Fallible):
         assert isinstance(made, ability) == isinstance(inner, ability), ability
     for each in ("max_turns", "return_range", "evaluation_only", "later_words", "parallel"):
@@ -220,7 +223,7 @@ def test_an_environment_that_steps_by_itself_is_not_judged() -> None:
             return tool_action("stop")
 
     inner = Ahead()
-    made = guard_environment(inner, Policy(RULES))
+    made = GuardedEnvironment(inner, Policy(RULES))
     begin(made, made.task("train", 0))
     assert isinstance(made, Expert)
     assert made.expert_action() == tool_action("stop")
@@ -233,7 +236,7 @@ def test_legal_actions_are_those_that_the_guard_allows_unless_there_is_none() ->
     given = cast(Legal, inner).legal_actions()
     for allowed, kept in (((given[0],), (given[0],)), (("nothing",), given)):
         rules = {SAY: (Rule(when={"text": {"enum": list(allowed)}}),)}
-        made = guard_environment(find("keydoor")(), Policy(rules))
+        made = GuardedEnvironment(find("keydoor")(), Policy(rules))
         begin(made, made.task("train", 0))
         assert cast(Legal, made).legal_actions() == kept
     refused = advance(made, Action(text=given[0]))
@@ -261,7 +264,7 @@ class Duel(Simultaneous):
 def test_of_seats_that_act_at_once_each_is_judged() -> None:
     rules = {SAY: (Rule(when={"text": {"pattern": "h.*"}}),)}
     inner = Duel()
-    made = guard_environment(inner, Policy(rules))
+    made = GuardedEnvironment(inner, Policy(rules))
     begin(made, made.task("train", 0))
     assert isinstance(made, SimultaneousSeats)
     moves = {"left": Action(text="hello"), "right": Action(text="bye")}
@@ -273,6 +276,46 @@ def test_of_seats_that_act_at_once_each_is_judged() -> None:
     advance(made, Action(text="hello"))
     last = advance(made, Action(text="bye"))
     assert last.reward_terms == {"refused": 1.0}, "one after another, they are judged once"
+
+
+class Shelf(Bank):
+    """Code may leave a list."""
+
+    def wanted(self) -> tuple[str, ...]:
+        return ("books",)
+
+    def take(self, objects: Mapping[str, Any]) -> StepResult:
+        return StepResult(observation=f"took {objects['books']}", reward=1.0)
+
+
+def test_variables_of_code_are_handed_over_only_where_the_policy_allows_take(tmp_path: Path) -> None:
+    for rules, worth in (({"look": [{}]}, 0.0), ({"look": [{}], "take": [{}]}, 1.0)):
+        (tmp_path / "p.json").write_text(json.dumps(rules))
+        made = apply_policy(Shelf(), str(tmp_path / "p.json"))
+        begin(made, made.task("train", 0))
+        assert isinstance(made, TakesObjects)
+        result = made.take({"books": [1]})
+        assert (result.reward, result.reward_terms) == (worth, {} if worth else {"refused": 1.0})
+
+
+def open_policy(environment: Environment) -> Policy:
+    return Policy({**{each.name: (Rule(),) for each in environment.tools()}, SAY: (Rule(),)})
+
+
+def guard_openly(name: str) -> GuardedEnvironment:
+    inner = find(name)()
+    return GuardedEnvironment(inner, open_policy(inner))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["plan", "web", "twocards", "desk"])
+@pytest.mark.parametrize("probe", [name for name in PROBES if name not in ("tasks", "speed", "variety")])
+def test_a_guarded_environment_keeps_the_contract(name: str, probe: str) -> None:
+    with closing(Subject(make=partial(guard_openly, name), num_episodes=4)) as subject:
+        try:
+            PROBES[probe](subject)
+        except (NotApplicableError, NotedError) as skipped:
+            print(skipped)
 
 
 def test_a_policy_is_a_part_of_an_environments_name(tmp_path: Path) -> None:

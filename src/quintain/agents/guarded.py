@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,15 +19,14 @@ from quintain.environments.protocol import (
     NOT_RUN,
     Environment,
     Legal,
-    Simultaneous,
     SimultaneousSeats,
-    Snapshot,
     StateKey,
+    TakesObjects,
     advance,
     advance_all,
-    begin,
     environment_name,
 )
+from quintain.environments.wrapped import Wrapped
 from quintain.safety.guard import REFUSED, Guard, Verdict
 from quintain.safety.policy import Policy, refuse_unknown
 from quintain.types import (
@@ -39,7 +37,9 @@ from quintain.types import (
     Observation,
     StepResult,
     Task,
+    ToolCall,
     ToolError,
+    ToolSpec,
     as_text,
     derive_seed,
 )
@@ -48,18 +48,21 @@ NOBODY = "(A person could allow it, and nobody is here to be asked.)"
 """What follows a refusal where a person would have been asked."""
 Ask = Callable[[str], bool]
 """A question to a person: may this be done?"""
+TAKE = ToolSpec(name="take", description="", parameters={})
+"""What handing variables of code to an environment is judged as."""
 
 
-class GuardedEnvironment(Environment):
-    """`inner` under `guard`; made by `guard_environment`, which gives it all that `inner` can do."""
+class GuardedEnvironment(Wrapped):
+    """`inner` under `guard`; `ask` asks a person where the guard wants one."""
 
-    inner: Environment
-    guard: Guard
-    ask: Ask | None
+    def __init__(self, inner: Environment, guard: Guard, *, ask: Ask | None = None) -> None:
+        """Put `inner` under `guard`."""
+        super().__init__(inner)
+        self.guard, self.ask = guard, ask
 
     def reset(self, task: Task) -> Observation:
         """Begin the episode inside, and let the guard see how."""
-        first = begin(self.inner, task)
+        first = self.begin_inner(task)
         self.guard.begin(task, first)
         return first
 
@@ -107,23 +110,25 @@ class GuardedEnvironment(Environment):
         told = dict(zip(allowed, parts_by_call(result.observation, len(allowed)), strict=True))
         told |= {place: verdicts[place].says for place in refused}
         told |= dict.fromkeys(range(len(verdicts), len(singles)), NOT_RUN)
+        observation: Observation = told[0]
+        if len(singles) > 1:
+            observation = tuple(CallResult(text=told[place], call=place) for place in sorted(told))
+        found = replace(result, observation=observation)
+        return self._count(found, [singles[place] for place in refused], verdicts)
+
+    def _count(
+        self, result: StepResult, refused: Sequence[Action], verdicts: Sequence[Verdict]
+    ) -> StepResult:
+        """Return `result` of a turn in which `refused` were; a guard may have ended the episode, unsolved."""
+        is_over = result.is_terminated or result.is_truncated
+        if any(verdict.effect == "end" for verdict in verdicts) and not is_over:
+            result = replace(result, is_terminated=True, is_success=False)
         return replace(
             result,
-            observation=told[0]
-            if len(singles) == 1
-            else tuple(CallResult(text=told[place], call=place) for place in sorted(told)),
             is_valid=False,
             reward_terms={**result.reward_terms, REFUSED: float(len(refused))},
-            tool_errors=(*result.tool_errors, *(self._as_error(singles[place]) for place in refused)),
-            **self._end_of(result, verdicts),
+            tool_errors=(*result.tool_errors, *map(self._as_error, refused)),
         )
-
-    def _end_of(self, result: StepResult, verdicts: Sequence[Verdict]) -> dict[str, bool]:
-        """Return what the guard changes of whether the episode is over: it may end it, unsolved."""
-        is_ended = any(verdict.effect == "end" for verdict in verdicts)
-        if not is_ended or result.is_terminated or result.is_truncated:
-            return {}
-        return {"is_terminated": True, "is_success": False}
 
     def _as_error(self, single: Action) -> ToolError:
         """Return the refusal of a call as an error of its tool."""
@@ -131,80 +136,55 @@ class GuardedEnvironment(Environment):
         called = single.tool_calls[0].name if single.tool_calls else ""
         return ToolError(tool=called if called in names else UNKNOWN_TOOL, cause="refused")
 
+    def step_all(self, actions: Mapping[str, Action]) -> StepResult:
+        """Carry out what each seat does; one that is refused is told so as of an action that could not be read."""
+        given, refused, verdicts = dict(actions), list[Action](), list[Verdict]()
+        for seat, action in actions.items():
+            if action.error is not None:
+                continue
+            singles = split_calls(action)
+            found = self._judge(singles)
+            verdicts += found
+            wrong = [place for place, verdict in enumerate(found) if verdict.effect != "allow"]
+            if wrong:
+                given[seat] = Action(text=action.text, error=found[wrong[0]].says.removeprefix("Error: "))
+                refused += [singles[place] for place in wrong]
+        result = advance_all(cast(SimultaneousSeats, self.inner), given)
+        return self._count(result, refused, verdicts) if refused else result
 
-def _step_all(self: GuardedEnvironment, actions: Mapping[str, Action]) -> StepResult:
-    """Carry out what each seat does; one that is refused is told so as of an action that could not be read."""
-    inner, given, refused = cast(SimultaneousSeats, self.inner), dict(actions), list[Action]()
-    verdicts: list[Verdict] = []
-    for seat, action in actions.items():
-        if action.error is not None:
-            continue
-        singles = split_calls(action)
-        found = self._judge(singles)  # pyright: ignore[reportPrivateUsage]
-        verdicts += found
-        wrong = [place for place, verdict in enumerate(found) if verdict.effect != "allow"]
-        if wrong:
-            given[seat] = Action(text=action.text, error=found[wrong[0]].says.removeprefix("Error: "))
-            refused += [singles[place] for place in wrong]
-    result = advance_all(inner, given)
-    if not refused:
-        return result
-    return replace(
-        result,
-        is_valid=False,
-        reward_terms={**result.reward_terms, REFUSED: float(len(refused))},
-        tool_errors=(*result.tool_errors, *(self._as_error(each) for each in refused)),  # pyright: ignore[reportPrivateUsage]
-        **self._end_of(result, verdicts),  # pyright: ignore[reportPrivateUsage]
-    )
+    def take(self, objects: Mapping[str, Any]) -> StepResult:
+        """Hand over variables of code, if the guard allows the call ``take`` with them."""
+        call = Action(tool_calls=(ToolCall(name=TAKE.name, arguments=objects),))
+        verdicts = self._judge([call])
+        if verdicts[0].effect == "allow":
+            return cast(TakesObjects, self.inner).take(objects)
+        return self._count(StepResult(observation=verdicts[0].says), [call], verdicts)
 
+    def legal_actions(self) -> tuple[str, ...]:
+        """Return the legal actions that the guard does not forbid; all where it forbids every one."""
+        given = tuple(cast(Legal, self.inner).legal_actions())
+        before = self.guard.snapshot()
+        kept: list[str] = []
+        for text in given:
+            if self.guard.judge(Action(text=text)).effect != "forbid":
+                kept.append(text)
+            self.guard.restore(before)
+        return tuple(kept) or given
 
-def _snapshot(self: GuardedEnvironment) -> tuple[Any, Any]:
-    """Return the environment's state and the guard's."""
-    return cast(Snapshot, self.inner).snapshot(), self.guard.snapshot()
+    def snapshot(self) -> Any:
+        """Return the environment's state and the guard's."""
+        return super().snapshot(), self.guard.snapshot()
 
+    def restore(self, state: Any) -> None:
+        """Continue from a snapshot."""
+        inner, own = state
+        super().restore(inner)
+        self.guard.restore(own)
 
-def _restore(self: GuardedEnvironment, state: tuple[Any, Any]) -> None:
-    """Continue from a snapshot."""
-    inner, own = state
-    cast(Snapshot, self.inner).restore(inner)
-    self.guard.restore(own)
-
-
-def _state_key(self: GuardedEnvironment) -> str:
-    """Return a key that is equal where the states of environment and guard are."""
-    own = derive_seed(repr(self.guard.snapshot()))
-    return f"{cast(StateKey, self.inner).state_key()}|{own:x}"
-
-
-def _legal_actions(self: GuardedEnvironment) -> tuple[str, ...]:
-    """Return the legal actions that the guard does not forbid; all where it forbids every one."""
-    given = tuple(cast(Legal, self.inner).legal_actions())
-    before = self.guard.snapshot()
-    kept: list[str] = []
-    for text in given:
-        if self.guard.judge(Action(text=text)).effect != "forbid":
-            kept.append(text)
-        self.guard.restore(before)
-    return tuple(kept) or given
-
-
-GUARDED: Mapping[str, Callable[..., Any]] = {
-    "snapshot": _snapshot,
-    "restore": _restore,
-    "state_key": _state_key,
-    "legal_actions": _legal_actions,
-    "step_all": _step_all,
-}
-"""What of an environment's own abilities a guard has a part in."""
-KEPT = ("tags", "is_variant")
-"""What belongs to the class of an environment."""
-
-
-def guard_environment(inner: Environment, guard: Guard, *, ask: Ask | None = None) -> GuardedEnvironment:
-    """Return `inner` under `guard`, with all that it can do; `ask` asks a person where the guard wants one."""
-    made = guarded_kind(type(inner))()
-    vars(made).update(inner=inner, guard=guard, ask=ask)
-    return made
+    def state_key(self) -> str:
+        """Return a key that is equal where the states of environment and guard are."""
+        own = derive_seed(repr(self.guard.snapshot()))
+        return f"{cast(StateKey, self.inner).state_key()}|{own:x}"
 
 
 def apply_policy(inner: Environment, path: str) -> GuardedEnvironment:
@@ -214,39 +194,11 @@ def apply_policy(inner: Environment, path: str) -> GuardedEnvironment:
         ConfigError: it is no policy, or names what is no tool of `inner`.
     """
     policy = Policy.load(path)
-    refuse_unknown(policy.rules, inner.tools(), f"policy {Path(path).name} for {environment_name(inner)}")
-    return guard_environment(inner, policy)
-
-
-@cache
-def guarded_kind(kind: type[Environment]) -> type[GuardedEnvironment]:
-    """Return the class of environments of `kind` under a guard: each of its public names leads inside."""
-    fields: dict[str, Any] = {"__doc__": kind.__doc__, "__module__": kind.__module__}
-    for name in dir(kind):
-        if name in GUARDED:
-            fields[name] = GUARDED[name]
-        elif name in KEPT:
-            fields[name] = getattr(kind, name)
-        elif not name.startswith("_") and name not in ("reset", "step"):
-            fields[name] = _pass_on(name, is_method=callable(getattr(kind, name)))
-    if issubclass(kind, Simultaneous):
-        fields |= {"step": Simultaneous.step, "seat": Simultaneous.seat}
-    return cast("type[GuardedEnvironment]", type(kind.__name__, (GuardedEnvironment,), fields))
-
-
-def _pass_on(name: str, *, is_method: bool) -> Any:
-    """Return what passes the method or the value `name` on to the environment inside."""
-    if is_method:
-
-        def method(self: GuardedEnvironment, *given: Any, **named: Any) -> Any:
-            return getattr(self.inner, name)(*given, **named)
-
-        return method
-
-    def read(self: GuardedEnvironment) -> Any:
-        return environment_name(self.inner) if name == "name" else getattr(self.inner, name)
-
-    return property(read, lambda self, value: setattr(self.inner, name, value))
+    more = (TAKE,) if isinstance(inner, TakesObjects) else ()
+    refuse_unknown(
+        policy.rules, (*inner.tools(), *more), f"policy {Path(path).name} for {environment_name(inner)}"
+    )
+    return GuardedEnvironment(inner, policy)
 
 
 def split_calls(action: Action) -> tuple[Action, ...]:
