@@ -12,7 +12,7 @@ from quintain.config.ranges import PositiveInt
 from quintain.credit.layout import outcome_of
 from quintain.credit.outcome import outcome_return
 from quintain.learning.signals import SignalRecorder
-from quintain.learning.updating import learn
+from quintain.learning.update import learn
 from quintain.losses.policy import reinforce
 from quintain.methods import Config as SharedConfig
 from quintain.methods import Needs, Update

@@ -26,7 +26,7 @@ from quintain.data.pairs import (
 )
 from quintain.data.samples import pair_samples
 from quintain.errors import UsageError
-from quintain.learning.layout import layout
+from quintain.models.layout import layout
 from quintain.types import (
     Failure,
     Group,

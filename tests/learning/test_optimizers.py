@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from quintain.errors import ConfigError
-from quintain.learning.optimizers import make_optimizer, scale_at
-from quintain.learning.sections import OptimizerName, Schedule
+from quintain.learning.optimizers import make_optimizer
+from quintain.learning.sections import OptimizerName
 
 
 @pytest.mark.parametrize(
@@ -31,19 +31,3 @@ def test_momentum_of_sgd_is_the_first_beta() -> None:
 def test_another_name_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"optimizer: got 'adam'; .*adamw"):
         make_optimizer(cast(Any, "adam"), [], rate=1, betas=(0.9, 0.95), weight_decay=0)
-
-
-@pytest.mark.parametrize(
-    ("schedule", "warmup", "expected"),
-    [
-        ("method", 2, [0.3, 0.3, 0.3, 0.3]),
-        ("constant", 0, [1, 1, 1, 1]),
-        ("constant", 2, [0.5, 1, 1, 1]),
-        ("linear", 0, [1, 0.75, 0.5, 0.25]),
-        ("cosine", 0, [1, 0.853553, 0.5, 0.146447]),
-        ("linear", 2, [0.5, 1, 1, 0.5]),
-    ],
-)
-def test_schedules_by_hand(schedule: Schedule, warmup: int, expected: list[float]) -> None:
-    found = [scale_at(step, 4, schedule=schedule, by_method=0.3, warmup=warmup) for step in range(1, 5)]
-    assert found == pytest.approx(expected, abs=1e-6)

@@ -24,8 +24,7 @@ from quintain.learning.learner import Forward
 from quintain.learning.policies import Policies, Policy, build_policies, load_main, plan_policies
 from quintain.learning.sections import PolicySettings
 from quintain.learning.train_config import MAIN, PolicySpec, TrainConfig
-from quintain.learning.update import Update
-from quintain.learning.updating import learn_in_epochs
+from quintain.learning.update import Update, learn_in_epochs
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
 from quintain.methods.method import Needs

@@ -174,7 +174,7 @@ def test_a_resumed_run_remembers_rewards_and_learns_the_same(
 @pytest.fixture
 def learned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, bool]]]:
     """What each round learned from: the number of streams, and whether it began with the starting weights."""
-    from quintain.learning import updating as module
+    from quintain.methods.loops import rounds as module
 
     seen: list[tuple[int, bool]] = []
     learn = module.learn_in_epochs

@@ -9,10 +9,10 @@ from tests.methods.test_training import Coin, rows, train, weights
 
 from quintain.data.pipeline import Pipeline, as_example, example_samples
 from quintain.data.stages import threshold
-from quintain.learning import updating
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.find import find_method
+from quintain.methods.loops import rounds
 from quintain.methods.loops.rounds import Improve, Material, OptimizerSteps, Rounds, funnels, step_batches
 from quintain.store.run import Run
 from quintain.testing.episodes import Lived, record_cases
@@ -141,13 +141,13 @@ def test_starting_over_is_from_the_model_and_the_base_is_imitated_first(
 ) -> None:
 
     seen: list[tuple[int, int]] = []
-    learn = updating.learn_in_epochs
+    learn = rounds.learn_in_epochs
 
     def watched(policies: Any, samples: Any, *rest: Any, **fields: Any) -> Any:
         seen.append((fields["step"], len(samples)))
         return learn(policies, samples, *rest, **fields)
 
-    monkeypatch.setattr(updating, "learn_in_epochs", watched)
+    monkeypatch.setattr(rounds, "learn_in_epochs", watched)
     folder = train("agent_evol", tmp_path / "run", max_turn_tokens=6, **FIELDS["agent_evol"])
     shown = seen[0][1]
     assert seen[0] == (1, shown) and shown > 0

@@ -5,17 +5,21 @@ term, and the gradients of micro-batches add up to that of the step whatever the
 step, never to the micro-batch; pairs are never split.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from quintain.data.samples import imitation_samples, limit_length, pair_samples, samples_from
 from quintain.errors import DataError, UsageError, suggestion
 from quintain.types import Batch, BatchExtra, Sample
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = [
     "Aggregation",
@@ -180,10 +184,12 @@ def versions_of(sample: Sample) -> NDArray[np.int64]:
 def _batch(
     samples: Sequence[Sample], weights: Sequence[NDArray[np.float32]], num_trained: int, num_pairs: int
 ) -> Batch:
+    import torch  # here, so that a method can be read without it
+
     lengths = np.array([len(sample.token_ids) for sample in samples], np.int64)
     starts = np.cumsum(lengths) - lengths
 
-    def join(array_of: Callable[[Sample], NDArray[Any]]) -> torch.Tensor:
+    def join(array_of: Callable[[Sample], NDArray[Any]]) -> Tensor:
         return torch.as_tensor(np.concatenate([array_of(sample) for sample in samples]))
 
     has_choices = any(sample.choice >= 0 for sample in samples)

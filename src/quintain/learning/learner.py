@@ -21,13 +21,13 @@ from torch.utils.checkpoint import checkpoint
 from quintain.errors import InvariantError, UsageError, name_shortage
 from quintain.learning import gap
 from quintain.learning.checkpoint import SHARDS, load_numbers, load_shards, load_state, save_state
-from quintain.learning.distributions import distributions
-from quintain.learning.layout import layout
 from quintain.learning.optimizers import make_optimizer
 from quintain.learning.sections import MICRO_TOKENS, OptimizerName
 from quintain.models.checkpointing import checkpoint_layers, contexts, training_mode
 from quintain.models.context import Context
+from quintain.models.distributions import distributions
 from quintain.models.families import find_unsupported, head
+from quintain.models.layout import layout
 from quintain.models.memory import MAX_LOGITS
 from quintain.models.packed import compute_hidden
 from quintain.models.precision import Precision, computing

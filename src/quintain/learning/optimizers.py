@@ -1,16 +1,15 @@
-"""Optimizers by name, and how the learning rate goes over the steps of a run."""
+"""Optimizers by name, and what they keep of each weight."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import cos, pi
 from typing import get_args
 
 import torch
 from torch import nn
 
 from quintain.errors import ConfigError, suggestion
-from quintain.learning.sections import OptimizerName, Schedule
+from quintain.learning.sections import OptimizerName
 
 
 def make_optimizer(
@@ -48,16 +47,3 @@ def moment_shapes(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> 
     if len(whole) < 2:
         return {"step": (), "variance": whole}
     return {"step": (), "row_var": (*whole[:-1], 1), "col_var": (*whole[:-2], 1, whole[-1])}
-
-
-def scale_at(step: int, last: int, *, schedule: Schedule, by_method: float, warmup: int = 0) -> float:
-    """Return the factor on the learning rate at `step`, from 1 to `last`.
-
-    constant stays at 1, linear falls to 0 after the last step, cosine the same way along half a wave; the first
-    `warmup` steps rise to it. method leaves everything to the method, which says `by_method`.
-    """
-    if schedule == "method":
-        return by_method
-    rise = min(1.0, step / warmup) if warmup else 1.0
-    gone = min(max((step - 1 - warmup) / max(last - warmup, 1), 0.0), 1.0)
-    return rise * {"constant": 1.0, "linear": 1 - gone, "cosine": (1 + cos(pi * gone)) / 2}[schedule]

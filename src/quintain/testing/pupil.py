@@ -30,7 +30,7 @@ from quintain.environments.catalog import find
 from quintain.environments.protocol import Factory
 from quintain.errors import DataError
 from quintain.learning.learner import Learner, Optimization
-from quintain.learning.updating import epoch_batch
+from quintain.learning.update import epoch_batch
 from quintain.losses.imitation import imitation
 from quintain.methods.rl.parts.contexts import single
 from quintain.rollout.collect import Rollout

@@ -39,7 +39,7 @@ from quintain.learning.pass_size import fit_pass
 from quintain.learning.saved import load_policy
 from quintain.learning.sections import DataSection, ModelSection
 from quintain.learning.train_config import USUAL_DEMONSTRATIONS, TrainConfig
-from quintain.learning.updating import epoch_batch, num_batches
+from quintain.learning.update import epoch_batch, num_batches
 from quintain.losses.imitation import imitation
 from quintain.models.adapters import add_lora, has_adapters, merge
 from quintain.models.device import find_device

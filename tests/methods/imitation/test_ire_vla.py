@@ -14,13 +14,13 @@ from tests.build import shorten_corpus
 from quintain.data.pack import pack
 from quintain.data.pipeline import as_example, example_samples
 from quintain.errors import ConfigError, DataError
-from quintain.learning import updating
 from quintain.learning.learner import Learner, Optimization
-from quintain.learning.updating import resting
+from quintain.learning.update import resting
 from quintain.losses.imitation import imitation
 from quintain.methods.imitation import ire_vla
 from quintain.methods.imitation.forgetting import Retention, world_of
 from quintain.methods.imitation.imitation_phase import ImitationPhase, Rehearsed, rehearsal_batch
+from quintain.methods.loops import on_policy
 from quintain.models.families import trunk
 from quintain.store.run import Run
 from quintain.testing.pupil import new_pupil, tasks_from
@@ -81,7 +81,7 @@ def test_an_embedding_that_is_also_the_output_rests(pupil: Any) -> None:
 @pytest.mark.slow
 def test_stages_move_what_they_should(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[str, bool, bool]] = []
-    learn_all, rehearse = updating.learn_all, Rehearsed.learn
+    learn_all, rehearse = on_policy.learn_all, Rehearsed.learn
 
     def watched(name: str, model: Any, act: Callable[[], Any]) -> Any:
         still = trunk(model, 1)
@@ -92,7 +92,7 @@ def test_stages_move_what_they_should(train: Any, monkeypatch: pytest.MonkeyPatc
         return found
 
     monkeypatch.setattr(
-        updating,
+        on_policy,
         "learn_all",
         lambda policies, *rest, **named: watched(
             "rl", policies.main.model, lambda: learn_all(policies, *rest, **named)

@@ -9,8 +9,8 @@ from tests.methods.preference.test_preference_rounds import WALK
 from tests.methods.test_training import interrupting, resume, rows, train, weights
 
 from quintain.errors import ConfigError
-from quintain.learning import updating
 from quintain.learning.policies import Policies
+from quintain.methods.loops import rounds
 from quintain.methods.loops.trials import Trials
 from quintain.methods.preference import dits
 from quintain.types import Pair, Sample, Task
@@ -47,14 +47,14 @@ def test_what_was_tried_is_forgotten_bit_for_bit(tmp_path: Path, monkeypatch: py
         return found
 
     trained: list[int] = []
-    learn = updating.learn_in_epochs
+    learn = rounds.learn_in_epochs
 
     def counted(policies: Any, samples: list[Sample], *rest: Any, **options: Any) -> Any:
         trained.append(len({sample.pair for sample in samples}))
         return learn(policies, samples, *rest, **options)
 
     monkeypatch.setattr(Trials, "influence", watched)
-    monkeypatch.setattr(updating, "learn_in_epochs", counted)
+    monkeypatch.setattr(rounds, "learn_in_epochs", counted)
     folder = train("dits", tmp_path / "run", share=0.4, learning_rate=0.03, steps=1, **FIELDS)
     found = rows(folder)[1:]
     assert seen and max(len(own) for _, _, own in seen) > 1

@@ -8,7 +8,7 @@ import pytest
 from tests.methods.test_training import Coin, interrupting, resume, rows, train, weights
 
 from quintain.errors import ConfigError
-from quintain.learning import updating
+from quintain.methods.loops import rounds
 from quintain.methods.preference import sweet_rl
 from quintain.store.run import Run
 from quintain.types import Action, Sample, StepResult
@@ -46,13 +46,13 @@ pytestmark = pytest.mark.usefixtures("quick")
 def trained(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Sample]]:
     """The streams that each policy was trained on."""
     found: dict[str, list[Sample]] = {"policy": [], "critic": []}
-    learn = updating.learn_in_epochs
+    learn = rounds.learn_in_epochs
 
     def kept(policies: Any, samples: list[Sample], *rest: Any, policy: str, **options: Any) -> Any:
         found[policy] += samples
         return learn(policies, samples, *rest, policy=policy, **options)
 
-    monkeypatch.setattr(updating, "learn_in_epochs", kept)
+    monkeypatch.setattr(rounds, "learn_in_epochs", kept)
     return found
 
 

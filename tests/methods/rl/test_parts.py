@@ -15,8 +15,7 @@ from quintain.credit.outcome import outcome_return
 from quintain.data.pack import PassSize, micro_batches
 from quintain.data.samples import samples_from
 from quintain.errors import ConfigError, UsageError
-from quintain.learning.update import Update
-from quintain.learning.updating import prepare
+from quintain.learning.update import Update, prepare
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import Assign, Branches, Estimates, estimate
 from quintain.methods.method import CombinedState, Needs, sample_groups

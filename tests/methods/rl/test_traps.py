@@ -23,8 +23,7 @@ from quintain.errors import UsageError
 from quintain.learning.learner import Learner, StepReport
 from quintain.learning.policies import Policies
 from quintain.learning.train_config import GroupConfig
-from quintain.learning.update import Update
-from quintain.learning.updating import learn
+from quintain.learning.update import Update, learn
 from quintain.losses.policy import clip_ratio, reinforce
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
 from quintain.methods.method import Collector

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 from quintain.agents.hints import Hints, strip_hints
 from quintain.data.pipeline import Pipeline, PipelineResult, as_example
 from quintain.errors import ConfigError, InvariantError
-from quintain.learning import updating
+from quintain.methods.loops import rounds
 from quintain.methods.method import Collector
 from quintain.methods.selftraining.star import Config, keep_unhinted, method, right, updates
 from quintain.testing.episodes import Lived, record_cases
@@ -99,9 +99,9 @@ def test_hinted_episodes_are_learned_without_the_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learned: list[Sequence[Sample]] = []
-    from_samples = updating.learn_from
+    from_samples = rounds.learn_from
     monkeypatch.setattr(
-        updating,
+        rounds,
         "learn_from",
         lambda policies, samples, update, **more: (
             learned.append(samples) or from_samples(policies, samples, update, **more)

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from quintain.data.pipeline import PipelineResult, as_example
-from quintain.learning.update import Update
-from quintain.learning.updating import minibatches
+from quintain.learning.update import Update, minibatches
 from quintain.methods.loops.rounds import Built, Data, Material, Rounds, samples_of, step_batches
 from quintain.methods.method import Collector
 from quintain.types import Group, Sample, Task, Trajectory, derive_seed

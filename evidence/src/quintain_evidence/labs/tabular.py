@@ -24,8 +24,7 @@ from quintain.credit.layout import Critic
 from quintain.data.pack import micro_batches
 from quintain.data.samples import samples_from
 from quintain.errors import UsageError
-from quintain.learning.update import Update
-from quintain.learning.updating import minibatches
+from quintain.learning.update import Update, minibatches
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
 from quintain.types import (
     NOTHING,

@@ -10,7 +10,7 @@ from quintain.data.pipeline import as_example, example_samples
 from quintain.data.seats import split_seats
 from quintain.errors import DataError
 from quintain.learning.train_config import OnPolicyConfig
-from quintain.learning.update import Update
+from quintain.learning.update import Update, epoch_batch, learn_from
 from quintain.methods.loops.on_policy import Companion
 from quintain.methods.loops.rounds import OptimizerSteps
 from quintain.types import Example, Group, Trajectory, Use
@@ -91,8 +91,6 @@ class Rehearsed(Companion):
 
     def learn(self, step: int) -> dict[str, float]:
         """Rehearse after `step`, where it is due; return what came of it."""
-        from quintain.learning.updating import learn_from
-
         number, rest = divmod(step, self.plan.every)
         if rest:
             return {}
@@ -128,8 +126,6 @@ def rehearsal_batch(
 
     Both are gone through in epochs. With nothing found it is of the base alone.
     """
-    from quintain.learning.updating import epoch_batch
-
     num_base = size - size // 2 if found else size
     ours = epoch_batch(len(base), min(num_base, len(base)), number, (seed, "base"))
     if not found or size < 2:

@@ -16,7 +16,7 @@ from quintain.data.pipeline import PipelineResult, as_example, example_samples, 
 from quintain.data.samples import pair_samples
 from quintain.errors import DataError
 from quintain.learning.train_config import SignalsConfig, TrainConfig, require_config
-from quintain.learning.update import Update
+from quintain.learning.update import Update, epoch_batch, estimate_kl, learn_from, prepare, scale_at
 from quintain.methods.method import Needs, Traits, learns_by, unread_counts
 from quintain.types import NOTHING, Comparison, Example, Pair, Sample, Trajectory
 
@@ -78,9 +78,7 @@ class Offline:
 
 def train_offline(method: Offline, config: SignalsConfig, run: Run) -> None:
     """Train by `method` until ``config.steps``, continuing where `run` was left."""
-    from quintain.learning.optimizers import scale_at
     from quintain.learning.signals import Imitated
-    from quintain.learning.updating import learn_from
     from quintain.methods.loops.requirements import begin_run
     from quintain.models.families import longest_stream
 
@@ -173,8 +171,6 @@ def beginning(each: Example | Pair | Comparison) -> str:
 
 def measure_held_out(policies: Policies, samples: Sequence[Sample], update: Update) -> dict[str, float]:
     """Return ``eval/loss`` of `samples` that are not learned from, and what the loss says beside it, as ``eval/…``."""
-    from quintain.learning.updating import estimate_kl, prepare
-
     policy = policies.main
     policy.activate()
     prepared = prepare(policies, policy, samples, update)
@@ -239,8 +235,6 @@ def choose(
     odds: NDArray[np.float64] | None = None,
 ) -> list[int]:
     """Return the places of the data that `step` learns from; drawn by `odds` where they are given."""
-    from quintain.learning.updating import epoch_batch
-
     if odds is not None:
         return np.random.default_rng(drawn_by).choice(total, method.batch_size, p=odds).tolist()
     if method.draws_anew:

@@ -16,7 +16,7 @@ from quintain.data.seats import split_seats
 from quintain.errors import UsageError
 from quintain.eval.reward_model import refuse_constant
 from quintain.learning.train_config import ColdStart, OnPolicyConfig, TrainConfig, require_config
-from quintain.learning.update import Update
+from quintain.learning.update import Corpus, Update, learn, learn_all
 from quintain.methods.method import (
     Collect,
     CombinedState,
@@ -34,7 +34,6 @@ from quintain.types import NOTHING, Credit, Group, Use, flatten_scored
 if TYPE_CHECKING:
     from quintain.credit.layout import TokenArrays
     from quintain.learning.policies import Policies
-    from quintain.learning.updating import Corpus
     from quintain.methods.method import Collector
     from quintain.runs.context import TrainingContext
     from quintain.store.run import Run
@@ -171,7 +170,6 @@ class OnPolicy:
 def train_on_policy(method: OnPolicy, config: OnPolicyConfig, run: Run) -> None:
     """Train by `method` until ``config.steps``, continuing where `run` was left."""
     from quintain.learning.signals import SignalRecorder
-    from quintain.learning.updating import learn_all
     from quintain.methods.loops.recall import remember, tell
     from quintain.methods.loops.requirements import begin_run, refuse_without_turn_rewards
     from quintain.methods.loops.statistics import measure_rewards, measure_task_kinds
@@ -201,7 +199,7 @@ def train_on_policy(method: OnPolicy, config: OnPolicyConfig, run: Run) -> None:
                 method.update,
                 config,
                 step=step,
-                seed=context.seed("update", step),
+                seed=context.collector.seed("update", step),
                 leaves=config.leaves,
                 has_versions=config.max_staleness > 0,
                 signals=signals,
@@ -253,8 +251,6 @@ def learn_critic(
     """Let the critic that is a policy of its own learn from the returns of a step; return what that did."""
     if method.critic is None:
         return {}
-    from quintain.learning.updating import learn
-
     name = method.needs.critic_policy
     report = learn(
         context.policies, credit, method.critic, config, step=step, seed=context.seed("critic", step), policy=name,

@@ -19,7 +19,7 @@ from quintain.credit.turn_td import critic_metrics
 from quintain.data.seats import split_seats
 from quintain.errors import DataError, InvariantError
 from quintain.learning.train_config import MAIN, TrainConfig
-from quintain.learning.update import Update
+from quintain.learning.update import Update, learn, learn_in_epochs
 from quintain.methods.loops.queries import PolicyQueries
 from quintain.methods.method import (
     Collect,
@@ -405,8 +405,6 @@ def make_updates(
     The names of the episodes that were drawn are added to `used`. The learning rate rises over the first steps in which
     such updates are made, of which there were `num_learned` before.
     """
-    from quintain.learning.updating import learn, learn_in_epochs
-
     report: StepReport | None = None
     metrics: dict[str, float] = {}
     step = queries.step

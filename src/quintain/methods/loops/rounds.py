@@ -16,7 +16,7 @@ from quintain.data.pipeline import PipelineResult, as_example, example_samples
 from quintain.data.samples import pair_samples
 from quintain.data.seats import split_seats
 from quintain.learning.train_config import MAIN, SignalsConfig, TrainConfig, require_config
-from quintain.learning.update import Update
+from quintain.learning.update import Update, epoch_batch, learn_from, learn_in_epochs, mean_report, scale_at
 from quintain.methods.method import (
     Collect,
     CombinedState,
@@ -283,9 +283,6 @@ def _learn(
 
     What other policies than the main one learn from is not recorded: they may have been shown something else.
     """
-    from quintain.learning.optimizers import scale_at
-    from quintain.learning.updating import learn_from, learn_in_epochs, mean_report
-
     observe = None if imitated is None or improve.policy != MAIN else imitated.watch(data)
     update, rate = improve.update or method.update, improve.rate
     samples, seed = samples_of(data), context.seed("round", step, *([number] if number else []))
@@ -318,8 +315,6 @@ def step_batches(
     samples: Sequence[Sample], steps: OptimizerSteps, round_number: int, seed: int
 ) -> Iterator[list[Sample]]:
     """Yield the streams of each optimizer step of a round: its data over and over, each time in another order."""
-    from quintain.learning.updating import epoch_batch
-
     streams: dict[int, list[Sample]] = {}
     for sample in samples:
         streams.setdefault(sample.trajectory if sample.pair < 0 else sample.pair, []).append(sample)

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from quintain.data.samples import pair_samples
-from quintain.learning.update import Update
-from quintain.learning.updating import learn_from
+from quintain.learning.update import Update, learn_from
 from quintain.runs.context import TrainingContext
 from quintain.types import Pair, Task
 

@@ -26,8 +26,7 @@ from quintain.eval.reward_model import agreement, by_dispute, ensemble_rewards, 
 from quintain.learning.labelling import FILE, Session
 from quintain.learning.policies import Policies
 from quintain.learning.train_config import OnPolicyConfig, TrainConfig
-from quintain.learning.update import Update
-from quintain.learning.updating import learn_in_epochs
+from quintain.learning.update import Update, learn_in_epochs
 from quintain.methods.loops.on_policy import Companion
 from quintain.models.families import longest_stream
 from quintain.rollout.views import seats_of

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from quintain.errors import DataError
 from quintain.learning.train_config import OnPolicyConfig
+from quintain.learning.update import Corpus
 from quintain.methods.loops.on_policy import Companion
 from quintain.methods.method import Collector
 from quintain.types import Trajectory
@@ -47,7 +48,6 @@ class Mixing:
             DataError: there is to be something, and there is nothing.
         """
         from quintain.data.samples import imitation_samples
-        from quintain.learning.updating import Corpus
 
         companion = Companion()
         if not self.weight:

@@ -24,9 +24,10 @@ from quintain.errors import ConfigError, MissingExtra
 from quintain.eval.ranking import Ranked, ranking_metrics
 from quintain.eval.statistics import wilson
 from quintain.learning.checkpoint import load_state, save_state
-from quintain.learning.optimizers import make_optimizer, scale_at
+from quintain.learning.optimizers import make_optimizer
 from quintain.learning.saved import START
 from quintain.learning.train_config import TrainConfig
+from quintain.learning.update import scale_at
 from quintain.losses.contrastive import info_nce
 from quintain.methods.method import Needs, Traits
 from quintain.models.embedder import EMBEDDER, Embedder, features

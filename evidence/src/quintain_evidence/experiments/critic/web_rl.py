@@ -31,7 +31,7 @@ from quintain.environments.catalog import find
 from quintain.environments.noisy import NoisyExpert, noisy
 from quintain.environments.protocol import Environment
 from quintain.learning.policies import Policies, build_policies
-from quintain.learning.updating import learn_in_epochs
+from quintain.learning.update import learn_in_epochs
 from quintain.methods.critic.web_rl import VALUES, Config, evolve_tasks, method
 from quintain.methods.loops.queries import PolicyQueries
 from quintain.methods.loops.replay import CriticUpdate, UpdateSamples

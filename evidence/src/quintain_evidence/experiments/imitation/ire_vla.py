@@ -18,7 +18,7 @@ from quintain.data.samples import samples_from
 from quintain.data.stages import keep_solved
 from quintain.errors import DataError
 from quintain.learning.learner import Learner, Optimization
-from quintain.learning.updating import resting
+from quintain.learning.update import resting
 from quintain.losses.imitation import imitation
 from quintain.losses.policy import clip_ratio
 from quintain.methods.imitation.imitation_phase import rehearsal_batch

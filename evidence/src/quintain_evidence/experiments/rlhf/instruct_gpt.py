@@ -25,7 +25,7 @@ from torch import Tensor
 from quintain.data.comparisons import Labeller, comparison_samples, label_groups
 from quintain.data.pack import pack
 from quintain.data.samples import imitation_samples
-from quintain.learning.updating import Corpus, minibatches
+from quintain.learning.update import Corpus, minibatches
 from quintain.losses.compose import combine
 from quintain.losses.reward_model import bradley_terry
 from quintain.losses.value import value

@@ -18,10 +18,12 @@ from quintain.data.pack import micro_batches
 from quintain.data.samples import unrelated_samples
 from quintain.learning.learner import Learner, Optimization, StepReport
 from quintain.learning.policies import Policies, Policy, SharedModel
-from quintain.learning.sections import PolicySettings
+from quintain.learning.sections import PolicySettings, Schedule
 from quintain.learning.train_config import MAIN, OnPolicyConfig, TrainConfig
-from quintain.learning.update import Aggregation, Denominator, Update
-from quintain.learning.updating import (
+from quintain.learning.update import (
+    Aggregation,
+    Denominator,
+    Update,
     epoch_batch,
     estimate_kl,
     learn,
@@ -32,6 +34,7 @@ from quintain.learning.updating import (
     minibatches,
     num_batches,
     prepare,
+    scale_at,
 )
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
@@ -471,3 +474,19 @@ def test_a_rule_says_which_streams_of_a_rewritten_history_are_trained(
     )
     assert [each["streams"] for each in taken] == [trained]
     assert report is not None and report.metrics.get("data/streams_left_out", 0) == left_out
+
+
+@pytest.mark.parametrize(
+    ("schedule", "warmup", "expected"),
+    [
+        ("method", 2, [0.3, 0.3, 0.3, 0.3]),
+        ("constant", 0, [1, 1, 1, 1]),
+        ("constant", 2, [0.5, 1, 1, 1]),
+        ("linear", 0, [1, 0.75, 0.5, 0.25]),
+        ("cosine", 0, [1, 0.853553, 0.5, 0.146447]),
+        ("linear", 2, [0.5, 1, 1, 0.5]),
+    ],
+)
+def test_schedules_by_hand(schedule: Schedule, warmup: int, expected: list[float]) -> None:
+    found = [scale_at(step, 4, schedule=schedule, by_method=0.3, warmup=warmup) for step in range(1, 5)]
+    assert found == pytest.approx(expected, abs=1e-6)

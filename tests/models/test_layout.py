@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quintain.data.pack import pack
-from quintain.learning import layout as module
-from quintain.learning.layout import Layout, layout
+from quintain.models import layout as module
+from quintain.models.layout import Layout, layout
 from quintain.types import Batch, Sample
 
 

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
-from quintain.learning import distributions as module
-from quintain.learning.distributions import distributions
+from quintain.models import distributions as module
+from quintain.models.distributions import distributions
 
 
 @pytest.fixture(autouse=True)
