@@ -34,6 +34,7 @@ from quintain.trained import TrainedRun
 class TrainOptions(TypedDict, total=False):
     environment: str | type[Environment] | None
     tasks: int | str | Path
+    guard: str | Path
     run: str | None
     root: str | Path
     replace: bool

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from quintain.agents.catalog import AUTO, is_outside
 from quintain.agents.teacher import Teacher
 from quintain.config import build
-from quintain.config.trust import RECIPE, admit, files_named
+from quintain.config.trust import GUARDED, RECIPE, admit, files_named
 from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.dashboard.curve import learning_curve_png, terminal_curve
 from quintain.dashboard.report import write_report
@@ -56,6 +56,16 @@ from quintain.methods.method import Method, traits_of
 from quintain.methods.reading import refuse_unread
 from quintain.methods.rl.parts.choices import IDEAS, LOSSES
 from quintain.models.load import LoadedModel, check_folder, find_folder, load_tokenizer
+from quintain.pipelines.attacking import (
+    ATTACKS,
+    MINDS,
+    Assault,
+    AttackReport,
+    choose_sources,
+    choose_tools,
+    make_player,
+    split_target,
+)
 from quintain.rollout.collect import Limits, Rollout
 from quintain.rollout.measures import call_metrics
 from quintain.rollout.progress import Display
@@ -721,6 +731,67 @@ def collect(
                 tasks, demonstrator, seed=chosen, on_episode=lambda _: display.advance()
             )
     return [t for group in groups for t in group.trajectories], tokenizer
+
+
+def attack(
+    target: str | Path,
+    environment: str | type[Environment] | None = None,
+    *,
+    guard: str | Path = "",
+    agent: str = "",
+    attacks: Sequence[str] = ATTACKS,
+    tools: Sequence[str] = (),
+    sources: Sequence[str] = (),
+    episodes: int = 24,
+    seed: int = 0,
+    temperature: float = 1.0,
+    trust_run: bool = False,
+) -> AttackReport:
+    """Return what comes of attacking a model, a run, or a mind that needs none: ``expert``, ``random``, ``gullible``.
+
+    Each arm plays the same held-out tasks with the same seeds: without an attack and under each of `attacks`, without a
+    guard and under the policy in the file `guard`; a run has the guard that it was trained under.
+
+    Raises:
+        UsageError: no environment, no such tool, or another guard than the run's.
+        ConfigError: the policy is none, or the run is somebody else's and names a program, a file or an address.
+    """
+    is_mind = str(target) in MINDS
+    if not is_mind:
+        wanted = [*(() if environment is not None else WORLDS), *(() if agent else ("agent",))]
+        admit_run(target, is_trusted=trust_run, to="attacking", fields=wanted)
+    if environment is None and is_mind:
+        raise UsageError(f"environment: got none for the mind {target}; name one with --environment")
+    if isinstance(environment, type):
+        environment = class_name(environment)
+    named = environment or environment_of(target, trust_run=trust_run)
+    harness = AUTO if is_mind else agent or harness_of(target, is_trusted=trust_run)
+    if is_outside(harness):
+        raise UsageError(
+            f"attacking {target}: got the agent {harness}, which acts outside; give --agent tools"
+        )
+    spec, policy = split_target(named, str(guard))
+    find_ready(f"{GUARDED}{spec}@{policy}" if policy else spec, for_model=True)
+    chosen, places = choose_tools(spec, policy, tools), choose_sources(spec, policy, sources)
+    loaded = None if is_mind else policy_of(target)
+    engine = None if loaded is None else build_engine(EngineSettings(), loaded.model, loaded.tokenizer)
+    make_environment = find_ready(spec)
+    play = make_player(
+        str(target),
+        spec,
+        episodes=episodes,
+        seed=seed,
+        tokenizer=new_tokenizer(make_environment, seed=seed) if loaded is None else loaded.tokenizer,
+        engine=engine,
+        harness=harness,
+        temperature=temperature,
+    )
+    try:
+        assault = Assault(spec=spec, policy=policy, play=play, attacks=attacks, tools=chosen, sources=places)
+        return assault.run()
+    finally:
+        if engine is not None:
+            engine.close()
 
 
 def lab(

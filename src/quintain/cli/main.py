@@ -53,6 +53,7 @@ COMMANDS: dict[str, Command] = {
         "evaluation:collect", "write down episodes of an expert, of random actions or of a model"
     ),
     "data": Command("pipelines:data", "make data of runs and conversations: filters, masks, mixtures"),
+    "attack": Command("attacking:attack", "attack an agent by what it reads, under a guard and without one"),
     "check": Command(
         "checking:check", "check an environment, a model folder, a run or what a method would train on"
     ),
