@@ -1,7 +1,7 @@
 r"""An agent of yours: a plain loop over the OpenAI SDK that plays `guess`, and knows nothing of training.
 
 quintain train grpo --environment "guess?high=8&max_turns=4" --agent examples/openai_agent.py:run_agent \
-    --model "mini?tokens=words" --demonstrations 512 --mistakes 0.5 --imitation_epochs 6 --learning_rate 1e-3 \
+    --model "mini?tokens=words" --demonstrations 512 --expert-noise 0.5 --imitation_epochs 6 --learning_rate 1e-3 \
     --steps 40 --group_size 16 --eval_episodes 256
 """
 

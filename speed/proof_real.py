@@ -44,7 +44,7 @@ def train(runs: Path, arm: str, seed: int, settings: list[str]) -> None:
     resumed = ["resume", str(folder)]
     new = [
         "train", "quickstart-real", "--dealt-out", ARMS[arm], "--seed", str(seed),
-        "--first-task", str(APART * (seed + 1)), "--runs", str(runs), "--run", folder.name, *settings,
+        "--task-offset", str(APART * (seed + 1)), "--runs", str(runs), "--run", folder.name, *settings,
     ]  # fmt: skip
     with (runs / f"{folder.name}.log").open("a", encoding="utf-8") as log:
         command = [sys.executable, "-m", "quintain.cli", *(resumed if folder.is_dir() else new)]

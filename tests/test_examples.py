@@ -26,7 +26,7 @@ from quintain.warm_start.auto_warm_start import EVENT, SEARCH, teach
 from quintain.warm_start.start import fitting_tokens, make_start
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-SMALL: dict[str, Any] = {"model": "micro", "imitation_rate": 5e-3}
+SMALL: dict[str, Any] = {"model": "micro", "imitation_lr": 5e-3}
 FILES, TRADE = f"{EXAMPLES / 'files.py'}:Files", f"{EXAMPLES / 'trade.py'}:Trade"
 NEGOTIATE = f"{EXAMPLES / 'negotiate.py'}:Negotiate"
 

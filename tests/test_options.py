@@ -26,7 +26,7 @@ for name in ("grpo", "rloo"):
 quintain.train("grpo", group_sise=8)
 quintain.train("grpo", steps="many")
 quintain.train("grpo", overlong="never")
-quintain.train("grpo", critic_rate=2.0)
+quintain.train("grpo", critic_lr_scale=2.0)
 quintain.train("sft", group_size=8)
 """
 

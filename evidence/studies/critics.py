@@ -77,8 +77,8 @@ class Critic:
             np.add.at(counts, places, 1.0)
             np.add.at(sums, places, targets)
             table += CRITIC_RATE * np.where(counts > 0, sums / np.maximum(counts, 1) - table, 0.0)
-        self.slow_v += config.target_rate * (self.v - self.slow_v)
-        self.slow_q += config.target_rate * (self.q - self.slow_q)
+        self.slow_v += config.polyak * (self.v - self.slow_v)
+        self.slow_q += config.polyak * (self.q - self.slow_q)
 
 
 def flat(episodes: Sequence[Trajectory], policy: TablePolicy) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

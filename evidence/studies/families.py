@@ -60,7 +60,7 @@ FAMILIES = {
 START: Mapping[str, Any] = {
     "model": "mini?tokens=words",
     "demonstrations": 1000,
-    "mistakes": 0.2,
+    "expert_noise": 0.2,
     "steps": 350,
     "batch_size": 16,
     "learning_rate": 3e-3,
@@ -79,7 +79,7 @@ PAPRIKA: Mapping[str, Any] = {
     "lr_schedule": "linear",
     "compares_ends": True,
     "prefers_short": False,
-    "first_task": 100_000,
+    "task_offset": 100_000,
     "eval_every": 12,
     "eval_start": False,
     "eval_episodes": 1,
@@ -224,7 +224,9 @@ def compared(names: Sequence[str], seed: int) -> tuple[float, float, float, floa
     shares: list[float] = []
     for chooser in (Optimist(), Evenly()):
         counted = Counted(chooser)
-        config = paprika.Config(tasks=4, group_size=16, compares_ends=True, reach=len(names) * OF_KIND // 4)
+        config = paprika.Config(
+            tasks=4, group_size=16, compares_ends=True, oversample_factor=len(names) * OF_KIND // 4
+        )
         made = paprika.method(config)
         made = replace(
             made,

@@ -47,7 +47,7 @@ SHARED: Mapping[str, Any] = {
     "num_epochs": 2,
     "num_minibatches": 4,
     "learning_rate": 1e-3,
-    "first_task": 100_000,
+    "task_offset": 100_000,
     "eval_every": 1,
     "eval_episodes": 200,
 }

@@ -11,7 +11,15 @@ from quintain.errors import DataError
 from quintain_evidence.layers.records import append, lines
 from quintain_evidence.layers.runner import code_digest, run, source_of, state_of
 from quintain_evidence.layers.spec import Signature
-from quintain_evidence.renames import digest_of, earlier_digests, find_source, normalize, read_names, rename
+from quintain_evidence.renames import (
+    digest_of,
+    earlier_digests,
+    find_source,
+    normalize,
+    read_names,
+    rename,
+    unify_options,
+)
 
 Claim = Callable[..., Signature]
 NAMES = {
@@ -175,3 +183,46 @@ def test_results_of_an_installed_package_are_not_added_to(
     assert (
         "--results: got nothing, and those of the installed package are not added" in capsys.readouterr().err
     )
+
+
+OPTIONS = {"mixing": ["value_mix", "outcome_weight"], "tries": ["group_size"]}
+OLD = """
+from dataclasses import dataclass
+from typing import Literal
+
+@dataclass
+class Config:
+    mixing: float = 0.5
+
+def mix(config, tries):
+    assert config.mixing, f"mixing: got {config.mixing}"
+    return run(mixing=config.mixing, tries=tries)
+"""
+NEW = """
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+@dataclass
+class Config:
+    renamed: ClassVar[Mapping[str, str]] = {"mixing": "value_mix"}
+    value_mix: float = 0.5
+
+def mix(config, tries):
+    assert config.value_mix, f"value_mix: got {config.value_mix}"
+    return run(mixing=config.value_mix, tries=tries)
+"""
+
+
+def test_options_may_keep_their_name_or_have_a_later_one() -> None:
+    was, became = (unify_options(each, OPTIONS, before=OLD) for each in (OLD, NEW))
+    assert was == became
+    other = NEW.replace("= 0.5", "= 0.4")
+    assert was != unify_options(other, OPTIONS, before=OLD), "a default is no name"
+
+
+def test_a_later_name_that_stood_there_before_is_another_things() -> None:
+    before = OLD + "\nvalue_mix = 3\n"
+    after = NEW + "\nvalue_mix = 3\n"
+    was, became = (unify_options(each, OPTIONS, before=before) for each in (before, after))
+    assert was != became

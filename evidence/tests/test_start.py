@@ -20,7 +20,7 @@ JOB = TrainConfig(
     model="micro",
     demonstrations=8,
     imitation_epochs=12,
-    imitation_rate=1e-2,
+    imitation_lr=1e-2,
 )
 
 

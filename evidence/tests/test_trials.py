@@ -125,9 +125,9 @@ def test_equal_runs_are_one_trial_and_what_makes_the_start_names_it() -> None:
     assert method.name != trial(two, "baseline", seed=1).name
     assert method.start == trial(one, "method", seed=1).start
     assert method.start != trial(one, "method", seed=2).start
-    other = trial(one, "method", seed=1, overrides={"imitation_rate": 0.1})
-    erring = trial(one, "method", seed=1, overrides={"mistakes": 0.3})
-    elsewhere = trial(one, "method", seed=1, overrides={"first_task": 9})
+    other = trial(one, "method", seed=1, overrides={"imitation_lr": 0.1})
+    erring = trial(one, "method", seed=1, overrides={"expert_noise": 0.3})
+    elsewhere = trial(one, "method", seed=1, overrides={"task_offset": 9})
     assert len({other.start, method.start, erring.start, elsewhere.start}) == 4
     with pytest.raises(ConfigError, match="group_size: got 1"):
         trial(one, "method", seed=1, overrides={"group_size": 1})

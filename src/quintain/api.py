@@ -678,7 +678,7 @@ def collect(
     episodes: int = 100,
     seed: int = 0,
     split: str = "train",
-    mistakes: float = 0.0,
+    expert_noise: float = 0.0,
     trust_run: bool = False,
 ) -> tuple[list[Trajectory], PreTrainedTokenizerBase]:
     """Return episodes of the expert, of random actions, a search, a model or a chat endpoint, and their tokenizer.
@@ -686,14 +686,16 @@ def collect(
     A model of a run acts through the harness that the run names; one of a run of somebody else's that names an agent of
     its own only if this user does `trust_run`.
 
-    The expert does something else in the share `mistakes` of its turns. ``search?nodes=1000&by=best`` is the teacher of
-    `quintain.search.agent`.
+    The expert does something else in the share `expert_noise` of its turns. ``search?nodes=1000&by=best`` is the
+    teacher of `quintain.search.agent`.
     An endpoint is named by its URL and options: ``http://127.0.0.1:8000/v1?model=NAME``; see `engines.chat_client`.
     """
     if split not in ("train", "eval"):
         raise UsageError(f"split: got {split!r}; choose train or eval")
-    if mistakes and agent != "expert":
-        raise UsageError(f"mistakes: got {mistakes} with the agent {agent}, which errs by itself; give 0")
+    if expert_noise and agent != "expert":
+        raise UsageError(
+            f"expert_noise: got {expert_noise} with the agent {agent}, which errs by itself; give 0"
+        )
     teacher = Teacher.read(agent) if is_endpoint(agent) else None
     searcher = Searcher.read(agent) if is_search(agent) else None
     is_script = agent in TEACHERS or searcher is not None
@@ -726,7 +728,7 @@ def collect(
         if loaded is not None:
             groups = rollout.groups(tasks, size=1, seed=chosen, on_episode=lambda _: display.advance())
         else:
-            demonstrator = noisy(mistakes) if mistakes else teacher or searcher or TEACHERS[agent]
+            demonstrator = noisy(expert_noise) if expert_noise else teacher or searcher or TEACHERS[agent]
             groups = rollout.demonstrations(
                 tasks, demonstrator, seed=chosen, on_episode=lambda _: display.advance()
             )

@@ -63,7 +63,7 @@ class PassesSectionOptions(UpdateSectionOptions, total=False):
     num_minibatches: int
 
 class WarmStartSectionOptions(TypedDict, total=False):
-    imitation_rate: float | None
+    imitation_lr: float | None
     imitation_epochs: int
 
 class DataSectionOptions(TypedDict, total=False):
@@ -72,10 +72,10 @@ class DataSectionOptions(TypedDict, total=False):
     temperature: float
     max_turn_tokens: int
     seed: int
-    first_task: int
+    task_offset: int
     demonstrations: int | str | None
     teacher: str
-    mistakes: float
+    expert_noise: float
     train_on: Literal["all", "last", "tagged"]
     overlong: Literal["error", "drop"]
     unusable: Literal["error", "drop"]
@@ -88,7 +88,7 @@ class PolicyFieldsOptions(TypedDict, total=False):
     precision: Literal["fp32", "bf16"]
     engine: str
     max_context: int | None
-    micro_tokens: int | None
+    tokens_per_microbatch: int | None
 
 class ModelSectionOptions(PolicyFieldsOptions, total=False):
     model: str
@@ -116,7 +116,7 @@ class SignalsOptions(TrainConfigOptions, total=False):
     records_signals: bool
 
 class OnPolicyOptions(SignalsOptions, PassesSectionOptions, total=False):
-    leaves: Literal["used", "all", "last", "longest", "root"]
+    train_branches: Literal["used", "all", "last", "longest", "root"]
     whole_groups: bool
 
 class GroupOptions(OnPolicyOptions, GroupFieldsOptions, total=False):
@@ -132,23 +132,23 @@ class ActMoreOptions(ClipHigherOptions, total=False):
 
 class AfmOptions(ClipHigherOptions, total=False):
     team: bool
-    solver_mistakes: float
-    checker_mistakes: float
-    most_rounds: int
-    least_interactions: int
+    solver_noise: float
+    checker_noise: float
+    max_rounds: int
+    min_interactions: int
     corrections: int
     reinforced: bool
-    attempts: int
+    max_draws: int
 
 class Agent0Options(GroupOptions, total=False):
-    reach: int
-    proposer_rate: float
+    oversample_factor: int
+    proposer_lr: float
     tool_weight: float
-    most_calls: int
+    max_calls: int
     repetition_weight: float
     low: float
     high: float
-    least_scale: float
+    min_scale: float
     clip: float
     proposer: str
 
@@ -156,8 +156,8 @@ class ImitationOptions(SignalsOptions, total=False):
     batch_size: int
 
 class AgentBankOptions(ImitationOptions, total=False):
-    teacher_mistakes: float
-    tries: int
+    teacher_noise: float
+    group_size: int
     forced: bool
 
 class AgentEvolOptions(SignalsOptions, PassesSectionOptions, total=False):
@@ -173,8 +173,8 @@ class AgentFlanOptions(ImitationOptions, total=False):
     capabilities: Mapping[str, str]
 
 class AgentGenOptions(ImitationOptions, total=False):
-    least_steps: int
-    most_steps: int | None
+    min_steps: int
+    max_steps: int | None
 
 class StepRoundsOptions(SignalsOptions, total=False):
     pass
@@ -189,7 +189,7 @@ class AgentQOptions(PreferenceRoundsOptions, total=False):
     branches: int
     episodes: int
     exploration: float
-    mixing: float
+    outcome_weight: float
     margin: float
     beta: float
     imitation_weight: float
@@ -216,7 +216,7 @@ class AgentRftOptions(GroupOptions, total=False):
 class AgentTuningOptions(ImitationOptions, total=False):
     general: Sequence[str]
     corpus: str
-    share: float
+    agent_fraction: float
     count: Literal["samples", "tokens"]
     threshold: float | None
     thresholds: Mapping[str, str]
@@ -227,7 +227,7 @@ class AndroidgenOptions(RoundsOptions, total=False):
     group_size: int
     failures: bool
     memory: bool
-    reach: int
+    oversample_factor: int
     starts_over: bool
 
 class ReplayOptions(TrainConfigOptions, PassesSectionOptions, total=False):
@@ -238,13 +238,13 @@ class ArcherOptions(ReplayOptions, total=False):
     capacity: int
     batch_size: int
     critic_updates: int
-    critic_rate: float
+    critic_lr_scale: float
     actor_updates: int
     critic_first: int
     critic_explains: float
     discount: float
-    target_rate: float
-    ways: int
+    polyak: float
+    candidates: int
     actor: Literal["sampled", "exact"]
     critics: Literal["td", "iql"]
     expectile: float
@@ -266,7 +266,7 @@ class AutoglmOptions(GroupOptions, total=False):
     wanderings: int
     low: float
     high: float
-    reach: int
+    oversample_factor: int
     neighbours: int
     kl_coef: float
     every: int
@@ -286,7 +286,7 @@ class CosoOptions(ClipHigherOptions, total=False):
     actions: int
 
 class DapoOptions(ClipHigherOptions, total=False):
-    attempts: int
+    max_draws: int
     overlong_tokens: int
     overlong_weight: float
     kl_coef: float
@@ -310,11 +310,11 @@ class DigiQOptions(ReplayOptions, total=False):
     feature_steps: int
     critic_steps: int
     critic_updates: int
-    critic_rate: float
+    critic_lr_scale: float
     head_width: int
     actor_updates: int
     discount: float
-    target_rate: float
+    polyak: float
     candidates: int
     threshold: float
     combine: Literal["min", "max"]
@@ -326,14 +326,14 @@ class DigiRlOptions(ReplayOptions, total=False):
     offline_steps: int
     log: str
     capacity: int
-    share: float
-    mixing: float
+    keep_fraction: float
+    outcome_decay: float
     variant: Literal["paper", "code"]
     by_task: bool
     by_step: bool
     critic_updates: int
     critic_batch: int
-    critic_rate: float
+    critic_lr_scale: float
     critic_size: str
 
 class DitsOptions(PreferenceRoundsOptions, total=False):
@@ -344,7 +344,7 @@ class DitsOptions(PreferenceRoundsOptions, total=False):
     block: int
     validation: int
     influence: float
-    share: float
+    keep_fraction: float
     beta: float
     imitation_weight: float
 
@@ -352,7 +352,7 @@ class DmpoOptions(SignalsOptions, total=False):
     beta: float
     discount: float
     imitation_weight: float
-    tries: int
+    group_size: int
     batch_size: int
 
 class DpoOptions(SignalsOptions, total=False):
@@ -389,7 +389,7 @@ class EpoOptions(EpisodesOptions, total=False):
     is_weighted: bool
 
 class EtoOptions(PreferenceRoundsOptions, total=False):
-    tries: int
+    group_size: int
     beta: float
     later_beta: float
     margin: float
@@ -400,13 +400,13 @@ class EtoOptions(PreferenceRoundsOptions, total=False):
 class ExifOptions(RoundsOptions, total=False):
     has_feedback: bool
     asks: float
-    tries: int | None
+    max_hindsight_tasks: int | None
     keeps: Literal["reached", "solved"]
     longest: int | None
     starts_over: bool
 
 class FireactOptions(ImitationOptions, total=False):
-    ways: Sequence[str]
+    strategies: Sequence[str]
     longest: int
 
 class GigpoOptions(GroupOptions, total=False):
@@ -423,7 +423,7 @@ class GlamOptions(EpisodesOptions, total=False):
 
 class GoatOptions(ImitationOptions, total=False):
     hops: int
-    least_similarity: float
+    min_similarity: float
     probes: int
     links: Literal["graph", "random"]
     retriever: str
@@ -473,7 +473,7 @@ class HumanPreferencesOptions(ActorCriticOptions, total=False):
     candidates: int
     sees_history: bool
     label_errors: float
-    reward_rate: float
+    reward_lr: float
     reward_epochs: int
     labeller_errors: float
     labeller_temperature: float
@@ -503,7 +503,7 @@ class IreVlaOptions(EpisodesOptions, total=False):
     every: int
     updates: int
     batch_size: int
-    rehearsal_rate: float
+    rehearsal_lr_scale: float
     gae_lambda: float
     clip: float
     vf_coef: float
@@ -515,7 +515,7 @@ class GroupRoundsOptions(RoundsOptions, GroupFieldsOptions, total=False):
 class LamSimulatorOptions(GroupRoundsOptions, total=False):
     filters: bool
     beta: float
-    preference_rate: float
+    preference_lr_scale: float
 
 class LearningToSummarizeOptions(ScoredOptions, total=False):
     pass
@@ -553,12 +553,12 @@ class MoeDialogueOptions(TrainConfigOptions, total=False):
     batch_size: int
     num_updates: int
     manager_updates: int
-    manager_rate: float
+    manager_lr_scale: float
     discount: float
     td_lambda: float
     softness: float
     conservatism: float
-    follow_rate: float
+    polyak: float
     tether: float
 
 class MpoOptions(PreferenceRoundsOptions, total=False):
@@ -580,7 +580,7 @@ class NatOptions(ImitationOptions, total=False):
     failures: float
 
 class OpenmanusOptions(GroupOptions, total=False):
-    attempts: int
+    max_draws: int
     step_weight: float
     invalid_penalty: float
     kl_coef: float
@@ -590,11 +590,11 @@ class OptimaOptions(PreferenceRoundsOptions, total=False):
     learn: Literal["sft", "dpo", "hybrid"]
     token_weight: float
     loss_weight: float
-    least_loss: float
+    min_loss: float
     threshold: float
-    share: float
-    least_value: float
-    least_gap: float
+    keep_fraction: float
+    min_value: float
+    min_gap: float
     beta: float
 
 class OtcOptions(ClipHigherOptions, total=False):
@@ -602,7 +602,7 @@ class OtcOptions(ClipHigherOptions, total=False):
     smoothing: float
 
 class OwlOptions(PreferenceRoundsOptions, total=False):
-    tries: int
+    group_size: int
     margin: float
     beta: float
 
@@ -611,7 +611,7 @@ class PaeOptions(RoundsOptions, total=False):
     shortest: float
     memory: int
     judge: str
-    evaluator_mistakes: float
+    evaluator_noise: float
     proposer: str
 
 class PagOptions(EpisodesOptions, total=False):
@@ -619,7 +619,7 @@ class PagOptions(EpisodesOptions, total=False):
     gae_lambda: float
 
 class PaprikaOptions(GroupRoundsOptions, total=False):
-    reach: int
+    oversample_factor: int
     pairs: int
     beta: float
     imitation_weight: float
@@ -627,7 +627,7 @@ class PaprikaOptions(GroupRoundsOptions, total=False):
     compares_ends: bool
 
 class PgpoOptions(PreferenceRoundsOptions, total=False):
-    tries: int
+    group_size: int
     rollouts: int
     margin: float
     beta: float
@@ -688,7 +688,7 @@ class ResearchOptions(SearchOptions, total=False):
 class RestOptions(RoundsOptions, total=False):
     group_size: int
     thresholds: Sequence[float]
-    rate_decay: float
+    lr_decay: float
     with_demonstrations: bool
 
 class RestMctsOptions(RoundsOptions, total=False):
@@ -696,7 +696,7 @@ class RestMctsOptions(RoundsOptions, total=False):
     rollout_turns: int | None
     expansions: int
     exploration: float
-    mixing: float
+    rollout_weight: float
     gate: float
     keep: int
     has_values: bool
@@ -707,7 +707,7 @@ class RestReactOptions(RoundsOptions, total=False):
     starts_over: bool
 
 class RetoolOptions(ActorCriticOptions, total=False):
-    slips: float
+    error_rate: float
     rewrites: bool
 
 class RewardModelOptions(SignalsOptions, total=False):
@@ -734,7 +734,7 @@ class RlooOptions(GroupOptions, total=False):
     kl_coef: float
 
 class RlspOptions(EpisodesOptions, total=False):
-    outcome_share: float
+    outcome_fraction: float
     base: float
     has_gate: bool
     kl_coef: float
@@ -813,7 +813,7 @@ class SweetRlOptions(PreferenceRoundsOptions, total=False):
     critic_margin: float
     critic_beta: float
     critic_epochs: int
-    critic_rate: float
+    critic_lr_scale: float
     is_told: bool
 
 class SwirlOptions(GroupOptions, total=False):
@@ -848,10 +848,10 @@ class VineOptions(GroupOptions, total=False):
     rollouts: int
 
 class WebDancerOptions(ClipHigherOptions, total=False):
-    teacher_mistakes: float
-    tries: int
+    teacher_noise: float
+    teacher_episodes: int
     longest: int
-    attempts: int
+    max_draws: int
     format_weight: float
 
 class WebGptOptions(ScoredOptions, total=False):
@@ -860,19 +860,19 @@ class WebGptOptions(ScoredOptions, total=False):
 class WebRlOptions(ReplayOptions, total=False):
     group_size: int
     phase: int
-    reach: int
+    oversample_factor: int
     low: float
     high: float
     beta: float
-    mixing: float
+    value_mix: float
     shape: Literal["square", "huber"]
     replay: float
-    least_sure: float
-    most_sure: float
+    min_probability: float
+    max_probability: float
     capacity: int
     critic_updates: int
     critic_batch: int
-    critic_rate: float
+    critic_lr_scale: float
 
 class WorldOfBitsOptions(EpisodesOptions, total=False):
     max_turns: int

@@ -204,7 +204,13 @@ def test_a_browser_that_dies_is_a_fault_and_the_next_episode_has_a_new_one() -> 
         ("world_of_bits", {"episodes": 4, "max_turns": 3}),
         (
             "digi_rl",
-            {"tasks": 4, "offline_tasks": 4, "offline_steps": 1, "share": 0.5, "critic_size": "micro"},
+            {
+                "tasks": 4,
+                "offline_tasks": 4,
+                "offline_steps": 1,
+                "keep_fraction": 0.5,
+                "critic_size": "micro",
+            },
         ),
     ],
 )
@@ -217,7 +223,7 @@ def test_a_method_learns_from_demonstrations_and_then_from_the_page(
         model="micro?tokens=words",
         demonstrations=8,
         imitation_epochs=16,
-        imitation_rate=3e-3,
+        imitation_lr=3e-3,
         steps=2,
         eval_every=2,
         eval_episodes=4,

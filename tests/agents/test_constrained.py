@@ -81,7 +81,7 @@ def accepted(chat: Chat, constraint: Grammar | None, ids: tuple[int, ...]) -> in
 
 @pytest.mark.parametrize("calls", sorted(FORMATS))
 def test_what_is_written_is_what_is_allowed(chat: Chat, calls: str) -> None:
-    session = Constrained(chat, calls=calls, most_calls=2).open(brief())
+    session = Constrained(chat, calls=calls, max_calls=2).open(brief())
     constraint = session.observe("Shop.").sampling.constraint
     for right in ((BUY,), (LEAVE,), (LEAVE, BUY)):
         ids = session.write(Action(tool_calls=right))
@@ -151,10 +151,10 @@ def test_grammars_are_written_once_and_shared(chat: Chat) -> None:
 
 
 def test_what_cannot_be_constrained(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="got 0 tools and most_calls=1; give at least 1 of each"):
+    with pytest.raises(UsageError, match="got 0 tools and max_calls=1; give at least 1 of each"):
         Constrained(chat).open(brief(()))
-    with pytest.raises(UsageError, match="got 2 tools and most_calls=0"):
-        Constrained(chat, most_calls=0).open(brief())
+    with pytest.raises(UsageError, match="got 2 tools and max_calls=0"):
+        Constrained(chat, max_calls=0).open(brief())
     odd = ToolSpec(name="odd", description="", parameters={"type": "nothing"})
     with pytest.raises(UsageError, match=r"grammar of a completion: got .*; simplify the grammar"):
         Constrained(chat).open(brief((odd,)))

@@ -40,7 +40,7 @@ def test_few_strategies_solve_what_takes_many_actions(spec: str) -> None:
 
 
 def test_what_is_not_named_is_not_done() -> None:
-    world = LedWorld(find(SPECS[0])())
+    world: Any = LedWorld(find(SPECS[0])())
     begin(world, world.task("train", 1))
     inner: Any = world.inner
     before = world.state_key()

@@ -214,7 +214,7 @@ def test_only_training_asks_a_teacher(spec: str, tmp_path: Path) -> None:
         ({"teacher": "runs/big"}, "give the URL of a chat endpoint"),
         ({"demonstrations": "chats.jsonl"}, "with demonstrations 'chats.jsonl'; give the number"),
         ({"demonstrations": 0}, "with demonstrations 0; give the number"),
-        ({"mistakes": 0.5}, "with mistakes 0.5, which are an expert's"),
+        ({"expert_noise": 0.5}, "with expert_noise 0.5, which are an expert's"),
         ({"agent": "mine.py:run_agent"}, "teach it by expert="),
     ],
 )

@@ -327,7 +327,7 @@ def test_stages_by_what_the_world_says(
     cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    cli("collect", "craft", "--episodes", "12", "--mistakes", "0.8", "--out", "runs/made")
+    cli("collect", "craft", "--episodes", "12", "--expert-noise", "0.8", "--out", "runs/made")
     before = cli("data", "made", "--stage", "verified").out
     num_solved = int(re.search(r"verified +12 → (\d+)", before)[1])  # type: ignore[index]
     out = cli(
@@ -405,13 +405,13 @@ def test_tools_that_differ_within_a_file_are_told(cli: Callable[..., Any], chats
 
 
 def test_a_teacher_that_errs_has_turns_that_are_masked(cli: Callable[..., Any], chats: Path) -> None:
-    cli("collect", "calc", "--episodes", "12", "--mistakes", "0.5", "--out", "runs/erring")
+    cli("collect", "calc", "--episodes", "12", "--expert-noise", "0.5", "--out", "runs/erring")
     told = cli("data", "erring", "--stage", "right_calls").out.splitlines()
     before, after = (int(line.split(" tokens")[0].split()[-1].replace(",", "")) for line in told[:2])
     assert 0 < after < before
     assert (
-        "mistakes: got 0.5 with the agent random"
-        in cli("collect", "calc", "--agent", "random", "--mistakes", "0.5", "--out", "runs/other").error
+        "expert_noise: got 0.5 with the agent random"
+        in cli("collect", "calc", "--agent", "random", "--expert-noise", "0.5", "--out", "runs/other").error
     )
 
 
@@ -419,7 +419,7 @@ def test_the_way_out_of_a_failure_alone_counts(
     cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    cli("collect", "craft?depth=1", "--episodes", "3", "--mistakes", "0.8", "--out", "runs/made")
+    cli("collect", "craft?depth=1", "--episodes", "3", "--expert-noise", "0.8", "--out", "runs/made")
     told = cli("data", "made", "--stage", "spliced", "--out", "right.jsonl").out
     num_right = int(re.search(r"\((?:.*, )?(\d+) were put right", told)[1])  # type: ignore[index]
     made = [row for row in rows(tmp_path / "right.jsonl") if 0 in weights(row)]
@@ -431,7 +431,7 @@ def test_failures_are_put_right_behind_their_first_bad_turn(
     cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    cli("collect", "craft", "--episodes", "12", "--mistakes", "0.8", "--out", "runs/made")
+    cli("collect", "craft", "--episodes", "12", "--expert-noise", "0.8", "--out", "runs/made")
     told = cli("data", "made", "--stage", "spliced", "--stage", "verified", "--out", "right.jsonl").out
     num_right = int(re.search(r"\((?:.*, )?(\d+) were put right", told)[1])  # type: ignore[index]
     num_left = int(re.search(r"spliced +12 → (\d+)", told)[1])  # type: ignore[index]

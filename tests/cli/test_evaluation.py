@@ -239,9 +239,9 @@ def test_compare_draws_the_runs_into_one_picture(cli: Cli) -> None:
 
 def test_runs_of_other_seeds_are_one_arm() -> None:
     configs = {
-        "a": {"seed": 1, "first_task": 0, "tasks": 4, "rate": 1},
-        "b": {"seed": 1, "first_task": 0, "tasks": 4, "rate": 2},
-        "c": {"seed": 2, "first_task": 9, "tasks": 4, "rate": 1},
+        "a": {"seed": 1, "task_offset": 0, "tasks": 4, "rate": 1},
+        "b": {"seed": 1, "task_offset": 0, "tasks": 4, "rate": 2},
+        "c": {"seed": 2, "task_offset": 9, "tasks": 4, "rate": 1},
     }
     assert arms_of(configs) == {"rate 1": ["a", "c"], "rate 2": ["b"]}
     assert arms_of({"a": configs["a"], "c": configs["c"]}) == {"a": ["a"], "c": ["c"]}
@@ -257,7 +257,7 @@ def test_collect_writes_a_run(cli: Cli, launcher: Launcher) -> None:
         "collect", "guess", "--agent", "random", "--episodes", "4", "--out", "data", "--split", "eval"
     )
     assert (found.status, found.out) == (0, "data: success 66.7 % [20.8, 93.9], 3 episodes, 1 failed\n")
-    settings = {"episodes": 4, "seed": 0, "split": "eval", "mistakes": 0.0}
+    settings = {"episodes": 4, "seed": 0, "split": "eval", "expert_noise": 0.0}
     assert launcher.calls == [("collect", "guess", "random", settings)]
     with Run.open(Path("data"), writable=False) as run:
         assert list(run.trajectories()) == episodes("110x")
@@ -297,7 +297,7 @@ def test_a_collected_run_can_be_exported_as_messages(cli: Cli, launcher: Launche
         (["--out", "there"], "--out: got 'there', which exists; choose another name"),
         (["--out", "new", "--split", "tran"], "--split: got 'tran'; did you mean 'train'?"),
         (["--out", "new", "--episodes", "0"], "--episodes must be at least 1: got 0; give 1 or more"),
-        (["--out", "new", "--mistakes", "1.5"], "--mistakes: got 1.5; give a share from 0 to 1"),
+        (["--out", "new", "--expert-noise", "1.5"], "--expert-noise: got 1.5; give a share from 0 to 1"),
     ],
 )
 def test_collect_refuses_what_is_wrong(cli: Cli, launcher: Launcher, argv: list[str], line: str) -> None:

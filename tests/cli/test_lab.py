@@ -19,7 +19,7 @@ Cli = Callable[..., Any]
 WORLD = "sokoban?size=3&walls=0&scramble=10"
 START = (
     "--environment", WORLD, "--model", "micro", "--demonstrations", "24", "--imitation-epochs", "6",
-    "--imitation-rate", "0.01",
+    "--imitation-lr", "0.01",
 )  # fmt: skip
 
 

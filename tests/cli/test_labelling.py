@@ -50,7 +50,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two episodes each of three tasks of ``guess``, the expert's and one that errs, in the run ``both``."""
     root = tmp_path_factory.mktemp("labelled")
     for name, mistakes in (("right", "0"), ("wrong", "0.7")):
-        given = ("--episodes", "3", "--mistakes", mistakes, "--out", str(root / name))
+        given = ("--episodes", "3", "--expert-noise", mistakes, "--out", str(root / name))
         assert main(["collect", "guess", *given]) == 0
     episodes: list[Trajectory] = []
     config: dict[str, Any] = {}

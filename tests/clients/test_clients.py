@@ -46,7 +46,7 @@ def test_a_client_is_trained(name: str, tmp_path: Path, monkeypatch: pytest.Monk
     settings = {
         "agent": f"{name}:run_agent?grade=lesson:grade&expert={expert}&deadline=60&max_tokens=24",
         "environment": "guess?high=6&max_turns=2", "model": "mini", "demonstrations": 64, "imitation_epochs": 8,
-        "imitation_rate": 3e-3, "learning_rate": 2e-3, "num_epochs": 1, "steps": 16, "tasks": 4, "group_size": 8,
+        "imitation_lr": 3e-3, "learning_rate": 2e-3, "num_epochs": 1, "steps": 16, "tasks": 4, "group_size": 8,
         "eval_every": 16, "eval_episodes": 48,
     }  # fmt: skip
     started = time.process_time()

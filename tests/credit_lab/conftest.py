@@ -16,7 +16,7 @@ CONFIG = grpo.Config(
     model="micro",
     demonstrations=24,
     imitation_epochs=6,
-    imitation_rate=1e-2,
+    imitation_lr=1e-2,
 )
 
 

@@ -31,7 +31,7 @@ from quintain.types import Credit, Group, Sample, flatten_scored
 
 @pytest.fixture(scope="module")
 def lab(lab_run: Path) -> GradientLab:
-    return GradientLab(read_batch(lab_run).model, micro_tokens=2048)
+    return GradientLab(read_batch(lab_run).model, tokens_per_microbatch=2048)
 
 
 @pytest.fixture(scope="module")

@@ -274,7 +274,7 @@ def test_memory_that_runs_out_is_a_line() -> None:
     blocker = torch.empty(max(free - 8 * GIB, 0), dtype=torch.uint8, device=DEVICE)
     samples = [stream(1024, 32_768, seed) for seed in range(64)]
     with pytest.raises(
-        MemoryShortage, match=r"an optimizer step: got no more memory .*; lower --micro-tokens"
+        MemoryShortage, match=r"an optimizer step: got no more memory .*; lower --tokens-per-microbatch"
     ):
         learner.step([pack(samples)], imitation())
     del blocker

@@ -278,7 +278,7 @@ def test_a_step_without_memory_is_a_line_and_changes_nothing() -> None:
         learner.step([batch, batch], full)
     line = str(found.value)
     assert line.startswith("an optimizer step: got no more memory (") and "\n" not in line
-    assert "lower --micro-tokens (now 16,384 at once), give --gradient-checkpointing true" in line
+    assert "lower --tokens-per-microbatch (now 16,384 at once), give --gradient-checkpointing true" in line
     assert found.value.exit_code == 12 and learner.version == 0
     assert all(torch.equal(got, want) for got, want in zip(learner.parameters, weights, strict=True))
     assert not learner.step([batch], full).is_skipped

@@ -477,7 +477,7 @@ def test_lora_in_one_line_of_an_earlier_run_is_read() -> None:
         "lora": "r=4, targets=q_proj+v_proj,out=adapter",
         "lora_rank": 0,
         "lora_alpha": 16.0,
-        "leaves": "used",
+        "train_branches": "used",
     }
     found = build(TrainConfig, old, "config.json", is_stored=True)
     assert (found.lora_rank, found.lora_alpha, found.keeps_adapter) == (4, 8.0, True)

@@ -58,13 +58,14 @@ from quintain.types import (
 OFF_POLICY = Update(loss=clip_ratio(), is_on_policy=False)
 
 
-def policy(name: str = MAIN, *, has_head: bool = False, micro_tokens: int = 9999) -> Policy:
+def policy(name: str = MAIN, *, has_head: bool = False, tokens_per_microbatch: int = 9999) -> Policy:
     """A policy on the model of the learner's tests."""
     model = qwen()
     head = ValueHead(16) if has_head else None
     learner = Learner(model, Optimization(learning_rate=0.01), value_head=head)
     return Policy(
-        name, SharedModel(model), None, cast(PreTrainedTokenizerBase, None), PolicySettings(micro_tokens=micro_tokens),
+        name, SharedModel(model), None, cast(PreTrainedTokenizerBase, None), 
+        PolicySettings(tokens_per_microbatch=tokens_per_microbatch),
         forward=learner.forward, learner=learner,
     )  # fmt: skip
 
@@ -195,7 +196,7 @@ def test_nothing_to_learn_from_is_no_step(taken: list[dict[str, Any]]) -> None:
 
 
 def test_one_epoch_of_one_minibatch_is_a_plain_step_bit_for_bit() -> None:
-    samples, one, other = streams(3), policy(micro_tokens=40), policy(micro_tokens=40)
+    samples, one, other = streams(3), policy(tokens_per_microbatch=40), policy(tokens_per_microbatch=40)
     assert other.learner is not None
     report = learn_in_epochs(Policies({MAIN: one}), samples, OFF_POLICY, OnPolicyConfig(), step=3, seed=7)
     plain = other.learner.step(micro_batches(samples, max_tokens=40), clip_ratio(), rate_scale=0.3)
@@ -312,7 +313,7 @@ def test_what_others_say_goes_with_its_stream_into_every_minibatch() -> None:
 
 def test_sides_of_a_pair_that_lie_apart_keep_what_is_said_of_them() -> None:
     samples = own_streams(0, 1, 0, 1, is_paired=True)
-    main, reference = policy(micro_tokens=len(samples[0].token_ids) * 2), policy("reference")
+    main, reference = policy(tokens_per_microbatch=len(samples[0].token_ids) * 2), policy("reference")
     update = Update(loss=clip_ratio(), has_reference=True)
     prepared = prepare(Policies({MAIN: main, "reference": reference}), main, samples, update)
     assert prepared.reference is not None and [s.pair for s in prepared.samples] == [0, 0, 1, 1]
@@ -337,8 +338,8 @@ def test_the_kl_estimate_is_of_the_whole_step_whatever_the_cut() -> None:
 
     update = Update(loss=loss, is_on_policy=False, has_reference=True, has_kl=True)
     whole = sum(len(sample.token_ids) for sample in samples)
-    for micro_tokens in (whole, 2 * max(len(sample.token_ids) for sample in samples)):
-        main, reference = policy(micro_tokens=micro_tokens), policy("reference")
+    for tokens_per_microbatch in (whole, 2 * max(len(sample.token_ids) for sample in samples)):
+        main, reference = policy(tokens_per_microbatch=tokens_per_microbatch), policy("reference")
         with torch.no_grad():
             for parameter in main.model.parameters():
                 parameter.mul_(1.05)
@@ -468,9 +469,15 @@ def test_a_rule_says_which_streams_of_a_rewritten_history_are_trained(
         stop=Stop.TERMINATED, seed=0, group="g", index=0,
     )  # fmt: skip
     credit = Credit(trajectories=(episode,), advantages=((np.ones(1, np.float32),) * 3,))
-    config = OnPolicyConfig(leaves=rule)
+    config = OnPolicyConfig(train_branches=rule)
     report = learn(
-        Policies({MAIN: policy()}), credit, OFF_POLICY, config, step=1, seed=0, leaves=config.leaves
+        Policies({MAIN: policy()}),
+        credit,
+        OFF_POLICY,
+        config,
+        step=1,
+        seed=0,
+        train_branches=config.train_branches,
     )
     assert [each["streams"] for each in taken] == [trained]
     assert report is not None and report.metrics.get("data/streams_left_out", 0) == left_out

@@ -126,7 +126,12 @@ def test_two_files_are_mixed_by_a_share(tmp_path: Path) -> None:
     ]
     corpus = write(tmp_path / "chats.jsonl", *chats)
     folder = train(
-        "agent_tuning", tmp_path, demonstrations=agents(tmp_path), corpus=corpus, share=0.25, batch_size=4
+        "agent_tuning",
+        tmp_path,
+        demonstrations=agents(tmp_path),
+        corpus=corpus,
+        agent_fraction=0.25,
+        batch_size=4,
     )
     row = rows(folder)[-1]
     assert row["agent_tuning/samples"] == pytest.approx(0.25) and row["data/kept"] == 16.0

@@ -55,7 +55,7 @@ def pretrained(tmp_path: Path, tokenizer: PreTrainedTokenizerFast) -> Path:
 def test_reinforcement_of_a_large_model_trains_lora_layers() -> None:
     before, after, said = fit("grpo", LARGE)
     assert (after.learning_rate, after.lora_rank, after.lora_alpha) == (1e-5, 16, 32.0)
-    assert (after.imitation_rate, after.max_turn_tokens, after.gradient_checkpointing) == (1e-4, 512, True)
+    assert (after.imitation_lr, after.max_turn_tokens, after.gradient_checkpointing) == (1e-4, 512, True)
     assert after.lr_schedule == before.lr_schedule == "method"
     assert len(said.notes) == 1
     assert said.notes[0].startswith(
@@ -125,17 +125,17 @@ def vars_of(config: TrainConfig) -> dict[str, Any]:
 
 
 def test_what_is_given_stays_and_ten_times_too_much_is_said() -> None:
-    _, after, said = fit("grpo", SMALL, learning_rate=2e-4, imitation_rate=1e-5, demonstrations=8)
-    assert (after.learning_rate, after.imitation_rate, after.imitation_epochs) == (2e-4, 1e-5, 3)
+    _, after, said = fit("grpo", SMALL, learning_rate=2e-4, imitation_lr=1e-5, demonstrations=8)
+    assert (after.learning_rate, after.imitation_lr, after.imitation_epochs) == (2e-4, 1e-5, 3)
     assert said.notes[1:] == [
         "warning: learning_rate 0.0002 is 10 times what a pretrained model of 135M parameters bears here (2e-05); it "
         "may forget what it knows: leave it out, or give less (docs/pretrained.md)"
     ]
     assert fit("grpo", SMALL, learning_rate=1.9e-4)[2].notes[1:] == []
-    both = fit("grpo", LARGE, learning_rate=3e-4, lora_rank=8, imitation_rate=1e-3)
+    both = fit("grpo", LARGE, learning_rate=3e-4, lora_rank=8, imitation_lr=1e-3)
     assert both[1].lora_rank == 8 and both[1].lora_alpha == 16.0
     assert [note.split(" is ")[0] for note in both[2].notes[1:]] == [
-        "warning: learning_rate 0.0003", "warning: imitation_rate 0.001",
+        "warning: learning_rate 0.0003", "warning: imitation_lr 0.001",
     ]  # fmt: skip
 
 
@@ -160,22 +160,22 @@ def test_defaults_of_a_method_of_ones_own_stay() -> None:
     found = FoundMethod(spec="own.py", label="own", config_class=OwnConfig, function=grpo.method, summary="")
     config = OwnConfig(model=QWEN)
     assert fit_config(found, config, {"model": QWEN}, SMALL).config.learning_rate == 7e-6
-    assert fit_config(found, config, {"model": QWEN}, SMALL).config.imitation_rate == 1e-4
+    assert fit_config(found, config, {"model": QWEN}, SMALL).config.imitation_lr == 1e-4
 
 
 def test_a_method_that_refuses_lora_layers_trains_all_weights() -> None:
     _, after, said = fit("human_preferences", LARGE)
-    assert (after.lora_rank, after.learning_rate, vars_of(after)["reward_rate"]) == (0, 1e-6, 1e-5)
+    assert (after.lora_rank, after.learning_rate, vars_of(after)["reward_lr"]) == (0, 1e-6, 1e-5)
     assert after.policies == {}
     assert "RL of all weights is run at 1e-6" in said.notes[0]
-    loud = fit("human_preferences", LARGE, reward_rate=1e-3)[2]
-    assert loud.notes[1].startswith("warning: reward_rate 0.001 is 100 times")
+    loud = fit("human_preferences", LARGE, reward_lr=1e-3)[2]
+    assert loud.notes[1].startswith("warning: reward_lr 0.001 is 100 times")
 
 
 def test_critics_have_rates_of_their_own() -> None:
     _, after, said = fit("archer", LARGE)
     rates = {name: settings.learning_rate for name, settings in after.policies.items()}
-    assert rates == {"critic_1": 1e-6, "critic_2": 1e-6}, "which the factor critic_rate makes 1e-5"
+    assert rates == {"critic_1": 1e-6, "critic_2": 1e-6}, "which the factor critic_lr_scale makes 1e-5"
     assert "policies critic_1 at 1e-06 and critic_2 at 1e-06" in said.notes[0]
     _, small, _ = fit("archer", LARGE, critic_size="micro")
     assert {settings.learning_rate for settings in small.policies.values()} == {1e-4}, "as from nothing"
@@ -189,7 +189,7 @@ def test_critics_have_rates_of_their_own() -> None:
 
 def test_no_warm_start_has_no_rate() -> None:
     before, after, said = fit("grpo", SMALL, demonstrations=0)
-    assert after.imitation_rate is before.imitation_rate is None
+    assert after.imitation_lr is before.imitation_lr is None
     assert "imitation" not in said.notes[0]
 
 
@@ -207,7 +207,7 @@ def test_the_mark_outlives_a_copy(pretrained: Path) -> None:
     assert found.is_pretrained and 10_000 < found.num_parameters < 100_000
     config = grpo.Config(model=str(pretrained))
     assert fit_to_model(find_method("grpo"), config, {}).config == replace(
-        config, learning_rate=2e-5, imitation_rate=1e-4
+        config, learning_rate=2e-5, imitation_lr=1e-4
     )
 
 
@@ -296,5 +296,5 @@ def test_a_batch_of_an_agent_outside_is_gone_through_again_where_ratios_are_clip
 
 
 def test_a_warm_start_learns_at_the_rate_of_what_it_trains() -> None:
-    assert fit("grpo", SMALL, demonstrations=8)[1].imitation_rate == 1e-4
-    assert fit("grpo", SMALL, demonstrations=8, lora_rank=8)[1].imitation_rate == 5e-4
+    assert fit("grpo", SMALL, demonstrations=8)[1].imitation_lr == 1e-4
+    assert fit("grpo", SMALL, demonstrations=8, lora_rank=8)[1].imitation_lr == 5e-4

@@ -32,7 +32,7 @@ def test_a_class_with_needs_and_train_is_a_method() -> None:
     method = found.make(config)
     assert (found.label, method.needs.policies) == ("one_by_one", {})
     assert traits_of(method) == Traits(), "it says nothing of itself, and so all is asked of it"
-    unread = {"lr_warmup", "lora_alpha", "lora_targets", "keeps_adapter", "leaves", "whole_groups"}
+    unread = {"lr_warmup", "lora_alpha", "lora_targets", "keeps_adapter", "train_branches", "whole_groups"}
     assert find_unread(method, config) == unread, "by what the configuration and its file say"
 
 

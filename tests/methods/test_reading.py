@@ -155,7 +155,7 @@ BEHIND = {
         "engine",
         "max_context",
     ),
-    "tokens_per_pass": ("micro_tokens",),
+    "tokens_per_pass": ("tokens_per_microbatch",),
     "passes": ("num_epochs",),
     "parts": ("num_minibatches",),
 }
@@ -179,11 +179,11 @@ def refuse(method: str, **given: Any) -> None:
 @pytest.mark.parametrize(
     ("methods", "gone"),
     [
-        (("eto", "rft", "m_dpo", "pae"), {"whole_groups", "leaves"}),
-        (("star", "e2cl", "steca"), {"whole_groups", "leaves", "num_epochs", "num_minibatches"}),
-        (("archer", "digi_rl", "digi_q", "web_rl"), {"whole_groups", "leaves", "records_signals"}),
+        (("eto", "rft", "m_dpo", "pae"), {"whole_groups", "train_branches"}),
+        (("star", "e2cl", "steca"), {"whole_groups", "train_branches", "num_epochs", "num_minibatches"}),
+        (("archer", "digi_rl", "digi_q", "web_rl"), {"whole_groups", "train_branches", "records_signals"}),
         (("sft", "xlam"), {"whole_groups", "num_epochs"}),
-        (("agent_evol",), {"whole_groups", "leaves"}),
+        (("agent_evol",), {"whole_groups", "train_branches"}),
     ],
 )
 def test_what_a_loop_does_not_read_is_no_option_and_left_out_of_what_runs_have_kept(

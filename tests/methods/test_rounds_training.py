@@ -24,7 +24,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "agent_evol": {"tasks": 4, "group_size": 2, "num_epochs": 1, "num_minibatches": 2, "weights": "reward"},
     "agent0": {"tasks": 4, "group_size": 8, "low": 0.0, "high": 1.0},
     "star": {"tasks": 8, "first_updates": 2},
-    "paprika": {"tasks": 3, "group_size": 4, "reach": 1},
+    "paprika": {"tasks": 3, "group_size": 4, "oversample_factor": 1},
     "world_of_bits": {"episodes": 4, "max_turns": 2},
 }
 

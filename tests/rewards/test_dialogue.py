@@ -28,7 +28,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(UsageError, match="got 2 outcomes, 1 lengths and 2 losses"):
         dialogue_rewards([1, 0], [1], [2, 2])
     with pytest.raises(UsageError, match="give nats above 0"):
-        dialogue_rewards([1], [1], [2], least_loss=0)
+        dialogue_rewards([1], [1], [2], min_loss=0)
 
 
 def test_edits_over_the_longer_length() -> None:

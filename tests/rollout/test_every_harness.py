@@ -45,7 +45,7 @@ MORE = (
     "window?turns=1+code",
     "budget?calls=1+tools",
     "capped?calls=9",
-    "constrained?calls=mistral&most_calls=2",
+    "constrained?calls=mistral&max_calls=2",
     "plan+pivotal?turns=2+simplified+rci",
 )
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.learning.test_updating import played_by
+from tests.learning.test_update import played_by
 
 from quintain.rollout.collect import Limits
 from quintain.rollout.views import Prefix

@@ -89,7 +89,7 @@ def config() -> grpo.Config:
         model="micro",
         demonstrations=8,
         imitation_epochs=20,
-        imitation_rate=1e-2,
+        imitation_lr=1e-2,
         learning_rate=1e-9,
         steps=2,
         eval_every=1,

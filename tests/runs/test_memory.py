@@ -106,7 +106,7 @@ def test_lines_and_notes(free: Any) -> None:
     ]  # fmt: skip
     assert lines[0].endswith("; 60.0 GiB of 80.0 GiB are free")
     (note,) = plan.notes()
-    assert "an update of policy with 16,384 tokens at once may not fit: give --micro-tokens " in note
+    assert "an update of policy with 16,384 tokens at once may not fit: give --tokens-per-microbatch " in note
     free(35)
     assert any("64 streams of 2,048 tokens of policy may not fit" in note for note in plan.notes())
     free(500)
@@ -165,7 +165,9 @@ def test_policies_of_a_job(pretrained: Path) -> None:
     assert (
         "up to 2 steps are begun ahead" in list(describe_where(plan, ahead.engine, ahead.max_staleness))[-1]
     )
-    other = replace(config, policies={"critic": PolicySettings(model=str(pretrained), micro_tokens=99)})
+    other = replace(
+        config, policies={"critic": PolicySettings(model=str(pretrained), tokens_per_microbatch=99)}
+    )
     found = plan_memory(other, specs)
     assert found is not None and found.parts[2].use.tokens == 99
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.learning.test_updating import played_by
+from tests.learning.test_update import played_by
 
 from quintain.data.samples import token_versions
 from quintain.environments.protocol import Environment

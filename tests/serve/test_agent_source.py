@@ -147,8 +147,10 @@ def test_what_is_imitated_where_nobody_says_how_much(
 
 @pytest.mark.slow
 def test_an_expert_that_errs_by_itself_or_breaks(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"mistakes: got 0\.5 with the expert expert of an agent outside"):
-        api.train("grpo", run="errs", root=tmp_path, config=TAUGHT | {"mistakes": 0.5})
+    with pytest.raises(
+        ConfigError, match=r"expert_noise: got 0\.5 with the expert expert of an agent outside"
+    ):
+        api.train("grpo", run="errs", root=tmp_path, config=TAUGHT | {"expert_noise": 0.5})
     broken = f"{MODULE}:play_with_a_tool?expert=no_expert"
     with pytest.raises(FailureRateError, match=r"got an answer of .* tokens, and the model may say 1;"):
         api.train("grpo", run="long", root=tmp_path, config=TAUGHT | {"max_turn_tokens": 1})

@@ -78,7 +78,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def taught(kind: type[Word], folder: Path, **more: Any) -> tuple[dict[str, Any], str, list[dict[str, Any]]]:
     """How the warm start went, the weights after it, and what the run notes."""
-    config = OnPolicyConfig(environment=spec_of(kind), model="micro", imitation_rate=1e-2, **more)
+    config = OnPolicyConfig(environment=spec_of(kind), model="micro", imitation_lr=1e-2, **more)
     make: Any = kind
     monkey = pytest.MonkeyPatch()
     monkey.setattr(auto_warm_start, "find", lambda _: make)
@@ -89,7 +89,7 @@ def taught(kind: type[Word], folder: Path, **more: Any) -> tuple[dict[str, Any],
         Run.create(folder, recipe="grpo", config=kept) as run,
         Display("t", 1) as display,
     ):
-        teach(model, tokenizer, config, run, display, rate=config.imitation_rate)
+        teach(model, tokenizer, config, run, display, rate=config.imitation_lr)
         events = run.events()
     monkey.undo()
     (found,) = (each["data"] for each in events if each["kind"] == EVENT)

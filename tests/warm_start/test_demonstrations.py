@@ -293,11 +293,11 @@ def test_the_environment_of_data(place: Path) -> None:
 
 def test_settings_that_contradict_each_other() -> None:
     with pytest.raises(
-        ConfigError, match=r"mistakes: got 0.5 with the conversations x.jsonl, in which no expert acts"
+        ConfigError, match=r"expert_noise: got 0.5 with the conversations x.jsonl, in which no expert acts"
     ):
-        TrainConfig(demonstrations="x.jsonl", mistakes=0.5).check()
+        TrainConfig(demonstrations="x.jsonl", expert_noise=0.5).check()
     assert rules_of(TrainConfig(), 100).limit == "the model's context"
-    assert rules_of(replace(TrainConfig(), micro_tokens=9), 100).limit == "micro_tokens"
+    assert rules_of(replace(TrainConfig(), tokens_per_microbatch=9), 100).limit == "tokens_per_microbatch"
 
 
 def test_a_conversation_of_a_held_out_task_of_a_file_is_refused(tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ def test_random_demonstrations_are_named() -> None:
     (note,) = before_teaching(grpo.Config(environment=TRADE, demonstrations=48), find(TRADE))
     assert "has no expert_action(): its 48 demonstrations are random valid actions" in note
     assert "docs/own-environment.md" in note
-    (note,) = before_teaching(grpo.Config(environment="guess", micro_tokens=10**11), find("guess"))
-    assert "up to 100,000,000,000 tokens" in note and "lower micro_tokens (usual: 16,384)" in note
+    (note,) = before_teaching(grpo.Config(environment="guess", tokens_per_microbatch=10**11), find("guess"))
+    assert "up to 100,000,000,000 tokens" in note and "lower tokens_per_microbatch (usual: 16,384)" in note
     assert not list(before_teaching(grpo.Config(environment="guess", model="tiny"), find("guess")))
     assert not list(before_teaching(grpo.Config(environment="x", demonstrations=0), find(TRADE)))
     assert not list(before_teaching(grpo.Config(environment="x", demonstrations="a.jsonl"), find(TRADE)))

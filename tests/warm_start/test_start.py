@@ -26,7 +26,7 @@ from quintain.warm_start.start import (
     fumble_action,
     harness,
     has_free_text,
-    imitation_rate,
+    imitation_lr,
     make_start,
     new_model,
     teacher,
@@ -63,9 +63,9 @@ def test_who_teaches() -> None:
     assert teacher(NoExpert) is fumble_action
     assert teacher(find("guess")) is start.expert_action
     with pytest.raises(
-        ConfigError, match=r"mistakes: got 0.3 with environment .*NoExpert, .*; give it expert_action"
+        ConfigError, match=r"expert_noise: got 0.3 with environment .*NoExpert, .*; give it expert_action"
     ):
-        teacher(NoExpert, mistakes=0.3)
+        teacher(NoExpert, expert_noise=0.3)
 
 
 @pytest.mark.slow
@@ -75,7 +75,7 @@ def test_a_teacher_that_errs_takes_longer_and_repeats() -> None:
     agent = harness(TrainConfig(), tokenizer, make)
 
     def num_turns(mistakes: float) -> list[int]:
-        shown = demonstrate(agent, make, count=6, seed=0, mistakes=mistakes)
+        shown = demonstrate(agent, make, count=6, seed=0, expert_noise=mistakes)
         return [len(trajectory.turns) for trajectory in shown]
 
     assert sum(num_turns(0.5)) > sum(num_turns(0.0))
@@ -123,7 +123,7 @@ def test_the_warm_start_trains_what_the_policy_trains(tmp_path: Path, is_new: bo
     make = find("keydoor?rooms=1")
     model, tokenizer = make_start("micro", make, seed=0)
     name = "micro" if is_new else str(tmp_path)
-    config = TrainConfig(model=name, imitation_epochs=1, lora_rank=2, lora_alpha=4.0, imitation_rate=1e-2)
+    config = TrainConfig(model=name, imitation_epochs=1, lora_rank=2, lora_alpha=4.0, imitation_lr=1e-2)
     before = {key: weight.clone() for key, weight in model.state_dict().items()}
     shown = demonstrate(harness(config, tokenizer, make), make, count=16, seed=0)
     warm_start(model, shown, config, display=cast(Display, Silent()))
@@ -185,8 +185,8 @@ def test_the_new_model_of_a_run_is_narrower_where_texts_are_copied(
     shorten_corpus(monkeypatch, 2)
     model, _ = make_start(TrainConfig().model, find(spec), seed=0)
     assert model.config.hidden_size == width
-    assert imitation_rate(model) == pytest.approx({128: 0.002, 64: 0.001}[width])
-    assert imitation_rate(model, 1e-3) == 1e-3
+    assert imitation_lr(model) == pytest.approx({128: 0.002, 64: 0.001}[width])
+    assert imitation_lr(model, 1e-3) == 1e-3
 
 
 @pytest.mark.parametrize(

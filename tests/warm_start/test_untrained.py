@@ -68,7 +68,7 @@ def test_the_model_is_measured_on_the_tasks_of_every_later_evaluation(tmp_path: 
         steps=1,
         eval_episodes=4,
         eval_untrained=True,
-        first_task=1_000,
+        task_offset=1_000,
         tasks=1,
         group_size=2,
     )

@@ -44,7 +44,7 @@ GIVEN: dict[str, Any] = {
 SMALL: dict[str, int] = {
     "demonstrations": 16, "tasks": 2, "group_size": 4, "episodes": 8, "batch_size": 2, "updates": 1, "num_epochs": 1,
     "num_minibatches": 1, "offline_tasks": 2, "critic_updates": 1, "actor_updates": 1, "critic_steps": 1,
-    "feature_steps": 1, "candidates": 2, "branches": 2, "rollouts": 1, "samples": 4, "tries": 4, "states": 2,
+    "feature_steps": 1, "candidates": 2, "branches": 2, "rollouts": 1, "samples": 4, "states": 2,
     "plans": 2, "executions": 1, "validation": 2, "expansions": 4, "num_labels": 4, "first_labels": 2, "answers": 2,
     "pool": 4, "chosen": 2, "critic_first": 0, "onward": 2, "expert_steps": 1, "first_updates": 1, "examples": 4,
     "judgements": 1, "reward_epochs": 1, "members": 1, "held_out": 2, "wanderings": 1, "probe_items": 0,

@@ -62,6 +62,42 @@ def normalize(source: str, names: Mapping[str, str]) -> str:
     return ast.dump(tree)
 
 
+def unify_options(source: str, options: Mapping[str, Sequence[str]], *, before: str) -> str:
+    """Return `source` in which every option has its earlier name, as `options` have it: earlier name → later ones.
+
+    The tables of a configuration that say what was renamed are left out, with what they import. A later name that stood
+    in the file `before` already is another thing's, and stays.
+    """
+    words = set(re.findall(r"\w+", ast.dump(ast.parse(before))))
+    earlier = {later: old for old, found in options.items() for later in found if later not in words}
+    texts = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, earlier))})(?![\w-])") if earlier else None
+    tree = without_docstrings(source)
+    for node in ast.walk(tree):
+        for field in ("attr", "arg", "name", "id"):
+            if isinstance(found := getattr(node, field, None), str):
+                setattr(node, field, earlier.get(found, found))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and texts is not None:
+            node.value = texts.sub(lambda found: earlier[found[0]], node.value)
+        if isinstance(node, ast.ClassDef):
+            node.body = [each for each in node.body if not _is_table_of_renames(each)] or [ast.Pass()]
+    tree.body = [each for each in tree.body if not _serves_renames(each)]
+    return ast.unparse(tree)
+
+
+def _is_table_of_renames(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "renamed"
+    )
+
+
+def _serves_renames(node: ast.stmt) -> bool:
+    """Take the names that tables of renames need from an import, and return whether none is left."""
+    if isinstance(node, ast.ImportFrom) and node.module in ("typing", "collections.abc"):
+        node.names = [alias for alias in node.names if alias.name not in ("ClassVar", "Mapping")]
+        return not node.names
+    return False
+
+
 def rename(dotted: str, names: Mapping[str, str]) -> str:
     """Return `dotted` after the longest of `names` that it is, or is below."""
     for old in sorted((name for name in names if "." in name), key=len, reverse=True):
@@ -148,6 +184,12 @@ def earlier_digests(renames: Sequence[Mapping[str, str]], digest: str) -> set[st
         before = set(found)
         found |= {line["before"] for line in renames if line["after"] in found}
     return found
+
+
+def read_options(file: Path) -> dict[str, list[str]]:
+    """Return the table ``[options]`` of a TOML file: what an option was called, and what it may be called now."""
+    found = tomllib.loads(file.read_text(encoding="utf-8")).get("options", {})
+    return {old: [new] if isinstance(new, str) else list(new) for old, new in found.items()}
 
 
 def read_names(file: Path) -> dict[str, str]:

@@ -14,7 +14,7 @@ from quintain.models.save import save
 from quintain.rollout.progress import Display
 from quintain.store.run import Run
 from quintain.warm_start.probe import Probe, probe_steps
-from quintain.warm_start.start import Imitation, imitation_rate, load_demonstrations, make_start
+from quintain.warm_start.start import Imitation, imitation_lr, load_demonstrations, make_start
 
 
 def imitated(config: TrainConfig, run: Run, display: Display, *, enough: float) -> float:
@@ -28,9 +28,7 @@ def imitated(config: TrainConfig, run: Run, display: Display, *, enough: float) 
     kept = load_demonstrations(config, make_environment, tokenizer, run, display)
     learner = Learner(
         model,
-        Optimization(
-            learning_rate=imitation_rate(model, config.imitation_rate), temperature=config.temperature
-        ),
+        Optimization(learning_rate=imitation_lr(model, config.imitation_lr), temperature=config.temperature),
     )
     updates = Imitation(learner, kept, config.imitation_epochs, config.seed)
     probes, found = probe_steps(updates.total), 0.0

@@ -21,7 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-from quintain.config import build
+from quintain.config import build, rename
 from quintain.errors import DataError
 from quintain.learning.thresholds import thresholds
 from quintain.learning.train_config import TrainConfig
@@ -38,7 +38,7 @@ ARMS = ("method", "baseline")
 ENOUGH = 0.35
 """Success on training tasks at which imitation before training ends: room to learn, and enough to learn from."""
 MAKES_START = (
-    "environment", "model", "agent", "seed", "first_task", "demonstrations", "mistakes", "imitation_rate",
+    "environment", "model", "agent", "seed", "task_offset", "demonstrations", "expert_noise", "imitation_lr",
     "imitation_epochs", "temperature",
 )  # fmt: skip
 """Settings that the policy before training is made of."""
@@ -77,14 +77,18 @@ class Benchmark:
     """success on training tasks at which imitation before training ends; 1: it goes through all passes"""
 
     def arm(self, arm: str, seed: int, overrides: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Return recipe and settings of ``method`` or ``baseline``."""
+        """Return recipe and settings of ``method`` or ``baseline``, under the names that options have now."""
         former, own, recipe = (
             (self.former, self.settings, self.recipe)
             if arm == "method"
             else (self.baseline_former, self.baseline_settings, self.baseline)
         )
         values = {"environment": self.environment, **former, **self.shared, **own, **overrides, "seed": seed}
-        return recipe, values
+        return recipe, self._rename(recipe, values)
+
+    def _rename(self, recipe: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `values` of `recipe`, which are called as they were when they were registered."""
+        return rename(find_method(recipe).config_class, values, f"benchmark {self.name}", is_stored=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +124,7 @@ class Trial:
     start_seed: int | None = None
     """seed of the policy that it starts from, where that is another run's"""
     start_task: int | None = None
-    """`first_task` of that run"""
+    """`task_offset` of that run"""
     reward_model: Trial | None = None
     """the reward model that pays it, where that is trained for it; the configuration has the name of its run"""
     enough: float = ENOUGH
@@ -145,7 +149,9 @@ class Trial:
         made_of = self.makes_start()
         # What was added to settings later is left out at its default: starts that were made before keep their names.
         named = {
-            key: value for key, value in made_of.items() if value or key not in ("mistakes", "first_task")
+            key: value
+            for key, value in made_of.items()
+            if value or key not in ("expert_noise", "task_offset")
         }
         return f"start-{made_of['seed']}-{digest({**named, **self._ends()})}"
 
@@ -156,7 +162,7 @@ class Trial:
     def makes_start(self) -> dict[str, Any]:
         """Return the settings that the policy before training is made of."""
         made_of = {key: getattr(self.config, key) for key in MAKES_START}
-        others = {"seed": self.start_seed, "first_task": self.start_task}
+        others = {"seed": self.start_seed, "task_offset": self.start_task}
         return made_of | {name: value for name, value in others.items() if value is not None}
 
 

@@ -110,7 +110,7 @@ def test_resampled_successes_have_the_difficulties_of_the_forced_set() -> None:
 def test_a_teacher_without_mistakes_leaves_nothing_to_force(small: None) -> None:
     options = {
         "world": "collab?slots=2&values=2", "block": 0, "tasks": 12, "tries": 2, "tokens": 60, "held_out": 12,
-        "mistakes": 0.9,
+        "expert_noise": 0.9,
     }  # fmt: skip
     (row,) = agent_bank.measure(options, 3)
     assert row["null_method"] == row["null_control"]

@@ -35,6 +35,6 @@ def test_a_start_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_settings_name_other_starts() -> None:
-    names = {start_name(JOB, 0.0), start_name(JOB, 0.1), start_name(replace(JOB, mistakes=0.4), 0.0)}
+    names = {start_name(JOB, 0.0), start_name(JOB, 0.1), start_name(replace(JOB, expert_noise=0.4), 0.0)}
     assert len(names) == 3
     assert start_name(replace(JOB, steps=7), 0.0) in names, "training is no part of a start"

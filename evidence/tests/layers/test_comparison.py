@@ -108,9 +108,9 @@ def _line(of: Signature, arm: str, seed: int, value: float) -> dict[str, Any]:
         ({}, {"alarms": ["hacking"]}, "alarms at the end (baseline: hacking, method: hacking)"),
         ({"settings": {"model": "mini"}}, {}, "arms differ in model"),
         ({"settings": {"environment": "guess?high=9"}}, {}, "arms differ in environment"),
-        ({"settings": {"mistakes": 0.5}}, {}, "arms differ in mistakes"),
+        ({"settings": {"expert_noise": 0.5}}, {}, "arms differ in expert_noise"),
         ({"recipe": "eto"}, {}, "the method alone has a teacher after the start"),
-        ({"recipe": "rest", "settings": {"rate_decay": 0.125}}, {}, "not at the defaults: rate_decay = 0.125 ("),
+        ({"recipe": "rest", "settings": {"lr_decay": 0.125}}, {}, "not at the defaults: lr_decay = 0.125 ("),
         ({"recipe": "grpo"}, {"updates": (50, 50)}, "warm-up of 10 of 50 steps of the method"),
     ],
 )  # fmt: skip

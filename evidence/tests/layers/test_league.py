@@ -189,7 +189,7 @@ def test_runs_on_tuning_tasks_start_from_the_first_policies_and_are_judged_at_th
     one, seed = entry(), league_module.TUNING[1]
     tried, base = one.trial(METHOD, seed, 1e-3), one.trial(METHOD, 1, 1e-3)
     assert tried.start == base.start and tried.name != base.name
-    assert tried.config.first_task == seed * TASKS_APART
+    assert tried.config.task_offset == seed * TASKS_APART
     assert (tried.config.eval_start, base.config.eval_start) == (False, True)
     assert tried.config.eval_every > tried.config.steps
     assert (
@@ -200,9 +200,9 @@ def test_runs_on_tuning_tasks_start_from_the_first_policies_and_are_judged_at_th
 def test_a_seed_has_tasks_of_its_own_and_a_repeat_has_them_too() -> None:
     one = entry()
     first, second = one.trial(METHOD, 0, 1e-3), one.trial(METHOD, 1, 1e-3)
-    assert (first.config.first_task, second.config.first_task) == (0, TASKS_APART)
+    assert (first.config.task_offset, second.config.task_offset) == (0, TASKS_APART)
     base, again = one.trial(BASELINE, 1, 1e-3), one.trial(REPEAT, 1, 1e-3)
-    assert again.start == base.start and again.config.first_task == base.config.first_task
+    assert again.start == base.start and again.config.task_offset == base.config.task_offset
     assert again.config.seed != base.config.seed and again.name != base.name
 
 
@@ -294,7 +294,7 @@ def test_what_was_a_default_when_a_comparison_was_registered_stays_so_and_its_li
         != type(ipr.trial("method", 0, None).config)().likelihood
     )
     assert agent_q.trial("method", 0, None).config.imitation_weight == 0.0
-    assert agent_q.trial("method", 0, None).config.mixing == 0.8
+    assert agent_q.trial("method", 0, None).config.outcome_weight == 0.8
     assert sweet_rl.trial("baseline", 0, None).config.imitation_weight == 0.0
     plain = replace(ipr.benchmark, former={})
     assert replace(ipr, benchmark=plain).digest() == ipr.digest()

@@ -38,14 +38,14 @@ SLOT: Mapping[str, Any] = {"quintainslot": 0}
 
 @dataclass(frozen=True, slots=True)
 class Constrained:
-    """JSON tools that can only be called rightly: ``Constrained(chat, most_calls=1)``."""
+    """JSON tools that can only be called rightly: ``Constrained(chat, max_calls=1)``."""
 
     chat: Chat
     temperature: float = 1.0
     max_tokens: int = 256
     calls: str = "auto"
     """How calls are written; see `JsonTools`."""
-    most_calls: int = 1
+    max_calls: int = 1
     """Calls of one turn."""
     needs: ClassVar[frozenset[Capability]] = frozenset({"grammar"})
     """What the engine must be able to do."""
@@ -60,14 +60,14 @@ class Constrained:
             UsageError: there is no tool, a schema cannot be followed, or no call may be made.
             MissingExtra: llguidance is not installed.
         """
-        if not brief.tools or self.most_calls < 1:
+        if not brief.tools or self.max_calls < 1:
             raise UsageError(
-                f"constrained tool calls: got {len(brief.tools)} tools and most_calls={self.most_calls}; "
+                f"constrained tool calls: got {len(brief.tools)} tools and max_calls={self.max_calls}; "
                 "give at least 1 of each"
             )
         key = tuple(json_text([tool.name, tool.parameters]) for tool in brief.tools)
         if key not in self._known:
-            text = calls_grammar(brief.tools, self.chat, self.most_calls, calls=self.calls)
+            text = calls_grammar(brief.tools, self.chat, self.max_calls, calls=self.calls)
             grammar = Grammar(text=text)
             check_grammar(grammar)
             self._known[key] = grammar
@@ -92,12 +92,12 @@ class ConstrainedSession(Deliberation):
 def calls_grammar(
     tools: Sequence[ToolSpec],
     chat: Chat,
-    most_calls: int,
+    max_calls: int,
     *,
     calls: str = "auto",
     instead: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the grammar of 1 to `most_calls` calls of `tools`, written as the model's template or `calls` has them.
+    """Return the grammar of 1 to `max_calls` calls of `tools`, written as the model's template or `calls` has them.
 
     Where a JSON schema is given as `instead`, a value of it may be said instead of any call.
 
@@ -111,7 +111,7 @@ def calls_grammar(
         for n, s in enumerate(shapes)
     ]
     schemas = [f"args_{n}: %json {_schema(tool)}" for n, tool in enumerate(tools)]
-    more = f" ({between} call){{0,{most_calls - 1}}}" if most_calls > 1 else ""
+    more = f" ({between} call){{0,{max_calls - 1}}}" if max_calls > 1 else ""
     names = " | ".join(f"tool_{n}" for n in range(len(tools)))
     start = f"{opening} call{more} {closing}"
     if instead is not None:

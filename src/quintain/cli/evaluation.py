@@ -211,7 +211,7 @@ def arms_of(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
 
     Example: ``{"without dealt_out": ["a", "b"], "with dealt_out": ["c"]}``. Where nothing differs, each run is alone.
     """
-    drawn = ("seed", "first_task")
+    drawn = ("seed", "task_offset")
     kept = [{key: value for key, value in config.items() if key not in drawn} for config in configs.values()]
     keys = sorted({key for config in kept for key in config})
     differing = [key for key in keys if any(config.get(key) != kept[0].get(key) for config in kept)]
@@ -245,7 +245,7 @@ def collect(argv: Sequence[str]) -> int:
     parser.flag("--seed", "seed (default 0)", "N", "0")
     parser.flag("--guard", GUARD_HELP, "POLICY.json")
     parser.flag("--split", "tasks to act on: train (default) or eval", "SPLIT", "train")
-    parser.flag("--mistakes", "share of turns in which the expert errs (default 0)", "SHARE", "0")
+    parser.flag("--expert-noise", "share of turns in which the expert errs (default 0)", "SHARE", "0")
     parser.flag("--out", "file to write, .jsonl, or folder of a new run", "PATH")
     parser.switch("--trust-run", TRUST)
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", RUNS)
@@ -254,9 +254,9 @@ def collect(argv: Sequence[str]) -> int:
     seed = whole_number(arguments.seed, "--seed")
     split = one_of(arguments.split, "--split", ("train", "eval"))
     out = new_path(arguments.out)
-    mistakes = positive(arguments.mistakes, "--mistakes")
-    if mistakes > 1:
-        raise UsageError(f"--mistakes: got {arguments.mistakes}; give a share from 0 to 1")
+    expert_noise = positive(arguments.expert_noise, "--expert-noise")
+    if expert_noise > 1:
+        raise UsageError(f"--expert-noise: got {arguments.expert_noise}; give a share from 0 to 1")
     agent = arguments.agent
     from quintain.engines.chat_client import is_endpoint
     from quintain.search.agent import is_search
@@ -275,7 +275,7 @@ def collect(argv: Sequence[str]) -> int:
     if arguments.guard is not None:
         world = guard_spec(world, arguments.guard)
     trajectories, tokenizer = launch.collect(
-        world, agent, episodes=episodes, seed=seed, split=split, mistakes=mistakes,
+        world, agent, episodes=episodes, seed=seed, split=split, expert_noise=expert_noise,
         trust_run=arguments.trust_run,
     )  # fmt: skip
     if out.suffix == ".jsonl":

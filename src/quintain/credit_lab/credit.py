@@ -65,7 +65,7 @@ class Material:
     recipe: str
     temperature: float = 1.0
     learning_rate: float = 3e-4
-    micro_tokens: int = 16_384
+    tokens_per_microbatch: int = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,9 @@ def run_lab(
         raise UsageError(f"parts: got {parts}; give 2 or more, for each is compared with the others")
     groups = [group for group in material.groups if group.scored]
     refuse_batch(groups, material.source)
-    lab = GradientLab(material.model, temperature=material.temperature, micro_tokens=material.micro_tokens)
+    lab = GradientLab(
+        material.model, temperature=material.temperature, tokens_per_microbatch=material.tokens_per_microbatch
+    )
     gap = lab.gap(groups)
     if gap > MAX_GAP:
         raise DataError(

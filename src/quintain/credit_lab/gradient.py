@@ -47,7 +47,7 @@ class GradientLab:
     Args:
         model: the checkpoint; its weights are as before after every call.
         temperature: at which the episodes were sampled.
-        micro_tokens: tokens of a pass.
+        tokens_per_microbatch: tokens of a pass.
         only: name of a parameter → whether gradients are of it; all trainable parameters without.
     """
 
@@ -56,10 +56,10 @@ class GradientLab:
         model: PreTrainedModel,
         *,
         temperature: float = 1.0,
-        micro_tokens: int = 16_384,
+        tokens_per_microbatch: int = 16_384,
         only: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        self.model, self.micro_tokens = model, micro_tokens
+        self.model, self.tokens_per_microbatch = model, tokens_per_microbatch
         self._features = _Features()
         self._forward = Forward(model, temperature=temperature)
         self._reading = Forward(model, temperature=temperature, value_head=self._features)
@@ -118,7 +118,7 @@ class GradientLab:
         first = next(iter(updates.values()))
         batches = micro_batches(
             samples,
-            max_tokens=self.micro_tokens,
+            max_tokens=self.tokens_per_microbatch,
             aggregation=first.aggregation,
             constant=first.constant,
             left_out=left_out,
@@ -221,7 +221,7 @@ class GradientLab:
                     parameter.copy_(old)
 
     def _batches(self, trajectories: Sequence[Trajectory]) -> list[Batch]:
-        return micro_batches(imitation_samples(trajectories), max_tokens=self.micro_tokens)
+        return micro_batches(imitation_samples(trajectories), max_tokens=self.tokens_per_microbatch)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

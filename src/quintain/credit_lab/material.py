@@ -118,7 +118,7 @@ def read_batch(folder: Path, *, step: int | None = None, is_trusted: bool = Fals
         recipe=method.label,
         temperature=settings.temperature,
         learning_rate=settings.learning_rate,
-        micro_tokens=settings.tokens_per_pass,
+        tokens_per_microbatch=settings.tokens_per_pass,
     )
 
 

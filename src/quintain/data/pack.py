@@ -119,7 +119,7 @@ def _cuts(samples: Sequence[Sample], max_tokens: int) -> list[list[int]]:
             kind, _ = _unit(samples[indices[0]], 0)
             raise DataError(
                 f"a {kind} in a micro-batch of {max_tokens} tokens: got {length}; raise max_tokens "
-                "(--micro-tokens), or drop it"
+                "(--tokens-per-microbatch), or drop it"
             )
         if length > room:
             cuts.append([])

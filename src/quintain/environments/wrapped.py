@@ -75,13 +75,10 @@ class Wrapped(Environment):
     own: ClassVar[tuple[str, ...]] = ()
     """Its fields that belong to the state of an episode: plain values, or lists and dictionaries of such."""
 
-    def __new__(cls, inner: Environment, *_arguments: Any, **_options: Any) -> Self:
-        """Return an instance with the capabilities that it has around `inner`."""
-        able = frozenset(kind for kind in CAPABILITIES if isinstance(inner, kind))
-        return super().__new__(cast("type[Self]", kind_with(cls, able, type(inner).tags)))
-
     def __init__(self, inner: Environment) -> None:
-        """Wrap `inner`."""
+        """Wrap `inner`, and have the capabilities that there are around it."""
+        able = frozenset(kind for kind in CAPABILITIES if isinstance(inner, kind))
+        self.__class__ = cast("type[Self]", kind_with(type(self), able, type(inner).tags))
         self._inner = inner
         self.name, self.return_range = environment_name(inner), inner.return_range
         self.evaluation_only, self.later_words = inner.evaluation_only, inner.later_words

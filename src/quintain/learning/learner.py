@@ -377,7 +377,8 @@ class Learner:
     def _advice(self) -> str:
         """What to change where an update does not fit into memory."""
         others = "" if self.optimization.gradient_checkpointing else ", give --gradient-checkpointing true"
-        return f"lower --micro-tokens (now {self.max_tokens:,} at once){others}, or train LoRA layers (--lora-rank 16)"
+        size = f"--tokens-per-microbatch (now {self.max_tokens:,} at once)"
+        return f"lower {size}{others}, or train LoRA layers (--lora-rank 16)"
 
     def restart(self) -> None:
         """Forget what the optimizer knows."""

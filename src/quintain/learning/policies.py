@@ -159,8 +159,8 @@ class Policy:
         self.name, self.shared, self.adapter, self.tokenizer = name, shared, adapter, tokenizer
         self.settings, self.forward, self.learner = settings, forward, learner
         self.start, self.follows, self.rate, self.head_seed = start, follows, rate, head_seed
-        if learner is not None and settings.micro_tokens is not None:
-            learner.max_tokens = settings.micro_tokens
+        if learner is not None and settings.tokens_per_microbatch is not None:
+            learner.max_tokens = settings.tokens_per_microbatch
         self.engine: Engine | None = None
         self._read: Read | None = None
         """what its body, which rests, was found to say; None: the body learns"""
@@ -179,7 +179,9 @@ class Policy:
     def max_tokens(self) -> int:
         """Tokens of a pass through it."""
         return (
-            (self.settings.micro_tokens or MICRO_TOKENS) if self.learner is None else self.learner.max_tokens
+            (self.settings.tokens_per_microbatch or MICRO_TOKENS)
+            if self.learner is None
+            else self.learner.max_tokens
         )
 
     @property

@@ -37,6 +37,9 @@ SHORTEST = 16
 class PolicyFields:
     """How a policy computes: its layers of LoRA, its machine, what samples from it."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"micro_tokens": "tokens_per_microbatch"}
+    """earlier names of options"""
+
     lora_rank: NonNegativeInt = 0
     """Rank of LoRA layers that are trained instead of all weights; 0 trains all. A pretrained model of 500M parameters
     or more takes 16, unless this is given."""
@@ -54,14 +57,14 @@ class PolicyFields:
     of vLLM or SGLang, started (vllm?replicas=2&program=…) or there already (vllm?url=http://…; docs/engines.md)."""
     max_context: Annotated[int, Ge(SHORTEST)] | None = None
     """Longest token stream of an episode; none: the model's own limit."""
-    micro_tokens: PositiveInt | None = None
+    tokens_per_microbatch: PositiveInt | None = None
     """Tokens of a forward pass in training; a longer stream than this is refused. None: 16,384, and on a GPU as many
     as one measured pass shows to fit."""
 
     @property
     def tokens_per_pass(self) -> int:
         """Tokens of a forward pass in training, before anything is measured."""
-        return self.micro_tokens or MICRO_TOKENS
+        return self.tokens_per_microbatch or MICRO_TOKENS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +137,7 @@ class DataSection:
     """Tokens that the policy may sample in a turn, unless the agent says otherwise."""
     seed: int = 0
     """Seed of the run; everything random is derived from it."""
-    first_task: NonNegativeInt = 0
+    task_offset: NonNegativeInt = 0
     """Number of the first task; runs whose numbers lie far apart train, imitate and are evaluated on other tasks."""
     demonstrations: NonNegativeInt | str | None = None
     """What is imitated before training: none for as much as it takes until enough tasks are solved (the expert's
@@ -143,7 +146,7 @@ class DataSection:
     teacher: str = ""
     """Chat endpoint whose solved episodes are imitated: http://…/v1?model=NAME (docs/your-agent.md). It plays as many
     as demonstrations says (48), which are first collected into the run NAME-teacher."""
-    mistakes: Share = 0.0
+    expert_noise: Share = 0.0
     """Share of the expert's turns in demonstrations in which it does something else; it errs as the world's do."""
     train_on: TrainOn = "all"
     """Answers of conversations that are trained: all (but those with weight 0), last, or tagged (weight 1)."""
@@ -155,16 +158,17 @@ class DataSection:
     def check_data(self) -> None:
         """Raise a `ConfigError` for what nobody can show, or a `UsageError` for an agent that is none."""
         check_agent(self.agent)
-        if self.mistakes and isinstance(self.demonstrations, str):
+        if self.expert_noise and isinstance(self.demonstrations, str):
             raise ConfigError(
-                f"mistakes: got {self.mistakes} with the conversations {self.demonstrations}, in which no expert acts; "
-                "leave it at 0"
+                f"expert_noise: got {self.expert_noise} with the conversations {self.demonstrations}, in which no "
+                "expert acts; leave it at 0"
             )
         if self.teacher:
             self._check_teacher()
-        if self.mistakes and self.demonstrations == 0:
+        if self.expert_noise and self.demonstrations == 0:
             raise ConfigError(
-                f"mistakes: got {self.mistakes} without demonstrations, where nobody could err; raise demonstrations"
+                f"expert_noise: got {self.expert_noise} without demonstrations, where nobody could err; "
+                "raise demonstrations"
             )
 
     def _check_teacher(self) -> None:
@@ -175,9 +179,9 @@ class DataSection:
             raise ConfigError(
                 f"{asked} with demonstrations {self.demonstrations!r}; give the number of its episodes, or no teacher"
             )
-        if self.mistakes:
+        if self.expert_noise:
             raise ConfigError(
-                f"{asked} with mistakes {self.mistakes}, which are an expert's; leave them at 0"
+                f"{asked} with expert_noise {self.expert_noise}, which are an expert's; leave them at 0"
             )
         if is_outside(self.agent):
             raise ConfigError(
@@ -192,7 +196,7 @@ class WarmStartSection:
     section: ClassVar[str] = "warm-start"
     about: ClassVar[str] = "how demonstrations are imitated before the first step"
 
-    imitation_rate: PositiveFloat | None = None
+    imitation_lr: PositiveFloat | None = None
     """Learning rate at which demonstrations are imitated before training; it falls to 0. None: 0.256 / width of the
     model, 0.002 for tiny; a quarter of that, 0.001 for mini, where heads begin with what copying is made of; of a
     pretrained model what its size bears (docs/pretrained.md)."""

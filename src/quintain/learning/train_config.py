@@ -123,12 +123,16 @@ class TrainConfig(
         "most_kl": "target_kl",
         "least": "min_advantage",
         "lora": "lora_rank",
+        "first_task": "task_offset",
+        "imitation_rate": "imitation_lr",
+        "mistakes": "expert_noise",
+        "leaves": "train_branches",
     }
     """earlier names of options"""
     rewritten: ClassVar[Mapping[str, Callable[[str], Mapping[str, Any]]]] = {"lora": rewrite_lora}
     forgotten: ClassVar[Mapping[str, str]] = dict.fromkeys(
         (
-            "whole_groups", "leaves", "num_epochs", "num_minibatches", "records_signals",
+            "whole_groups", "train_branches", "num_epochs", "num_minibatches", "records_signals",
         ),
         "methods whose loop does not read it had it",
     )  # fmt: skip
@@ -220,7 +224,7 @@ class ImitationConfig(SignalsConfig):
 class OnPolicyConfig(SignalsConfig, PassesSection):
     """A configuration whose steps learn from episodes that the policy has just sampled."""
 
-    leaves: LeafRule = "used"
+    train_branches: LeafRule = "used"
     """Streams of an episode to train, where its history was rewritten: used (all but calls of an agent outside that it
     did not read or go on from), all, last, longest, or root (the first)."""
     whole_groups: bool = False

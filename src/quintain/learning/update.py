@@ -176,7 +176,7 @@ def learn_all(
     *,
     step: int,
     seed: int,
-    leaves: LeafRule = "used",
+    train_branches: LeafRule = "used",
     has_versions: bool = False,
     signals: SignalRecorder | None = None,
     corpus: Corpus | None = None,
@@ -194,7 +194,7 @@ def learn_all(
             config,
             step=step,
             seed=derive_seed(seed, name),
-            leaves=leaves,
+            train_branches=train_branches,
             has_versions=has_versions,
             policy=name,
             signals=signals,
@@ -247,7 +247,7 @@ def learn(
     *,
     step: int,
     seed: int,
-    leaves: LeafRule = "used",
+    train_branches: LeafRule = "used",
     has_versions: bool = False,
     policy: str = MAIN,
     signals: SignalRecorder | None = None,
@@ -257,16 +257,16 @@ def learn(
 ) -> StepReport | None:
     """Update `policy` by `credit`; return what was done, None where nothing can be learned.
 
-    Each update imitates some of the `corpus` besides. `signals` takes in what the tokens are trained with. `leaves`
-    says which streams of an episode are trained; with `has_versions` each token says by which weights it was sampled.
-    `rate` is a factor on the learning rate, and `num_learned` as in `learn_in_epochs`.
+    Each update imitates some of the `corpus` besides. `signals` takes in what the tokens are trained with.
+    `train_branches` says which streams of an episode are trained; with `has_versions` each token says by which
+    weights it was sampled. `rate` is a factor on the learning rate, and `num_learned` as in `learn_in_epochs`.
     """
     if step <= update.critic_steps:
         update = replace(update, keeps_zeros=True)
     samples = samples_from(credit, has_versions=has_versions, has_candidates=update.has_candidates)
     left_out: Mapping[tuple[int, int], str] = {}
-    if leaves != "all":
-        samples, left_out = keep_leaves(samples, credit.trajectories, leaves)
+    if train_branches != "all":
+        samples, left_out = keep_leaves(samples, credit.trajectories, train_branches)
     samples = [sample for sample in samples if update.counts(sample)]
     observe = None if signals is None else partial(signals.observe, credit.trajectories)
     report = learn_in_epochs(

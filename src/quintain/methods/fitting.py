@@ -41,7 +41,7 @@ kind of ticket, right or wrong, before it had tried the others (docs/your-agent.
 OUTSIDE_SCHEDULE = "linear"
 """Goes with that bonus, which falls with the rate: at a constant one it scattered what was learned, once it was."""
 AGENT_PAGE = "docs/your-agent.md"
-REWARD_RATE = "reward_rate"
+REWARD_RATE = "reward_lr"
 """Option of a method whose reward models learn at a rate that does not depend on the policy's."""
 LORA_OPTIONS = ("lora_rank", "lora_alpha", "lora_targets")
 
@@ -123,7 +123,7 @@ def fit_config(found: FoundMethod, config: TrainConfig, given: Mapping[str, Any]
         "learning_rate": advice.learning_rate,
         "lora_rank": advice.lora_rank or None,
         "lora_alpha": advice.lora_alpha,
-        "imitation_rate": shown.learning_rate if has_warm_start(method, config) else None,
+        "imitation_lr": shown.learning_rate if has_warm_start(method, config) else None,
         "imitation_epochs": advice.passes
         if has_warm_start(method, config) and not is_taught(config)
         else None,
@@ -237,7 +237,7 @@ def policies_of(method: Method, config: TrainConfig, origin: Origin, kind: Kind)
     """Return the policies of `config` with the learning rates of those beside the main one that are trained.
 
     They train all weights unless the configuration says otherwise. A critic whose updates have a factor on the rate
-    (`critic_rate`) has it on that of a policy; one without has a rate of its own.
+    (`critic_lr_scale`) has it on that of a policy; one without has a rate of its own.
     """
     changed: dict[str, PolicySettings] = {}
     for name, spec in method.needs.policies.items():
@@ -258,7 +258,7 @@ def policies_of(method: Method, config: TrainConfig, origin: Origin, kind: Kind)
 
 def too_high(config: TrainConfig, free: set[str], wanted: Mapping[str, Any], origin: Origin) -> Iterator[str]:
     """Yield a line for each given rate that is ten times what such a model bears, or more."""
-    for key in ("learning_rate", "imitation_rate", REWARD_RATE):
+    for key in ("learning_rate", "imitation_lr", REWARD_RATE):
         rate, usual = getattr(config, key, None), wanted.get(key)
         if key in free or rate is None or usual is None or not is_too_high(rate, usual):
             continue

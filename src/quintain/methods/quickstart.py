@@ -17,7 +17,7 @@ class Config(grpo.Config):
     steps: int = 40
     demonstrations: int | str | None = 32
     imitation_epochs: int = 4
-    imitation_rate: float | None = 1e-3
+    imitation_lr: float | None = 1e-3
     learning_rate: float = 2e-4
     eval_every: int = 10
     eval_episodes: int = 256

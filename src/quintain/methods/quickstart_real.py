@@ -29,13 +29,13 @@ class Config(grpo.Config):
     steps: int = 16
     demonstrations: int | str | None = 8
     imitation_epochs: int = 4
-    imitation_rate: float | None = 8.5e-5
+    imitation_lr: float | None = 8.5e-5
     learning_rate: float = 3e-5
     eval_every: int = 8
     eval_episodes: int = 64
     tasks: int = 2
     group_size: int = 8
-    micro_tokens: PositiveInt | None = 8192
+    tokens_per_microbatch: PositiveInt | None = 8192
     dealt_out: bool = False
     """The control: deal the rewards of each group out anew among its episodes."""
 

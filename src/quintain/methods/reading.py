@@ -25,11 +25,11 @@ WARM = "by methods with a warm start, such as grpo and eto; one that imitates al
 WITH_LORA = "with a lora_rank of 1 or more, where there are LoRA layers"
 READERS: Mapping[str, str] = {
     "whole_groups": "by methods that learn from groups as they come, such as grpo and rloo",
-    "leaves": "by methods that assign credit to the episodes of a step, such as grpo and ppo",
+    "train_branches": "by methods that assign credit to the episodes of a step, such as grpo and ppo",
     "num_epochs": IN_EPOCHS,
     "num_minibatches": IN_EPOCHS,
     "records_signals": "by methods without a replay buffer, such as grpo and sft",
-    "imitation_rate": WARM,
+    "imitation_lr": WARM,
     "imitation_epochs": WARM,
     "lr_warmup": "with lr_schedule constant, linear or cosine, where the schedule is not the method's own",
     "lora_alpha": WITH_LORA,
@@ -37,7 +37,7 @@ READERS: Mapping[str, str] = {
     "keeps_adapter": WITH_LORA,
 }
 """Option of every method, or of several, that not all of them read → who does, after "it is read …"."""
-LOOP_OPTIONS = ("records_signals", "leaves", "whole_groups")
+LOOP_OPTIONS = ("records_signals", "train_branches", "whole_groups")
 """Options that loops read, and nothing that a loop calls does."""
 
 
@@ -47,7 +47,7 @@ def find_unread(method: Method, config: TrainConfig) -> set[str]:
     return {
         *traits.unread,
         *find_unnamed(method),
-        *(() if traits.has_warm_start else ("imitation_rate", "imitation_epochs")),
+        *(() if traits.has_warm_start else ("imitation_lr", "imitation_epochs")),
         *(("lr_warmup",) if config.lr_schedule == "method" else ()),
         *(() if config.lora_rank > 0 else ("lora_alpha", "lora_targets", "keeps_adapter")),
     }

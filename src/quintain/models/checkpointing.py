@@ -43,7 +43,7 @@ def checkpoint_layers(model: PreTrainedModel, precision: Precision) -> None:
     if not model.supports_gradient_checkpointing:
         raise ConfigError(
             f"gradient_checkpointing: got a model of type {family!r}, whose layers transformers cannot compute again; "
-            "leave it off, and lower micro_tokens"
+            "leave it off, and lower tokens_per_microbatch"
         )
     with warnings.catch_warnings():  # the name that all versions know is to change
         warnings.simplefilter("ignore", FutureWarning)

@@ -19,7 +19,7 @@ def dialogue_rewards(
     *,
     token_weight: float = 0.6,
     loss_weight: float = 1.0,
-    least_loss: float = 1.0,
+    min_loss: float = 1.0,
 ) -> list[float]:
     """Return what each dialogue of a group is worth.
 
@@ -31,20 +31,20 @@ def dialogue_rewards(
         losses: nats of its most surprising message under the base model, a mean over the message's tokens.
         token_weight: λ_token.
         loss_weight: λ_loss.
-        least_loss: nats below which no message is plainer; what is certain would be worth any amount.
+        min_loss: nats below which no message is plainer; what is certain would be worth any amount.
 
     Raises:
-        UsageError: there are not as many of each, or `least_loss` is not above 0.
+        UsageError: there are not as many of each, or `min_loss` is not above 0.
     """
     if not len(task) == len(tokens) == len(losses):
         raise UsageError(
             f"dialogues: got {len(task)} outcomes, {len(tokens)} lengths and {len(losses)} losses; give one of each"
         )
-    if least_loss <= 0:
-        raise UsageError(f"least loss of a message: got {least_loss}; give nats above 0")
+    if min_loss <= 0:
+        raise UsageError(f"least loss of a message: got {min_loss}; give nats above 0")
     longest = max(tokens, default=0) or 1
     return [
-        paid - token_weight * num / longest + loss_weight / max(loss, least_loss)
+        paid - token_weight * num / longest + loss_weight / max(loss, min_loss)
         for paid, num, loss in zip(task, tokens, losses, strict=True)
     ]
 

@@ -186,7 +186,7 @@ class TrainingContext:
         self.held_out = read_held_out(config, config.eval_episodes)
         me = weakref.proxy(self)  # no circle, which would keep the models in memory until the collector comes
         self.collector = Collector(
-            run, self.rollout, TaskStream(tasks_of(self.make_environment), first=config.first_task),
+            run, self.rollout, TaskStream(tasks_of(self.make_environment), first=config.task_offset),
             HeldOutTasks(self.held_out), self.tokenizer, display,
             environment=config.environment, seed=config.seed, teach=lambda *by, agent="": me._teach(*by, agent=agent),
             prefer=lambda: me._preferences(), label=lambda: me._label_answers(),
@@ -231,7 +231,7 @@ class TrainingContext:
         }
         for name, policy in self.policies.trained.items():
             assert policy.learner is not None, "it is trained"
-            given = policy.settings.micro_tokens or known.get(name)
+            given = policy.settings.tokens_per_microbatch or known.get(name)
             policy.activate()
             if said := fit_pass(policy.learner, given):
                 self.run.event(PASSES, said, **{name: policy.max_tokens})
@@ -833,7 +833,7 @@ def prepare_start(
         evaluate_untrained(model, tokenizer, config, run, display)
     imitated: list[Trajectory] = []
     if has_warm_start and cold_start is None and is_taught(config):
-        teach(model, tokenizer, config, run, display, rate=config.imitation_rate)
+        teach(model, tokenizer, config, run, display, rate=config.imitation_lr)
     elif has_warm_start and config.demonstrations != 0:
         shown = load_demonstrations(
             config, make_environment, tokenizer, run, display,

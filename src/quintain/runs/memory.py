@@ -166,7 +166,7 @@ class Plan:
                 fits = most_tokens(part.shape, part.use, free - others) // 256 * 256
                 yield (
                     f"an update of {part.name} with {part.use.tokens:,} tokens at once may not fit: give "
-                    f"--micro-tokens {max(fits, 256)}, or --gradient-checkpointing true"
+                    f"--tokens-per-microbatch {max(fits, 256)}, or --gradient-checkpointing true"
                 )
             if part.use.engine and sampling(part.shape, part.use).total + others > free:
                 yield (
@@ -258,7 +258,7 @@ def use_of(
         lora_rank=settings.lora_rank if is_trained else 0,
         optimizer=config.optimizer,
         checkpoints=config.gradient_checkpointing,
-        tokens=settings.micro_tokens or MICRO_TOKENS,
+        tokens=settings.tokens_per_microbatch or MICRO_TOKENS,
         ranks=max(config.learner_ranks, 1),
         engine=read_engine(settings.engine)["kind"] if acts(config, name, spec) else "",
         streams=min(config.concurrency, streams),

@@ -118,7 +118,7 @@ def place_servers(
         card = cards[tightest]
         used = [f"the learner takes about {amount(keeps)}"] * (tightest in taken)
         used += [f"other programs hold {amount(card.held)}"] * (card.held > 0)
-        lower = "train LoRA layers, in bf16, with fewer micro_tokens, or " * (tightest in taken)
+        lower = "train LoRA layers, in bf16, with fewer tokens_per_microbatch, or " * (tightest in taken)
         raise UsageError(
             f"engine: got {settings.kind}{f' with memory={settings.memory:g}' if settings.memory else ''} on card "
             f"{tightest} of {amount(card.total)}, of which {' and '.join(used)}; {lower}name another card: "

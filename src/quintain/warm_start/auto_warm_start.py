@@ -153,7 +153,7 @@ def teach(
     device = model.device
     learner = imitator(model, config, rate)
     model.to(cast("Any", find_device(config.device)))
-    fit_pass(learner, config.micro_tokens)
+    fit_pass(learner, config.tokens_per_microbatch)
     is_shown = has_expert(make_environment)
     report = ImitationReport(enough=TAUGHT if is_shown else ENOUGH, has_expert=is_shown)
     with Probe(config, make_environment, model, tokenizer) as probe:
@@ -206,8 +206,10 @@ class AutoWarmStart:
 
     def follow_expert(self, make_environment: Factory) -> None:
         """Imitate episodes of the expert, each once, until enough is solved."""
-        demonstrator = fumbling(teacher(make_environment, mistakes=self.config.mistakes), EXPERT_FUMBLES)
-        tasks = TaskStream(tasks_of(make_environment), first=self.config.first_task)
+        demonstrator = fumbling(
+            teacher(make_environment, expert_noise=self.config.expert_noise), EXPERT_FUMBLES
+        )
+        tasks = TaskStream(tasks_of(make_environment), first=self.config.task_offset)
         probes: set[int] = set()
         for number in count():
             shown = self._demonstrate(tasks.draw(number, CHUNK), demonstrator)
@@ -226,7 +228,7 @@ class AutoWarmStart:
 
     def follow_luck(self, make_environment: Factory) -> None:
         """Imitate the best episodes of random play, then the best of the policy's own, until enough is solved."""
-        tasks = TaskStream(tasks_of(make_environment), first=self.config.first_task)
+        tasks = TaskStream(tasks_of(make_environment), first=self.config.task_offset)
         best = self._search_random(tasks, teacher(make_environment))
         if self.run.next_step == 0:
             self.run.append(best, step=0, phase="demonstrations")

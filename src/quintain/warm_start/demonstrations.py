@@ -274,7 +274,7 @@ def without_held_out(records: Iterable[Record], config: DataSection) -> Iterator
 
 def rules_of(config: TrainConfig, max_length: int) -> Rules:
     """Return which answers are trained and how long a conversation may be, and what says so."""
-    limits = {"micro_tokens": config.tokens_per_pass, "the model's context": max_length}
+    limits = {"tokens_per_microbatch": config.tokens_per_pass, "the model's context": max_length}
     if config.max_context is not None:
         limits["max_context"] = config.max_context
     limit = min(limits, key=lambda name: limits[name])

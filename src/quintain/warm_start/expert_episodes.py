@@ -222,7 +222,7 @@ class RecordedExpert:
         if kept and not self._episodes:
             raise DataError(
                 f"recorded episodes of {self.source.name}: got {len(kept)} that are all longer than {max_length:,} "
-                "tokens; raise max_context and micro_tokens, or record shorter ones"
+                "tokens; raise max_context and tokens_per_microbatch, or record shorter ones"
             )
         if not kept:
             first = next(iter(self.by_task))

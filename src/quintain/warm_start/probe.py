@@ -40,7 +40,7 @@ class Probe:
     ) -> None:
         """Build an engine on the weights of `model`."""
         self.return_range = ask(make_environment, check_range)
-        self._config, self._tasks = config, TaskStream(tasks_of(make_environment), first=config.first_task)
+        self._config, self._tasks = config, TaskStream(tasks_of(make_environment), first=config.task_offset)
         self._make_environment, self._tokenizer = make_environment, tokenizer
         settings = EngineSettings(max_length=config.max_context, precision=config.precision)
         self._engine = build_engine(settings, model, tokenizer)

@@ -47,7 +47,7 @@ def before_teaching(config: TrainConfig, make_environment: Factory) -> Iterator[
     if config.tokens_per_pass > MANY_TOKENS:
         yield (
             f"up to {config.tokens_per_pass:,} tokens go through the model at once, so that memory may hold a whole "
-            f"step; lower micro_tokens (usual: {MICRO_TOKENS:,}), if that was not meant"
+            f"step; lower tokens_per_microbatch (usual: {MICRO_TOKENS:,}), if that was not meant"
         )
     is_shown = not isinstance(config.demonstrations, str) and config.demonstrations != 0
     if not is_shown or config.environment == NO_ENVIRONMENT:

@@ -179,7 +179,7 @@ def build_agent(
 def read_held_out(config: DataSection, count: int) -> tuple[Task, ...]:
     """Return the `count` tasks that every evaluation of `config` plays."""
     make_environment = find(config.eval_environment or config.environment)
-    return draw_held_out(tasks_of(make_environment), count, config.first_task)
+    return draw_held_out(tasks_of(make_environment), count, config.task_offset)
 
 
 def harness(config: DataSection, tokenizer: PreTrainedTokenizerBase, make_environment: Factory) -> Agent:
@@ -193,22 +193,22 @@ def harness(config: DataSection, tokenizer: PreTrainedTokenizerBase, make_enviro
     )
 
 
-def teacher(make_environment: Factory, *, mistakes: float = 0.0) -> Demonstrator:
+def teacher(make_environment: Factory, *, expert_noise: float = 0.0) -> Demonstrator:
     """Return the environment's expert, or random valid actions (which teach the form only) where it has none.
 
-    The expert does something else in the share `mistakes` of its turns (`environments.noisy`).
+    The expert does something else in the share `expert_noise` of its turns (`environments.noisy`).
 
     Raises:
         ConfigError: there are to be mistakes, and no expert who could make them.
     """
     if not has_expert(make_environment):
-        if mistakes:
+        if expert_noise:
             raise ConfigError(
-                f"mistakes: got {mistakes} with environment {spec_of(make_environment)}, which has no expert who "
-                "could err; give it expert_action(), or set mistakes to 0"
+                f"expert_noise: got {expert_noise} with environment {spec_of(make_environment)}, which has no "
+                "expert who could err; give it expert_action(), or set expert_noise to 0"
             )
         return fumble_action
-    return noisy(mistakes) if mistakes else expert_action
+    return noisy(expert_noise) if expert_noise else expert_action
 
 
 def expert_action(environment: Environment, _rng: Random, _seen: Sequence[Observation]) -> Action:
@@ -251,8 +251,8 @@ def demonstrate(
     *,
     count: int,
     seed: int,
-    mistakes: float = 0.0,
-    first_task: int = 0,
+    expert_noise: float = 0.0,
+    task_offset: int = 0,
     demonstrator: Demonstrator | None = None,
     on_episode: OnEpisode | None = None,
     has_state_keys: bool = False,
@@ -262,18 +262,19 @@ def demonstrate(
     `demonstrator` takes the place of the environment's expert, where it is given. States are recorded if
     `has_state_keys`.
     """
-    tasks = TaskStream(tasks_of(make_environment), first=first_task).draw(0, count)
+    tasks = TaskStream(tasks_of(make_environment), first=task_offset).draw(0, count)
     if isinstance(agent, Outside) and agent.expert:
-        if mistakes:
+        if expert_noise:
             raise ConfigError(
-                f"mistakes: got {mistakes} with the expert {agent.expert} of an agent outside; let it err by itself, "
-                "and leave mistakes at 0"
+                f"expert_noise: got {expert_noise} with the expert {agent.expert} of an agent outside; let it err by "
+                "itself, and leave expert_noise at 0"
             )
         occasion = derive_seed(seed, "demonstrations")
         return taught_episodes(agent, make_environment, tasks, seed=occasion, on_episode=on_episode)
     return demonstrate_on(
         agent, make_environment, tasks,
-        seed=seed, mistakes=mistakes, demonstrator=demonstrator, on_episode=on_episode, has_state_keys=has_state_keys,
+        seed=seed, expert_noise=expert_noise, demonstrator=demonstrator, on_episode=on_episode,
+        has_state_keys=has_state_keys,
     )  # fmt: skip
 
 
@@ -283,13 +284,13 @@ def demonstrate_on(
     tasks: Sequence[Task],
     *,
     seed: int,
-    mistakes: float = 0.0,
+    expert_noise: float = 0.0,
     demonstrator: Demonstrator | None = None,
     on_episode: OnEpisode | None = None,
     has_state_keys: bool = False,
 ) -> list[Trajectory]:
     """Return the scored ones of an episode of the teacher on each of `tasks`, as the policy's tokens."""
-    demonstrator = demonstrator or teacher(make_environment, mistakes=mistakes)
+    demonstrator = demonstrator or teacher(make_environment, expert_noise=expert_noise)
     limits = Limits(max_failure_share=0.5, has_state_keys=has_state_keys)
     rollout = Rollout(agent, make_environment, None, limits=limits)
     try:
@@ -354,8 +355,8 @@ def load_demonstrations(
             make_environment,
             count=count,
             seed=derive_seed(config.seed, "teacher", number) if number else config.seed,
-            mistakes=config.mistakes,
-            first_task=config.first_task,
+            expert_noise=config.expert_noise,
+            task_offset=config.task_offset,
             demonstrator=demonstrator,
             on_episode=lambda _: display.advance(),
             has_state_keys=has_state_keys,
@@ -375,9 +376,9 @@ def warm_start(
 ) -> None:
     """Train `model` to write what is written in what was `shown`, at a learning rate that falls to 0."""
     device = model.device
-    learner = imitator(model, config, config.imitation_rate)
+    learner = imitator(model, config, config.imitation_lr)
     model.to(cast("Any", find_device(config.device)))
-    fit_pass(learner, config.micro_tokens)
+    fit_pass(learner, config.tokens_per_microbatch)
     updates = Imitation(learner, shown, config.imitation_epochs, config.seed)
     lengths = [len(sample.token_ids) for sample in updates.samples]
     for note in before_imitation(config, config, config.episodes_of_step, lengths):
@@ -388,7 +389,7 @@ def warm_start(
     end_imitation(model, device)
 
 
-def imitation_rate(model: PreTrainedModel, given: float | None = None) -> float:
+def imitation_lr(model: PreTrainedModel, given: float | None = None) -> float:
     """Return the learning rate at which `model` imitates; unless `given`, it falls with its width (2203.03466)."""
     if given is not None:
         return given
@@ -400,7 +401,7 @@ def imitator(model: PreTrainedModel, config: TrainConfig, rate: float | None) ->
     """Return what trains `model` in the warm start of `config`: layers of LoRA where the policy trains these.
 
     One that is made from nothing has no base for them: all of its weights imitate. It learns at `rate`; None: see
-    `imitation_rate`.
+    `imitation_lr`.
     """
     settings = config.main_policy()
     if settings.lora_rank and new_model(config.model) is None:
@@ -415,7 +416,7 @@ def imitator(model: PreTrainedModel, config: TrainConfig, rate: float | None) ->
     learner = Learner(
         model,
         Optimization(
-            learning_rate=imitation_rate(model, rate),
+            learning_rate=imitation_lr(model, rate),
             temperature=config.temperature,
             precision=config.precision,
             gradient_checkpointing=config.gradient_checkpointing,

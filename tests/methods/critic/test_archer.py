@@ -110,7 +110,7 @@ def test_targets_are_detached_and_move_a_tenth_of_the_way(
 def test_a_step_does_not_depend_on_how_its_batch_is_cut(tmp_path: Path) -> None:
     """The official code sums 32 batches before it clips at .01, so that what is accumulated sets the step."""
     whole = rows(train(tmp_path / "whole", config(max_grad_norm=0.01)))
-    cut = rows(train(tmp_path / "cut", config(max_grad_norm=0.01, micro_tokens=400)))
+    cut = rows(train(tmp_path / "cut", config(max_grad_norm=0.01, tokens_per_microbatch=400)))
     for name in ("train/loss", "train/grad_norm", "critic_1/value/squared_error", "critic/td_error"):
         assert cut[-1][name] == pytest.approx(whole[-1][name], rel=1e-3, abs=1e-6)
 

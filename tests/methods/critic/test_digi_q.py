@@ -105,7 +105,7 @@ def test_heads_start_anew_on_what_is_standardized(tmp_path: Path, monkeypatch: p
         return make(policies, buffer, update, *rest)
 
     monkeypatch.setattr(replay, "make_updates", watched)
-    made = config(critic_rate=30.0, critic_updates=8, target_rate=0.001)
+    made = config(critic_lr_scale=30.0, critic_updates=8, polyak=0.001)
     with Run.create(tmp_path / "run", recipe="digi_q", config=asdict(made)) as run:
         method(made).train(run, made)
     for name in CRITICS:

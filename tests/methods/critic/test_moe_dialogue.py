@@ -129,7 +129,7 @@ def test_experts_learn_first_then_the_manager_and_then_no_more_talks_are_collect
     collector: Any = Tasks()
     made = moe_dialogue.method(
         moe_dialogue.Config(
-            expert_steps=2, offline_after=3, tasks=4, num_updates=5, manager_updates=7, manager_rate=2.0
+            expert_steps=2, offline_after=3, tasks=4, num_updates=5, manager_updates=7, manager_lr_scale=2.0
         )
     )
     experts, manager = made.updates

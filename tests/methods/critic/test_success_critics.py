@@ -17,10 +17,13 @@ from quintain.types import Group, Score, Stop, Text, Trajectory
 
 SMALL: dict[str, dict[str, Any]] = {
     "digi_rl": {
-        "tasks": 4, "offline_tasks": 6, "offline_steps": 1, "capacity": 16, "share": 0.5, "critic_updates": 1,
+        "tasks": 4, "offline_tasks": 6, "offline_steps": 1, "capacity": 16, "keep_fraction": 0.5, "critic_updates": 1,
         "critic_batch": 4, "critic_size": "micro", "num_epochs": 1,
     },
-    "web_rl": {"tasks": 4, "reach": 2, "critic_updates": 1, "critic_batch": 4, "num_minibatches": 2, "phase": 2},
+    "web_rl": {
+        "tasks": 4, "oversample_factor": 2, "critic_updates": 1, "critic_batch": 4, "num_minibatches": 2,
+        "phase": 2,
+    },
 }  # fmt: skip
 
 
@@ -60,16 +63,16 @@ def kept(config: digi_rl.Config, promised: Sequence[float] = (0.3, 0.3)) -> list
 
 def test_turns_that_lost_chances_are_left_out_of_a_success() -> None:
     # λ .5, H 3: .25 - .75 · .1 = .175 < 1/3; .5 + .5 · .8 = .9; 1.
-    assert kept(digi_rl.Config(share=0.5)) == [[0.0, 1.0, 1.0], [0.0, 0.0]]
-    assert kept(digi_rl.Config(share=0.5, by_step=False)) == [[1.0] * 3, [0.0] * 2]
+    assert kept(digi_rl.Config(keep_fraction=0.5)) == [[0.0, 1.0, 1.0], [0.0, 0.0]]
+    assert kept(digi_rl.Config(keep_fraction=0.5, by_step=False)) == [[1.0] * 3, [0.0] * 2]
     # Its code: -.1 - .05 + .25 > 0 keeps the first as well.
-    assert kept(digi_rl.Config(share=0.5, variant="code")) == [[1.0] * 3, [0.0] * 2]
+    assert kept(digi_rl.Config(keep_fraction=0.5, variant="code")) == [[1.0] * 3, [0.0] * 2]
 
 
 def test_a_success_that_was_promised_is_not_kept_before_a_failure_that_was_not() -> None:
     # With share 1 both are kept, and of a failure the turn that gained: .75 · .4 = .3 < 1/3 of H 3, but > 0.
-    assert kept(digi_rl.Config(share=1.0))[1] == [0.0, 0.0]
-    assert kept(digi_rl.Config(share=1.0, variant="code"))[1] == [1.0, 0.0]
+    assert kept(digi_rl.Config(keep_fraction=1.0))[1] == [0.0, 0.0]
+    assert kept(digi_rl.Config(keep_fraction=1.0, variant="code"))[1] == [1.0, 0.0]
     credit = digi_rl.hard_filter(
         [WON, WON, LOST], [0.9, 0.2, 0.1], [VALUES[0]] * 2 + [VALUES[1]], digi_rl.Config()
     )
@@ -79,7 +82,7 @@ def test_a_success_that_was_promised_is_not_kept_before_a_failure_that_was_not()
 @pytest.mark.parametrize("one", [WON, LOST])
 def test_where_nothing_is_above_anything_nothing_is_imitated(one: Trajectory) -> None:
     credit = digi_rl.hard_filter(
-        [one] * 3, [0.5] * 3, [[0.5] * len(one.turns)] * 3, digi_rl.Config(share=0.5)
+        [one] * 3, [0.5] * 3, [[0.5] * len(one.turns)] * 3, digi_rl.Config(keep_fraction=0.5)
     )
     assert not any(turn.any() for own in credit.advantages for turn in own)
     assert credit.metrics["digi_rl/kept_episodes"] == credit.metrics["digi_rl/kept_turns"] == 0.0
@@ -148,10 +151,10 @@ def test_turns_that_are_not_learned_are_context() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: digi_rl.Config(share=0.0).check(), "share: got 0"),
-        (lambda: digi_rl.Config(mixing=0.0).check(), "mixing: got 0"),
+        (lambda: digi_rl.Config(keep_fraction=0.0).check(), "keep_fraction: got 0"),
+        (lambda: digi_rl.Config(outcome_decay=0.0).check(), "outcome_decay: got 0"),
         (lambda: web_rl.Config(low=0.8).check(), "low, high: got 0.8 and 0.75"),
-        (lambda: web_rl.Config(least_sure=0.95).check(), "least_sure, most_sure"),
+        (lambda: web_rl.Config(min_probability=0.95).check(), "min_probability, max_probability"),
     ],
 )
 def test_what_no_run_can_have(make: Any, words: str) -> None:
@@ -203,6 +206,8 @@ def test_the_reference_is_the_policy_as_the_phase_began(tmp_path: Path) -> None:
 
 
 def test_failures_push_away() -> None:
-    lesson = web_rl.regress_streams([LOST], [[0.5, 0.9]], [[True, True]], [True], web_rl.Config(mixing=0.5))
+    lesson = web_rl.regress_streams(
+        [LOST], [[0.5, 0.9]], [[True, True]], [True], web_rl.Config(value_mix=0.5)
+    )
     (sample,) = lesson.samples
     assert sample.advantages[sample.loss_weight > 0].tolist() == pytest.approx([-0.05, -0.05, -0.9])

@@ -84,7 +84,7 @@ def test_a_checker_without_an_answer_is_asked_again_and_is_no_zero() -> None:
 
 
 def test_a_team_that_is_never_sure_does_what_it_has_and_is_not_imitated() -> None:
-    told = Team(solve=suggest("1", "2"), check=lambda *_: 1, most_rounds=2).run(
+    told = Team(solve=suggest("1", "2"), check=lambda *_: 1, max_rounds=2).run(
         world_at_start(), random.Random(0), ()
     )
     assert [a.role for a in told].count(SUGGEST) == 2 and told[-1] == Activation(ACT, "2")
@@ -122,12 +122,12 @@ def test_it_imitates_a_team_and_is_then_paid_for_the_outcome(train: Any, tmp_pat
     fields = {
         "tasks": 2,
         "group_size": 2,
-        "attempts": 1,
+        "max_draws": 1,
         "imitation_epochs": 1,
         "demonstrations": 30,
         "steps": 1,
     }
-    rows = train("afm", **fields, environment="sums?revisions=0&digits=1", solver_mistakes=0.2)
+    rows = train("afm", **fields, environment="sums?revisions=0&digits=1", solver_noise=0.2)
     with Run.open(tmp_path / "afm", writable=False) as run:
         (event,) = [event for event in run.events() if event["kind"] == "cold start"]
         assert (
@@ -157,12 +157,12 @@ def test_a_solver_alone_thinks_and_acts_and_is_not_checked(train: Any, tmp_path:
     fields = {
         "tasks": 2,
         "group_size": 2,
-        "attempts": 1,
+        "max_draws": 1,
         "imitation_epochs": 1,
         "demonstrations": 6,
         "steps": 1,
     }
-    train("afm", **fields, environment="sums?revisions=0&digits=1", solver_mistakes=0.0, team=False)
+    train("afm", **fields, environment="sums?revisions=0&digits=1", solver_noise=0.0, team=False)
     with Run.open(tmp_path / "afm", writable=False) as run:
         (event,) = [event for event in run.events() if event["kind"] == "cold start"]
         assert event["data"]["data/kept"] == 6 and "data/in_order" not in event["data"]

@@ -27,7 +27,7 @@ def test_teachers_are_told_apart_by_their_index(trajectory: Make, shows: Any) ->
     solved, failed = (trajectory([((1,), (2,))], ["x"], value=v, task=str(v)) for v in (1.0, 0.0))
     forced = [replace(trajectory([((1,), (3,))], ["x"], task=t), index=2) for t in ("1.0", "0.0")]
     collector = shows([solved, replace(failed, index=1), *forced])
-    config = agent_bank.Config(tries=2)
+    config = agent_bank.Config(group_size=2)
     made = agent_bank.method(config).data(collector)
     assert [e.trajectory for e in made.examples] == [solved, forced[1]]  # type: ignore[union-attr]
     assert [len(teachers) for teachers in collector.teachers] == [3]
@@ -77,7 +77,7 @@ def test_the_gap_is_the_divergence_of_what_is_shown() -> None:
 
 def test_forced_episodes_come_from_the_environment(train: Any) -> None:
     rows = train(
-        "agent_bank", environment="collab?slots=2&values=3", demonstrations=6, tries=2, teacher_mistakes=1.0
+        "agent_bank", environment="collab?slots=2&values=3", demonstrations=6, group_size=2, teacher_noise=1.0
     )
     assert rows[-1]["data/solved"] >= 6
 

@@ -47,14 +47,14 @@ def test_keys_are_the_worlds_or_what_is_read_first(trajectory: Make) -> None:
 
 
 def test_lengths_that_cannot_be_are_refused() -> None:
-    agent_gen.Config(least_steps=2, most_steps=2).check()
-    with pytest.raises(ConfigError, match="least_steps: got 3 with most_steps 2; give the smaller first"):
-        agent_gen.Config(least_steps=3, most_steps=2).check()
+    agent_gen.Config(min_steps=2, max_steps=2).check()
+    with pytest.raises(ConfigError, match="min_steps: got 3 with max_steps 2; give the smaller first"):
+        agent_gen.Config(min_steps=3, max_steps=2).check()
 
 
 @pytest.mark.slow
 def test_it_trains_on_drawn_domains(train: Any) -> None:
-    rows = train("agent_gen", environment=WORLD, most_steps=6, eval_start=False, eval_episodes=1, steps=1)
+    rows = train("agent_gen", environment=WORLD, max_steps=6, eval_start=False, eval_episodes=1, steps=1)
     assert rows[-1]["data/solved"] == 8 >= rows[-1]["data/new_tasks"] >= rows[-1]["data/num_turns"] > 0
     shares = [value for key, value in rows[-1].items() if key.startswith("agent_gen/steps")]
     assert sum(shares) == pytest.approx(1)

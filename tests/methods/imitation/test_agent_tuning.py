@@ -43,7 +43,7 @@ def test_eta_is_a_share_of_samples_and_not_of_what_there_is(examples: list[Examp
 
 def test_the_ends_are_imitation_of_one_set(examples: list[Example]) -> None:
     for share, own, alone in ((1.0, range(10), examples[:10]), (0.0, range(10, 40), examples[10:])):
-        config = agent_tuning.Config(share=share, batch_size=64)
+        config = agent_tuning.Config(agent_fraction=share, batch_size=64)
         method = agent_tuning.method(config)
         drawn = choose(method, 40, 1, 5, 5, odds_of(method, examples))
         single = choose(method, len(alone), 1, 5, 5, odds_of(method, alone))
@@ -106,7 +106,7 @@ def test_what_shares_a_run_with_a_test_goes(trajectory: Make, shows: Any, tmp_pa
     tests.write_text(" ".join(map(str, range(10, 25))) + "\n\n", encoding="utf-8")
     one = trajectory([(tuple(range(10, 20)), (20, 21))], environment="guess")
     other = trajectory([(tuple(range(10, 20)), (5, 6))], environment="guess")
-    config = agent_tuning.Config(tests=str(tests), share=1.0)
+    config = agent_tuning.Config(tests=str(tests), agent_fraction=1.0)
     made = agent_tuning.method(config).data(shows([one, other]))
     assert [e.trajectory for e in made.examples] == [other]  # type: ignore[union-attr]
     with pytest.raises(DataError, match="give a file of texts"):

@@ -41,7 +41,7 @@ def test_forced_actions_that_fail_as_well_leave_nothing(
 ) -> None:
     tried = trajectory([((1,), (10, 2))], value=0.0)
     shown = replace(tried, index=2)
-    made = agent_bank.method(agent_bank.Config(tries=2, forced=is_forced))
+    made = agent_bank.method(agent_bank.Config(group_size=2, forced=is_forced))
     num = 2 + is_forced
     with pytest.raises(DataError, match=f"what it failed: got {num} episodes into solved and none out of it"):
         made.data(shows([tried, replace(tried, index=1), *[shown] * is_forced]))

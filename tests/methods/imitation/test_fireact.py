@@ -56,7 +56,7 @@ def test_a_long_episode_is_left_out_whole_and_counted(trajectory: Make) -> None:
 def test_one_way_that_is_always_right_is_plain_imitation(trajectory: Make, shows: Any) -> None:
     shown = [trajectory([((1,), (10, 2)), ((3,), (11, 2))]), trajectory([((1,), (12, 2))], value=0.0)]
     collector = shows(shown)
-    one = fireact.method(fireact.Config(ways=("expert",)))
+    one = fireact.method(fireact.Config(strategies=("expert",)))
     other = sft.method(sft.Config(environment="stream"))
     both = [make_samples(examples_of(m.data(collector))) for m in (one, other)]
     assert [[s.token_ids.tolist() for s in part] for part in both[0]] == [
@@ -77,12 +77,12 @@ def test_every_way_of_the_environment_has_a_teacher(trajectory: Make, shows: Any
 
 def test_a_way_that_is_not_known_is_refused_before_anything_is_played() -> None:
     with pytest.raises(ConfigError, match=r"^ways: got 'dircet' in stream; did you mean 'direct'\?$"):
-        fireact.method(fireact.Config(ways=("expert", "dircet")))
+        fireact.method(fireact.Config(strategies=("expert", "dircet")))
     with pytest.raises(ConfigError, match=r"^ways: got 'nope' in stream; choose from direct, expert, \w+$"):
-        fireact.method(fireact.Config(ways=("nope",)))
+        fireact.method(fireact.Config(strategies=("nope",)))
     with pytest.raises(ConfigError, match="ways: got 'direct' in guess; choose from expert"):
-        fireact.method(fireact.Config(environment="guess", ways=("direct",)))
-    fireact.method(fireact.Config(ways=("expert", "direct")))
+        fireact.method(fireact.Config(environment="guess", strategies=("direct",)))
+    fireact.method(fireact.Config(strategies=("expert", "direct")))
 
 
 def test_conversations_of_others_are_filtered_alike(trajectory: Make, shows: Any) -> None:

@@ -202,7 +202,7 @@ def test_who_proposes_and_judges_is_checked_before_anything_is_played() -> None:
 def test_a_run_on_proposals_with_an_evaluator_that_errs(train: Any) -> None:
     rows = train(
         "pae", environment="craft?depth=1", model="micro?tokens=words", agent="choice", demonstrations=16, tasks=8,
-        group_size=4, proposer="world", evaluator_mistakes=0.2, steps=2,
+        group_size=4, proposer="world", evaluator_noise=0.2, steps=2,
     )  # fmt: skip
     told = rows[1:]
     assert len(told) == 2 and all(0.5 < row["evaluator/agreement"] < 1 for row in told)

@@ -40,7 +40,7 @@ def test_failures_that_are_asked_for_go_in_and_come_out(trajectory: Make, shows:
 
 @pytest.mark.slow
 def test_a_run_shows_what_it_left_out(train: Any, tmp_path: Path) -> None:
-    first, *rest = train("sft", environment="guess", demonstrations=6, mistakes=0.7)
+    first, *rest = train("sft", environment="guess", demonstrations=6, expert_noise=0.7)
     assert "data/in" not in first and all(row["data/in"] == 6 > row["data/solved"] > 0 for row in rest)
     with Run.open(tmp_path / "sft", writable=False) as run:
         kept = int(rest[-1]["data/kept"])

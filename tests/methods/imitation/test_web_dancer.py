@@ -140,7 +140,7 @@ def test_tokens_of_a_group_count_the_same_however_long_their_episodes_are() -> N
 
 @pytest.mark.slow
 def test_it_imitates_what_is_left_of_five_tries_and_then_learns_by_reward(train: Any, tmp_path: Path) -> None:
-    fields = {"environment": "hopqa?hops=1&closed=0", "tasks": 2, "group_size": 2, "attempts": 1}
+    fields = {"environment": "hopqa?hops=1&closed=0", "tasks": 2, "group_size": 2, "max_draws": 1}
     rows = train("web_dancer", **fields, imitation_epochs=1, demonstrations=4)
     assert rows[-1]["web_dancer/missing"] + 2 * rows[-1]["web_dancer/differing"] == 2
     with Run.open(tmp_path / "web_dancer", writable=False) as run:
@@ -156,6 +156,4 @@ def test_a_teacher_that_never_succeeds_is_told_by_stage(train: Any) -> None:
     with pytest.raises(
         DataError, match=r"imitating the best of many tries: got .* into .* and none out of it"
     ):
-        train(
-            "web_dancer", environment="hopqa?hops=1&closed=0&early=1", demonstrations=2, teacher_mistakes=1.0
-        )
+        train("web_dancer", environment="hopqa?hops=1&closed=0&early=1", demonstrations=2, teacher_noise=1.0)

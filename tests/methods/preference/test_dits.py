@@ -55,7 +55,7 @@ def test_what_was_tried_is_forgotten_bit_for_bit(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(Trials, "influence", watched)
     monkeypatch.setattr(rounds, "learn_in_epochs", counted)
-    folder = train("dits", tmp_path / "run", share=0.4, learning_rate=0.03, steps=1, **FIELDS)
+    folder = train("dits", tmp_path / "run", keep_fraction=0.4, learning_rate=0.03, steps=1, **FIELDS)
     found = rows(folder)[1:]
     assert seen and max(len(own) for _, _, own in seen) > 1
     for row, (blocks, tasks, changes), num in zip(found, seen, trained, strict=True):
@@ -87,7 +87,12 @@ def test_a_broken_off_run_resumes_bit_for_bit(tmp_path: Path, monkeypatch: pytes
 
 
 def test_seats_share_the_policy(tmp_path: Path) -> None:
-    fields = {**FIELDS, "environment": "twocards?facts=1&values=2&keys=4", "agent": "scored", "mistakes": 0.3}
+    fields = {
+        **FIELDS,
+        "environment": "twocards?facts=1&values=2&keys=4",
+        "agent": "scored",
+        "expert_noise": 0.3,
+    }
     folder = train("dits", tmp_path / "run", steps=1, **fields)
     assert rows(folder)[1]["data/pairs"] > 0
 
@@ -107,8 +112,8 @@ def test_value_and_influence_are_added() -> None:
 def test_what_cannot_choose_is_refused() -> None:
     with pytest.raises(ConfigError, match="branches: got 1"):
         dits.Config(branches=1).check()
-    with pytest.raises(ConfigError, match="share: got 0, with which nothing"):
-        dits.Config(share=0.0).check()
+    with pytest.raises(ConfigError, match="keep_fraction: got 0, with which nothing"):
+        dits.Config(keep_fraction=0.0).check()
     with pytest.raises(ConfigError, match="learner_ranks: got 2, where an update cannot be undone"):
         dits.Config(learner_ranks=2).check()
     assert dits.method(dits.Config(imitation_weight=0.0)).choose is not None

@@ -18,9 +18,9 @@ from quintain.types import Group, Task, Trajectory
 
 Make = Callable[..., Trajectory]
 FIELDS: dict[str, Any] = {
-    "environment": "twocards?cost=0&facts=1&values=2&keys=4", "demonstrations": 24, "mistakes": 0.2,
+    "environment": "twocards?cost=0&facts=1&values=2&keys=4", "demonstrations": 24, "expert_noise": 0.2,
     "imitation_epochs": 6, "max_turn_tokens": 8, "tasks": 4, "group_size": 4, "num_epochs": 1, "num_minibatches": 1,
-    "threshold": 0.2, "least_value": 0.0, "least_gap": 0.05,
+    "threshold": 0.2, "min_value": 0.0, "min_gap": 0.05,
 }  # fmt: skip
 
 
@@ -139,7 +139,7 @@ def test_worthier_messages_are_expanded_more_often(trajectory: Make) -> None:
 
 
 def test_half_of_the_pairs_and_both_bounds_in_their_places(trajectory: Make) -> None:
-    config = optima.Config(learn="dpo", least_value=0.4, least_gap=0.2)
+    config = optima.Config(learn="dpo", min_value=0.4, min_gap=0.2)
     made = optima.Dialogues(config, is_preferring=True)
 
     def family(*worth: float) -> optima.Family:
@@ -156,7 +156,7 @@ def test_half_of_the_pairs_and_both_bounds_in_their_places(trajectory: Make) -> 
 
 def test_a_share_of_nothing_is_refused() -> None:
     with pytest.raises(ConfigError, match="nothing is imitated"):
-        optima.Config(share=0.0).check()
+        optima.Config(keep_fraction=0.0).check()
 
 
 def test_the_rounds_alternate() -> None:

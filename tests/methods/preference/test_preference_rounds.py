@@ -80,7 +80,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "ipr": {"tasks": 6, "num_epochs": 1, "num_minibatches": 1, "margin": 0.2, "rollouts": 3},
     "m_dpo": {"environment": COIN, "tasks": 8, "group_size": 6, "num_minibatches": 1},
     "dmpo": {"tasks": 16, "batch_size": 8},
-    "nat": {"demonstrations": 24, "mistakes": 0.4, "batch_size": 8},
+    "nat": {"demonstrations": 24, "expert_noise": 0.4, "batch_size": 8},
 }
 START = {"environment": WALK, "demonstrations": 2, "imitation_epochs": 1, "max_turn_tokens": 6}
 
@@ -109,7 +109,7 @@ def test_it_trains(recipe: str, tmp_path: Path) -> None:
 
 
 PLANNED: dict[str, Any] = {
-    "environment": WALK, "demonstrations": 12, "mistakes": 0.3, "imitation_epochs": 4, "max_turn_tokens": 6,
+    "environment": WALK, "demonstrations": 12, "expert_noise": 0.3, "imitation_epochs": 4, "max_turn_tokens": 6,
     "num_minibatches": 1,
 }  # fmt: skip
 
@@ -146,7 +146,7 @@ def test_plans_are_valued_and_preferred(tmp_path: Path) -> None:
     fields = {
         "agent": "plan?demonstrates=calls&max_tokens=8",
         "tasks": 8,
-        "tries": 2,
+        "group_size": 2,
         "margin": 0.2,
         "rollouts": 3,
     }
@@ -511,9 +511,9 @@ def test_nat_needs_its_harness_and_episodes_of_a_teacher() -> None:
         nat.Config(agent="auto").check()
     nat.Config(demonstrations="x").check()
     with pytest.raises(
-        ConfigError, match=r"mistakes: got 0.5 with the conversations x, in which no expert acts"
+        ConfigError, match=r"expert_noise: got 0.5 with the conversations x, in which no expert acts"
     ):
-        nat.Config(demonstrations="x", mistakes=0.5).check()
+        nat.Config(demonstrations="x", expert_noise=0.5).check()
     from quintain.agents.catalog import check
 
     with pytest.raises(UsageError):

@@ -35,7 +35,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "step_agent": {
         "demonstrations": 24,
         "imitation_epochs": 6,
-        "mistakes": 0.4,
+        "expert_noise": 0.4,
         "tasks": 12,
         "num_epochs": 1,
         "num_minibatches": 1,
@@ -52,7 +52,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "rro": {
         "demonstrations": 24,
         "imitation_epochs": 3,
-        "mistakes": 0.4,
+        "expert_noise": 0.4,
         "tasks": 3,
         "rollouts": 3,
         "cap": 3,
@@ -60,7 +60,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "agent_r": {
         "demonstrations": 24,
         "imitation_epochs": 12,
-        "mistakes": 0.4,
+        "expert_noise": 0.4,
         "tasks": 6,
         "branches": 3,
         "expansions": 2,

@@ -34,7 +34,7 @@ class Secret(Flip):
 
 
 FIELDS: dict[str, Any] = {
-    "environment": SECRET, "agent": "scored", "demonstrations": 8, "mistakes": 0.4, "tasks": 6, "group_size": 4,
+    "environment": SECRET, "agent": "scored", "demonstrations": 8, "expert_noise": 0.4, "tasks": 6, "group_size": 4,
     "states": 6, "candidates": 6, "num_epochs": 1, "num_minibatches": 1, "critic_epochs": 2, "steps": 2,
 }  # fmt: skip
 

@@ -44,13 +44,13 @@ def episode(value: float, *, kind: str = "e", tokens: int = 2, outcome: Outcome 
 
 RANGED = frozenset(
     (
-        "tasks", "episodes", "num_epochs", "num_minibatches", "attempts", "rollouts", "pool", "chosen", "window",
+        "tasks", "episodes", "num_epochs", "num_minibatches", "max_draws", "rollouts", "pool", "chosen", "window",
         "stage_steps", "turn_tokens", "actions", "overlong_tokens", "constant", "kl_coef", "entropy_coef",
         "overlong_weight", "step_weight", "turn_weight", "vf_coef", "format_weight", "invalid_penalty",
         "format_penalty", "penalty", "bonus", "executed", "information", "long_turn", "progress", "grounding",
         "relabel", "critic_steps", "tolerance", "min_advantage", "clip", "clip_low", "clip_high", "target_kl",
-        "smoothing", "adaptive", "reward_scale", "discount", "turn_discount", "gae_lambda", "outcome_share", "lowest",
-        "highest", "epsilon", "keep",
+        "smoothing", "adaptive", "reward_scale", "discount", "turn_discount", "gae_lambda", "outcome_fraction",
+        "lowest", "highest", "epsilon", "keep",
     )
 )  # fmt: skip
 """Settings that -1 is no value of, in whatever method they are numbers."""
@@ -80,11 +80,11 @@ def silent(_: Sequence[int]) -> str:
             {"num_epochs": 1, "num_minibatches": 1},
             "num_epochs: got 1 with one minibatch, so that every ratio is 1",
         ),
-        ("dapo", {"attempts": 0}, "attempts: got 0; give an integer of 1 or more"),
+        ("dapo", {"max_draws": 0}, "max_draws: got 0; give an integer of 1 or more"),
         ("dr_grpo", {"constant": 0.0}, "constant: got 0.0; give a number above 0"),
         ("loop", {"clip": 0.0}, "clip: got 0.0; give a number above 0"),
-        ("openmanus", {"attempts": 0}, "attempts: got 0; give an integer of 1 or more"),
-        ("rlsp", {"outcome_share": 1.5}, "outcome_share: got 1.5; give a share from 0 to 1"),
+        ("openmanus", {"max_draws": 0}, "max_draws: got 0; give an integer of 1 or more"),
+        ("rlsp", {"outcome_fraction": 1.5}, "outcome_fraction: got 1.5; give a share from 0 to 1"),
         ("scaling_inter", {"turns": ()}, r"turns: got \(\); give the turns of each stage"),
         (
             "scaling_inter",

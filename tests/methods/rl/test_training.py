@@ -19,7 +19,7 @@ from quintain.types import Credit
 GROUPS = {"tasks": 2, "group_size": 3}
 METHODS: dict[str, dict[str, Any]] = {
     "reinforce_plus_plus": {"tasks": 4, "kl_coef": 0.1},
-    "dapo": {**GROUPS, "attempts": 2, "overlong_tokens": 8},
+    "dapo": {**GROUPS, "max_draws": 2, "overlong_tokens": 8},
     "starpo": {**GROUPS},
     "gigpo": {**GROUPS, "kl_coef": 0.1},
     "loop": {**GROUPS, "ratio": "trajectory"},
@@ -82,7 +82,7 @@ def test_a_judge_is_heard_from_its_tape_when_a_run_goes_on(
 
 
 def test_dynamic_sampling_draws_other_tasks_until_enough_groups_differ(runner: Any, rows: Rows) -> None:
-    folder = runner.train("dapo", **{**METHODS["dapo"], "steps": 1, "attempts": 4})
+    folder = runner.train("dapo", **{**METHODS["dapo"], "steps": 1, "max_draws": 4})
     last = rows(folder)[-1]
     num = last["credit/groups"]
     equal = last["credit/zero_variance_groups"] * num
@@ -103,7 +103,7 @@ REST: dict[str, dict[str, Any]] = {
     "metaspatial": {**GROUPS, "kl_coef": 0.1},
     "mt_grpo": GROUPS,
     "mucode": GROUPS,
-    "openmanus": {**GROUPS, "attempts": 2},
+    "openmanus": {**GROUPS, "max_draws": 2},
     "otc": {**GROUPS, "count": "turns"},
     "reinforce": {"episodes": 3},
     "rloo": GROUPS,
@@ -166,7 +166,7 @@ def test_epo_trains_a_strategist_for_a_frozen_actor(
 ) -> None:
     given: dict[str, Any] = {
         "environment": "keydoor?rooms=2&distractors=1", "agent": "plan?actor=scripted", "demonstrations": 48,
-        "mistakes": 0.3, "imitation_epochs": 12, "imitation_rate": 1e-2, "episodes": 16, "steps": 2,
+        "expert_noise": 0.3, "imitation_epochs": 12, "imitation_lr": 1e-2, "episodes": 16, "steps": 2,
     }  # fmt: skip
     folder = runner_in(tmp_path).train("epo", **given)
     last = rows(folder)[-1]
@@ -194,7 +194,7 @@ def test_answers_and_verdicts_have_statistics_of_their_own_in_training(
     monkeypatch.setattr(pag, "whiten", watched)
     own = runner_in(tmp_path)
     given: dict[str, Any] = {
-        "environment": "sums?digits=1&bonus=0.5", "demonstrations": 64, "imitation_epochs": 8, "imitation_rate": 1e-2,
+        "environment": "sums?digits=1&bonus=0.5", "demonstrations": 64, "imitation_epochs": 8, "imitation_lr": 1e-2,
         "episodes": 24, "steps": 1,
     }  # fmt: skip
     apart = own.train("pag", **given)

@@ -190,7 +190,7 @@ def test_an_erring_teacher_is_judged_by_the_expert(
     context: TrainingContext, keep: Keep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SWiRL: what is wanted is never the mistake; sound steps of episodes that failed are kept."""
-    monkeypatch.setattr(context, "config", replace(context.config, mistakes=0.5, demonstrations=12))
+    monkeypatch.setattr(context, "config", replace(context.config, expert_noise=0.5, demonstrations=12))
     monkeypatch.setattr(context, "_imitated", ())  # what the warm start showed had no mistakes
     episodes = context.collector.demonstrations()
     sound = [[turn.action.text == "right" for turn in t.turns] for t in episodes]

@@ -11,7 +11,7 @@ import quintain
 ENVIRONMENT = "guess?low=1&high=4"
 SMALL: dict[str, Any] = {
     "environment": ENVIRONMENT, "model": "micro", "demonstrations": 16, "imitation_epochs": 4,
-    "mistakes": 0.3, "tasks": 12, "group_size": 4, "answers": 2, "learning_rate": 3e-3, "batch_size": 8,
+    "expert_noise": 0.3, "tasks": 12, "group_size": 4, "answers": 2, "learning_rate": 3e-3, "batch_size": 8,
     "labeller_temperature": 0.1,
 }  # fmt: skip
 

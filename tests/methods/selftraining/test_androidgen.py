@@ -95,7 +95,7 @@ def test_one_subgoal_is_never_kept_by_a_failure(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_tasks_are_played_with_what_was_solved_from_easy_to_hard() -> None:
-    config = androidgen.Config(environment=WORLD, tasks=3, group_size=2, reach=3)
+    config = androidgen.Config(environment=WORLD, tasks=3, group_size=2, oversample_factor=3)
     experience, hints = Experience(), Hints()
     collect = androidgen.sample_experienced(config, experience, hints)
     asked: list[tuple[int, list[str], bool, int]] = []

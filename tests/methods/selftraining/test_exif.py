@@ -80,7 +80,7 @@ def test_proposal_first_imitates_what_solved_the_task_that_was_given(
     found = find_method("exif")
     config: Any = found.config_class(
         environment="craft?depth=1&places=2", model="micro", agent="scored", demonstrations=0, steps=1,
-        eval_every=5, eval_episodes=2, tasks=16, has_feedback=False, tries=0, keeps="solved", longest=9,
+        eval_every=5, eval_episodes=2, tasks=16, has_feedback=False, max_hindsight_tasks=0, keeps="solved", longest=9,
     )  # fmt: skip
     config.check()
     with Run.create(tmp_path / "run", recipe="exif", config=asdict(config)) as run:
@@ -94,7 +94,7 @@ def test_proposal_first_imitates_what_solved_the_task_that_was_given(
 
 def test_feedback_without_tries_is_refused() -> None:
     with pytest.raises(ConfigError, match="give has_feedback=false"):
-        exif.Config(tries=0).check()
+        exif.Config(max_hindsight_tasks=0).check()
 
 
 def test_an_agent_outside_is_refused() -> None:

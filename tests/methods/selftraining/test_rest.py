@@ -37,7 +37,7 @@ def test_what_is_kept_is_worth_no_less_at_a_higher_threshold() -> None:
 
 
 def test_rates_fall_and_each_step_begins_with_the_one_before() -> None:
-    made = method(Config(thresholds=(0.0, 0.25, 0.5), rate_decay=0.5))
+    made = method(Config(thresholds=(0.0, 0.25, 0.5), lr_decay=0.5))
     assert [improve.rate for improve in made.improves] == [1.0, 0.5, 0.25]
     assert not made.starts_over and made.memory == 1
 
@@ -50,4 +50,4 @@ def test_thresholds_rise(thresholds: tuple[float, ...]) -> None:
 
 def test_a_rate_of_nothing_is_refused() -> None:
     with pytest.raises(ConfigError, match="only the first improve step learns"):
-        Config(rate_decay=0.0).check()
+        Config(lr_decay=0.0).check()

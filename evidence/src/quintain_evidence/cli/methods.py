@@ -242,9 +242,17 @@ def changed_fields(
     from quintain_evidence.layers.runner import LAYER, source_at
     from quintain_evidence.layers.spec import module_of
     from quintain_evidence.renames import LAYER as RENAMES
-    from quintain_evidence.renames import digest_of, earlier_digests, find_source, normalize, read_names
+    from quintain_evidence.renames import (
+        digest_of,
+        earlier_digests,
+        find_source,
+        normalize,
+        read_names,
+        read_options,
+        unify_options,
+    )
 
-    names, row = read_names(names_file), signature.row
+    names, options, row = read_names(names_file), read_options(names_file), signature.row
     modules = {"experiment": module_of(signature), "method": MODULES.get(signature.method, "")}
     for field, module in modules.items():
         known = lines(folder, row)
@@ -256,7 +264,8 @@ def changed_fields(
         earlier = earlier_digests([line for line in known if line.get("layer") == RENAMES], old)
         if old == new or not any(line[field] in earlier for line in of_field):
             continue
-        if normalize(before, names) != normalize(after, {}):
+        was, became = (unify_options(each, options, before=before) for each in (before, after))
+        if normalize(was, names) != normalize(became, {}):
             yield field
         elif not any(line.get("layer") == RENAMES and line["after"] == new for line in known):
             told = {"layer": RENAMES, "row": row, "before": old, "after": new, "names": names_file.name}

@@ -350,6 +350,6 @@ FORMULAS: tuple[Formula, ...] = (
         lambda case: [float(now == goal and now != start) for now, goal, start in case]),
     each("match_score", "tool_match", "match_score", lambda f, c: f(*c), requests, matched),
     each("dialogue", "dialogue", "dialogue_rewards",
-        lambda f, c: f(*c[0], token_weight=c[1], loss_weight=c[2], least_loss=c[3]), dialogues, ranked),
+        lambda f, c: f(*c[0], token_weight=c[1], loss_weight=c[2], min_loss=c[3]), dialogues, ranked),
     each("edit_distance", "dialogue", "edit_distance", lambda f, c: f(*c), messages, edits),
 )  # fmt: skip

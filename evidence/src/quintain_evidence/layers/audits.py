@@ -52,7 +52,7 @@ def recorded(entry: Entry) -> list[Group]:
     rollout = Rollout(agent, make_environment, None, limits=Limits(max_failure_share=0.5))
     try:
         tasks = TaskStream(tasks_of(make_environment)).draw(0, NUM_PAID)
-        demonstrator = teacher(make_environment, mistakes=0.5)
+        demonstrator = teacher(make_environment, expert_noise=0.5)
         found = rollout.demonstrations(tasks, demonstrator, seed=derive_seed(0, "objective"))
     finally:
         rollout.close()

@@ -40,8 +40,8 @@ START, STEPS, WARM_UP, GAIN = 0.03, 1.25, 0.1, 0.05
 baseline."""
 FALSE_DISCOVERIES = 0.05
 PLACES = (
-    "environment", "eval_environment", "model", "agent", "seats", "teacher", "mistakes", "demonstrations",
-    "imitation_epochs", "imitation_rate", "temperature", "max_turns", "reward_model",
+    "environment", "eval_environment", "model", "agent", "seats", "teacher", "expert_noise", "demonstrations",
+    "imitation_epochs", "imitation_lr", "temperature", "max_turns", "reward_model",
 )  # fmt: skip
 """Settings that make the world, the model, the teacher and the start of an arm."""
 HARNESS = ("agent", "seats")

@@ -111,7 +111,7 @@ class Entry:
         """Return the run of an arm; the one of `REPEAT` is the baseline's with other samples."""
         values: dict[str, Any] = {
             "eval_episodes": TRIED if seed in TUNING else HELD_OUT,
-            "first_task": seed * TASKS_APART,
+            "task_offset": seed * TASKS_APART,
             **({"eval_every": ENDS_ONLY} if self.benchmark.at == "end" else {}),
             **({"eval_start": False} if self.benchmark.at == "end" and seed in TUNING else {}),
             **self.settings,

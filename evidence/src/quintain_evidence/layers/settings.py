@@ -4,10 +4,11 @@ A setting of a method is a field that its own file declares. How much is sampled
 are learning rates; budgets are compared by what was used.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
+from quintain.config.fields import renames
 from quintain.methods.find import find_method
 from quintain.methods.table import MODULES
 from quintain_evidence.layers.spec import Signature
@@ -15,17 +16,22 @@ from quintain_evidence.layers.spec import Signature
 AMOUNTS = frozenset(
     (
         "tasks", "group_size", "episodes", "steps", "batch_size", "num_epochs", "num_minibatches", "updates",
-        "demonstrations", "learning_rate", "imitation_rate", "imitation_epochs", "eval_every", "environment", "agent",
-        "model", "mistakes", "teacher_mistakes", "reward_model", "probe_items",
+        "demonstrations", "learning_rate", "imitation_lr", "imitation_epochs", "eval_every", "environment", "agent",
+        "model", "expert_noise", "teacher_noise", "reward_model", "probe_items",
     )
 )  # fmt: skip
 """Fields that say where, of what start and how much, whoever declares them."""
+AMOUNTS_BEFORE = frozenset(("imitation_rate", "mistakes", "teacher_mistakes"))
+"""What some of them were called."""
 OWN = "quintain.methods."
 """Where files of methods are."""
 
 
-def own_defaults(method: str) -> dict[str, Any]:
-    """Return the settings that the file of `method` declares, with their defaults; none where there is no such file."""
+def own_defaults(method: str, amounts: Collection[str] = AMOUNTS) -> dict[str, Any]:
+    """Return the settings that the file of `method` declares, with their defaults; none where there is no such file.
+
+    Those of `amounts` are none.
+    """
     if method not in MODULES:
         return {}
     config = find_method(method).config_class
@@ -37,7 +43,7 @@ def own_defaults(method: str) -> dict[str, Any]:
     }
     found: dict[str, Any] = {}
     for each in fields(config):
-        if each.name in declared and each.name not in AMOUNTS:
+        if each.name in declared and each.name not in amounts:
             made = each.default_factory
             found[each.name] = made() if made is not MISSING else each.default
     return found
@@ -53,10 +59,19 @@ def is_same(value: Any, default: Any) -> bool:
 
 
 def differing(method: str, given: Mapping[str, Any], left_out: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return what of `given` sets `method` to something else than its default: ``discount = 0.5 (0.99)``."""
+    """Return what of `given` sets `method` to something else than its default: ``discount = 0.5 (0.99)``.
+
+    What was registered says options as they were called then, and one that was no amount by its name is none now.
+    """
+    names = renames(find_method(method).config_class) if method in MODULES else {}
+    amounts = AMOUNTS - {
+        new for old, new in names.items() if old in given and old not in AMOUNTS | AMOUNTS_BEFORE
+    }
+    given = {names.get(name, name): value for name, value in given.items()}
+    left_out = tuple(names.get(name, name) for name in left_out)
     return tuple(
         f"{name} = {given[name]} ({default})"
-        for name, default in own_defaults(method).items()
+        for name, default in own_defaults(method, amounts).items()
         if name in given and name not in left_out and not is_same(given[name], default)
     )
 

@@ -53,7 +53,7 @@ def test_without_imitation_it_is_dpo() -> None:
 def test_it_trains_on_pairs_in_rounds() -> None:
     world = s3(0, num_tasks=6)
     start = fitted_table(world, 0)
-    made = method(Config(tasks=6, group_size=8, compares_ends=True, reach=1))
+    made = method(Config(tasks=6, group_size=8, compares_ends=True, oversample_factor=1))
     run = train_rounds(start, made, num_rounds=2, seed=0, rate=0.1)
     first = run.made[0][0]
     assert isinstance(first, Pairs) and isinstance(first[0], Pair)

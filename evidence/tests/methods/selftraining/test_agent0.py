@@ -97,7 +97,7 @@ def test_calls_count_where_they_were_carried_out() -> None:
     written = group("4", "```output ```output", calls=0)
     assert [count_executed(t) for t in written.trajectories] == [0, 0], "markers in what is said are no calls"
     values = proposal_values(
-        [done, group("4", "5", level="b")], tool_weight=0.05, most_calls=4, repetition_weight=1.0
+        [done, group("4", "5", level="b")], tool_weight=0.05, max_calls=4, repetition_weight=1.0
     )
     assert values == pytest.approx([1 + 0.1 - 0.5, 1 - 0.5])
 
@@ -188,7 +188,7 @@ def test_equal_proposals_are_a_cluster() -> None:
         replace(each, task=replace(each.task, data={"want": want}))
         for each, want in zip(groups, ("torch", "torch", "plank"), strict=True)
     ]
-    weights: Any = {"tool_weight": 0.0, "most_calls": 4, "repetition_weight": 1.0}
+    weights: Any = {"tool_weight": 0.0, "max_calls": 4, "repetition_weight": 1.0}
     assert proposal_values(groups, **weights) == [0.0, 0.0, 0.0]
     assert proposal_values(groups, **weights, cluster=words_of) == pytest.approx([1 / 3, 1 / 3, 2 / 3])
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from quintain.learning.sharding.shard import Shard
 
 Row = dict[str, Any]
-RANK_ADVICE = "lower --micro-tokens, give --gradient-checkpointing true, or more --learner-ranks"
+RANK_ADVICE = "lower --tokens-per-microbatch, give --gradient-checkpointing true, or more --learner-ranks"
 MARK = "mark"
 """The file by which a rank knows the folder."""
 

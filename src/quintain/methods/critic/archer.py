@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -62,6 +62,13 @@ EXPLAINED_STEPS = 3
 class Config(ReplayConfig):
     """Configuration of ArCHer."""
 
+    renamed: ClassVar[Mapping[str, str]] = {
+        "ways": "candidates",
+        "critic_rate": "critic_lr_scale",
+        "target_rate": "polyak",
+    }
+    """earlier names of options"""
+
     learning_rate: float = 1e-4
     tasks: PositiveInt = 16
     """Tasks of a step."""
@@ -73,7 +80,7 @@ class Config(ReplayConfig):
     """Episodes of an update."""
     critic_updates: PositiveInt = 10
     """Updates of each critic in a step."""
-    critic_rate: PositiveFloat = 10.0
+    critic_lr_scale: PositiveFloat = 10.0
     """Factor on the learning rate of the critics."""
     actor_updates: PositiveInt = 2
     """Updates of the policy in a step."""
@@ -84,9 +91,9 @@ class Config(ReplayConfig):
     to learn, with td; 0: not asked, as published."""
     discount: Share = 0.95
     """γ per turn."""
-    target_rate: PositiveFloat = 0.1
+    polyak: PositiveFloat = 0.1
     """Share of the way that target networks move after an update."""
-    ways: PositiveInt = 1
+    candidates: PositiveInt = 1
     """Turns that the policy says anew at a state."""
     actor: Literal["sampled", "exact"] = "sampled"
     """What the policy learns of at a state: turns that it samples, or exact: all legal actions by their probability."""
@@ -116,7 +123,7 @@ def method(config: Config) -> Replay:
     def ways(episodes: Sequence[Trajectory], consultation: PolicyQueries) -> Continuations:
         if config.actor == "exact":
             return consultation.legal_continuations(episodes)
-        return consultation.resample_actions(episodes, size=config.ways)
+        return consultation.resample_actions(episodes, size=config.candidates)
 
     def fresh_turns(groups: Sequence[Group], consultation: PolicyQueries) -> UpdateSamples:
         episodes = flatten_scored(groups)
@@ -165,7 +172,7 @@ def method(config: Config) -> Replay:
             target=target,
             update=regression,
             num_updates=config.critic_updates,
-            rate=config.critic_rate,
+            rate=config.critic_lr_scale,
         )
         for name, target in zip(CRITICS, targets, strict=True)
     ]
@@ -176,7 +183,7 @@ def method(config: Config) -> Replay:
         critic=watch_twins(config.discount),
         needs=Needs(
             legal_actions=config.actor == "exact",
-            others=make_twins(rate=config.target_rate, size=config.critic_size),
+            others=make_twins(rate=config.polyak, size=config.critic_size),
         ),
         state=CombinedState(foresight),
     )

@@ -19,9 +19,9 @@ of their own; without the variants PG and AWR. Measured on worlds of this projec
 Android-in-the-Wild.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
 from quintain.credit.turn_td import best_ways
@@ -54,6 +54,9 @@ COMBINE: dict[str, Callable[[Sequence[float]], float]] = {"min": min, "max": max
 class Config(ReplayConfig):
     """Configuration of Digi-Q."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"critic_rate": "critic_lr_scale", "target_rate": "polyak"}
+    """earlier names of options"""
+
     steps: int = 60
     log: str = ""
     """Run whose training episodes are learned from; empty: the policy plays some before it learns."""
@@ -69,7 +72,7 @@ class Config(ReplayConfig):
     """Steps after these, in which their heads learn Q and V; in the rest the policy learns."""
     critic_updates: PositiveInt = 8
     """Updates of a step of each critic."""
-    critic_rate: PositiveFloat = 3.0
+    critic_lr_scale: PositiveFloat = 3.0
     """Factor on the learning rate of the critics."""
     head_width: NonNegativeInt = 64
     """Units of a layer of the heads' own; 0: they are linear."""
@@ -77,7 +80,7 @@ class Config(ReplayConfig):
     """Updates of the policy in a step."""
     discount: Share = 0.95
     """γ per turn."""
-    target_rate: PositiveFloat = 0.1
+    polyak: PositiveFloat = 0.1
     """Share of the way that target networks move after an update."""
     candidates: PositiveInt = 8
     """N: turns among which the best is imitated, the recorded one included."""
@@ -156,13 +159,13 @@ def method(config: Config) -> Replay:
             updates.append(
                 CriticUpdate(
                     policy=name, target=changes, update=features,
-                    num_updates=stage(0, begun, config.critic_updates), rate=config.critic_rate,
+                    num_updates=stage(0, begun, config.critic_updates), rate=config.critic_lr_scale,
                 )
             )  # fmt: skip
         updates.append(
             CriticUpdate(
                 policy=name, target=targets, update=heads,
-                num_updates=stage(begun, taught, config.critic_updates), rate=config.critic_rate, anew=begun + 1,
+                num_updates=stage(begun, taught, config.critic_updates), rate=config.critic_lr_scale, anew=begun + 1,
                 body="" if number == 0 else CRITICS[0],  # one body of features for both
             )
         )  # fmt: skip
@@ -183,7 +186,7 @@ def method(config: Config) -> Replay:
         log=config.log,
         needs=Needs(
             others={
-                **make_twins(rate=config.target_rate, head_width=config.head_width, head_scales=True),
+                **make_twins(rate=config.polyak, head_width=config.head_width, head_scales=True),
                 BEHAVIOR: PolicySpec(acts=True),
             }
         ),

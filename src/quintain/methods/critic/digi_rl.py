@@ -21,9 +21,9 @@ paper has a vision model judge.
 Measured on tables over a slippery sokoban, and on `web` with pop-ups and drifting words in the place of Android.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -50,6 +50,13 @@ DISCOUNT = 0.5
 class Config(ReplayConfig):
     """Configuration of DigiRL."""
 
+    renamed: ClassVar[Mapping[str, str]] = {
+        "mixing": "outcome_decay",
+        "share": "keep_fraction",
+        "critic_rate": "critic_lr_scale",
+    }
+    """earlier names of options"""
+
     environment: str = "web?popups=0.5&changing=true&drift=256"
     tasks: PositiveInt = 16
     """Tasks of a step once episodes are played online."""
@@ -63,9 +70,9 @@ class Config(ReplayConfig):
     """A run whose training episodes stand in the buffer before the first step."""
     capacity: PositiveInt = 256
     """Newest episodes that are learned from."""
-    share: Share = 0.1
+    keep_fraction: Share = 0.1
     """Share of the episodes that the filter by task keeps."""
-    mixing: Share = 0.5
+    outcome_decay: Share = 0.5
     """λ, what of the outcome a turn is credited with for every turn that it lies before the end."""
     variant: Literal["paper", "code"] = "paper"
     """Advantages as in the paper, or as in its code."""
@@ -77,7 +84,7 @@ class Config(ReplayConfig):
     """Updates of each critic in a step."""
     critic_batch: PositiveInt = 32
     """Episodes of such an update."""
-    critic_rate: PositiveFloat = 3.0
+    critic_lr_scale: PositiveFloat = 3.0
     """Factor on the learning rate of the critics."""
     critic_size: str = ""
     """Size of a small encoder for the critics: micro, mini, tiny or small; empty: they are copies of the policy."""
@@ -89,7 +96,7 @@ class Config(ReplayConfig):
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
         ReplayConfig.check(self)
-        for name, number in (("share", self.share), ("mixing", self.mixing)):
+        for name, number in (("keep_fraction", self.keep_fraction), ("outcome_decay", self.outcome_decay)):
             if number == 0:
                 raise ConfigError(f"{name}: got 0, which leaves nothing to learn; give a share above 0")
 
@@ -120,7 +127,7 @@ def method(config: Config) -> Replay:
         classifier(
             name,
             num_updates=config.critic_updates,
-            rate=config.critic_rate,
+            rate=config.critic_lr_scale,
             batch_size=config.critic_batch,
             places="first" if name == TASK_CRITIC else "turns",
         )
@@ -159,14 +166,15 @@ def hard_filter(
     """
     seen = attach_values(episodes, values)
     is_kept = top_share(
-        [episode.outcome - chance for episode, chance in zip(seen, promised, strict=True)], config.share
+        [episode.outcome - chance for episode, chance in zip(seen, promised, strict=True)],
+        config.keep_fraction,
     )
     longest = max((len(episode.values) for episode in seen), default=2)
     least = 1 / max(longest, 2) if config.variant == "paper" else 0.0
     weights: list[list[float]] = []
     for episode, is_in in zip(seen, is_kept, strict=True):
         found = (
-            doubly_robust(episode, mixing=config.mixing)
+            doubly_robust(episode, mixing=config.outcome_decay)
             if config.variant == "paper"
             else digirl_advantages(episode, discount=DISCOUNT)
         )

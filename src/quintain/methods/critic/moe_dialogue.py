@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import ClassVar
 
 from quintain.agents.catalog import check as parts_of
 from quintain.agents.experts import LABEL, MANAGER, USUAL, intents_of
@@ -52,6 +53,9 @@ FRESH = 0.5
 class Config(TrainConfig):
     """Configuration of mixture-of-expert dialogue management."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"follow_rate": "polyak", "manager_rate": "manager_lr_scale"}
+    """earlier names of options"""
+
     environment: str = "collab"
     agent: str = "experts"
     """Harness with experts and a manager: experts, and options of it."""
@@ -59,7 +63,7 @@ class Config(TrainConfig):
     """Who plays the experts, by intent: a policy beside the main one, which is the manager; empty: one for all of them,
     called experts."""
     demonstrations: NonNegativeInt | str | None = 200
-    mistakes: Share = 0.5
+    expert_noise: Share = 0.5
     """Share of demonstrated turns in which the expert errs: what all experts begin to talk like."""
     learning_rate: PositiveFloat = 1e-3
     steps: PositiveInt = 60
@@ -77,7 +81,7 @@ class Config(TrainConfig):
     """Updates of the experts in a step."""
     manager_updates: PositiveInt = 4
     """Updates of the manager in a step."""
-    manager_rate: PositiveFloat = 1.0
+    manager_lr_scale: PositiveFloat = 1.0
     """Factor on the learning rate of the manager."""
     discount: Share = 0.95
     """γ per turn of the talk."""
@@ -87,7 +91,7 @@ class Config(TrainConfig):
     """τ: return by which a candidate must be better to be chosen e times as often."""
     conservatism: NonNegativeFloat = 0.05
     """α of conservative Q-learning; 0: plain Q-learning."""
-    follow_rate: PositiveFloat = 0.1
+    polyak: PositiveFloat = 0.1
     """Share of the way that the target network moves after each update."""
     tether: NonNegativeFloat = 0.05
     """Weight of the experts' KL to the starting model."""
@@ -167,7 +171,7 @@ def method(config: Config) -> Replay:
                 target=target,
                 update=choose,
                 num_updates=lambda step: config.manager_updates * (step > config.expert_steps),
-                rate=config.manager_rate,
+                rate=config.manager_lr_scale,
             ),
         ),
         critic=watch_manager(config.discount, config.softness),
@@ -176,7 +180,7 @@ def method(config: Config) -> Replay:
             reference=True,
             others={
                 **{name: PolicySpec(is_trained=True) for name in names},
-                TARGET: PolicySpec(head="value", follows=MAIN, rate=config.follow_rate),
+                TARGET: PolicySpec(head="value", follows=MAIN, rate=config.polyak),
             },
         ),
         measure=lambda groups, _: measure_intents(groups),

@@ -6,12 +6,12 @@ Training goes in phases. The reference is the policy as it was when the phase be
 farther than its advantages are worth, and what was learned before is not lost. A classifier of success V learns from
 the outcomes of all turns; the advantage of a turn is λ·(r + V(s') - V(s)) + (1 - λ)·(R - V(s)). Failures push away.
 
-Curriculum: `reach` times as many tasks as are played are looked at, in the place of new ones that a model writes after
-failures. Those go first whose V before the first turn is from `low` to `high`, and of these those whose beginning is
-most like a task that failed in the phase before; where fewer are open, others fill up in order (``web_rl/open``, the
-share of played tasks that were). Replay: of successes of earlier phases those turns are learned from, too, that the
-policy as it is neither is sure of nor would hardly say (probability per token from `least_sure` to `most_sure`), at
-most `replay` times as many as there are turns of the phase.
+Curriculum: `oversample_factor` times as many tasks as are played are looked at, in the place of new ones that a
+model writes after failures. Those go first whose V before the first turn is from `low` to `high`, and of these
+those whose beginning is most like a task that failed in the phase before; where fewer are open, others fill up in
+order (``web_rl/open``, the share of played tasks that were). Replay: of successes of earlier phases those turns are
+learned from, too, that the policy as it is neither is sure of nor would hardly say (probability per token from
+`min_probability` to `max_probability`), at most `replay` times as many as there are turns of the phase.
 
 Differences to the paper: tasks are drawn by the environment, so all are feasible and no model checks that; outcomes are
 the environment's, where an 8B model was trained to judge. Differences to its code, which puts the final score on every
@@ -23,7 +23,7 @@ sums; the paper has WebArena.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -51,6 +51,15 @@ VALUES = "critic"
 class Config(ReplayConfig):
     """Configuration of WebRL."""
 
+    renamed: ClassVar[Mapping[str, str]] = {
+        "reach": "oversample_factor",
+        "mixing": "value_mix",
+        "critic_rate": "critic_lr_scale",
+        "least_sure": "min_probability",
+        "most_sure": "max_probability",
+    }
+    """earlier names of options"""
+
     environment: str = "web?popups=0.5&changing=true&drift=256"
     tasks: PositiveInt = 32
     """Tasks of a step."""
@@ -58,7 +67,7 @@ class Config(ReplayConfig):
     """Episodes of a task."""
     phase: PositiveInt = 1
     """Steps of a phase."""
-    reach: PositiveInt = 4
+    oversample_factor: PositiveInt = 4
     """Times as many tasks as are played, among which open ones are looked for; 1: tasks as they come."""
     low: Share = 0.05
     """Least chance of success of a task that is open."""
@@ -66,15 +75,15 @@ class Config(ReplayConfig):
     """Most chance of success of a task that is open."""
     beta: PositiveFloat = 1.0
     """β, weight of the KL to the policy of the phase before."""
-    mixing: Share = 0.5
+    value_mix: Share = 0.5
     """λ, weight of the next value in the advantage; the rest is that of the outcome."""
     shape: Literal["square", "huber"] = "square"
     """What the error of the log-ratio costs."""
     replay: NonNegativeFloat = 2.0
     """Most turns of earlier successes for each turn of the phase; 0: none."""
-    least_sure: Share = 0.5
+    min_probability: Share = 0.5
     """Least probability per token of a turn that is replayed."""
-    most_sure: Share = 0.95
+    max_probability: Share = 0.95
     """Most probability per token of a turn that is replayed."""
     capacity: PositiveInt = 512
     """Newest episodes that are kept."""
@@ -82,7 +91,7 @@ class Config(ReplayConfig):
     """Updates of the critic in a step."""
     critic_batch: PositiveInt = 32
     """Episodes of such an update, newest ones and earlier ones alike."""
-    critic_rate: PositiveFloat = 3.0
+    critic_lr_scale: PositiveFloat = 3.0
     """Factor on the learning rate of the critic."""
     num_epochs: PositiveInt = 1
     """Times that what is learned from in a step is gone through."""
@@ -92,7 +101,7 @@ class Config(ReplayConfig):
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
         ReplayConfig.check(self)
-        for low, high in (("low", "high"), ("least_sure", "most_sure")):
+        for low, high in (("low", "high"), ("min_probability", "max_probability")):
             if not getattr(self, low) < getattr(self, high):
                 got = f"{getattr(self, low)} and {getattr(self, high)}"
                 raise ConfigError(f"{low}, {high}: got {got}; give {low} < {high}")
@@ -134,10 +143,10 @@ def method(config: Config) -> Replay:
     played: dict[str, float] = {}
 
     def collect(collector: Collector, step: int) -> list[Group]:
-        pool = collector.tasks(step, config.tasks * config.reach)
+        pool = collector.tasks(step, config.tasks * config.oversample_factor)
         chosen = pool[: config.tasks]
         played.clear()
-        if config.reach > 1:
+        if config.oversample_factor > 1:
             begins = collector.initial_states(pool)
             promised = [own[0] for own in chances(collector.values(begins, by=VALUES))]
             places = evolve_tasks(begins, promised, phases.failed(step), (config.low, config.high))[
@@ -153,7 +162,7 @@ def method(config: Config) -> Replay:
         episodes = flatten_scored(groups)
         is_new = [phases.is_of(t, consultation.step) for t in episodes]
         old = [t for t, new in zip(episodes, is_new, strict=True) if not new and t.is_success]
-        likely = iter(in_window(consultation.logprobs(old), config.least_sure, config.most_sure))
+        likely = iter(in_window(consultation.logprobs(old), config.min_probability, config.max_probability))
         most = round(
             config.replay * sum(len(t.turns) for t, new in zip(episodes, is_new, strict=True) if new)
         )
@@ -181,7 +190,7 @@ def method(config: Config) -> Replay:
         ),
     )
     critic = classifier(
-        VALUES, num_updates=config.critic_updates, rate=config.critic_rate, batch_size=config.critic_batch
+        VALUES, num_updates=config.critic_updates, rate=config.critic_lr_scale, batch_size=config.critic_batch
     )
     return Replay(
         collect=collect,
@@ -238,7 +247,7 @@ def regress_streams(
         config: whose λ is used.
     """
     advantages = [
-        webrl_advantages(episode, mixing=config.mixing) for episode in attach_values(episodes, values)
+        webrl_advantages(episode, mixing=config.value_mix) for episode in attach_values(episodes, values)
     ]
     credit = credit_of(episodes, repeat_over_tokens(episodes, advantages))
 

@@ -2,7 +2,7 @@
 
 A team plays: a solver suggests, a checker scores from 1 to 5, below 3 a planner asks for another suggestion, else it is
 done. What the roles said stands one after the other in one turn, so one model learns to be the team. Of the episodes
-stay: correct, in order (no role out of turn, no score missing), and complex (at least `least_interactions`); those in
+stay: correct, in order (no role out of turn, no score missing), and complex (at least `min_interactions`); those in
 which a check sent the team back are imitated `corrections` times. Loss is on the model's own tokens. Then DAPO: groups
 that agree are drawn again, the ratio is clipped to .8 … 1.28, no KL, and nothing is paid but the outcome. A checker
 that does not answer is asked again, and its silence is no score: such a transcript is not in order.
@@ -12,9 +12,10 @@ agents are the calls in the role `action`; reflections are the plans. Right is t
 paper asks a judge. Measured on sums, where the paper has search on the web, questions of several hops and code.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import ClassVar
 
 from quintain.agents.roles import INSTRUCTIONS, write_words
 from quintain.config.ranges import NonNegativeInt, PositiveInt, Share
@@ -62,25 +63,34 @@ ALONE = Pipeline(stages.keep_solved(name="correct"))
 class Config(ClipHigherConfig):
     """Configuration of Chain-of-Agents."""
 
+    renamed: ClassVar[Mapping[str, str]] = {
+        "attempts": "max_draws",
+        "checker_mistakes": "checker_noise",
+        "solver_mistakes": "solver_noise",
+        "least_interactions": "min_interactions",
+        "most_rounds": "max_rounds",
+    }
+    """earlier names of options"""
+
     environment: str = "sums?revisions=0&digits=1"
     agent: str = "roles"
     demonstrations: NonNegativeInt | str | None = 200
     """Tasks that the team plays; or a file, folder, run or data set of conversations; 0 for RL alone."""
     team: bool = True
     """Whether a team plays; false: its solver alone, who thinks and acts, unchecked: what a team is compared with."""
-    solver_mistakes: Share = 0.5
+    solver_noise: Share = 0.5
     """Share of the solver's suggestions that are not the expert's."""
-    checker_mistakes: Share = 0.15
+    checker_noise: Share = 0.15
     """Share of the checker's scores that are of the wrong side."""
-    most_rounds: PositiveInt = 3
+    max_rounds: PositiveInt = 3
     """Suggestions of a turn, after which the team does what it has."""
-    least_interactions: PositiveInt = 5
+    min_interactions: PositiveInt = 5
     """Roles that must speak in an episode, the acting one included."""
     corrections: PositiveInt = 2
     """Times that an episode is imitated in which a check sent the team back."""
     reinforced: bool = True
     """Whether RL follows; false: it imitates those of its own episodes that succeed, as if imitation went on."""
-    attempts: PositiveInt = 3
+    max_draws: PositiveInt = 3
     """Draws of tasks until enough groups differ."""
     num_minibatches: int = 4
 
@@ -88,14 +98,14 @@ class Config(ClipHigherConfig):
 def method(config: Config) -> OnPolicy:
     """Return Chain-of-Agents as `config` describes it."""
     team = Team(
-        solve=noisy(config.solver_mistakes),
-        check=expert_check(config.checker_mistakes),
-        most_rounds=config.most_rounds,
+        solve=noisy(config.solver_noise),
+        check=expert_check(config.checker_noise),
+        max_rounds=config.max_rounds,
     )
     is_told = isinstance(config.demonstrations, str)
 
     def make(decode: Decode) -> Pipeline:
-        return pipeline(decode, config.least_interactions, config.corrections) if config.team else ALONE
+        return pipeline(decode, config.min_interactions, config.corrections) if config.team else ALONE
 
     return OnPolicy(
         cold_start=ColdStart(
@@ -103,7 +113,7 @@ def method(config: Config) -> OnPolicy:
             teachers=(team.act if config.team else team.act_alone,),
             texts=team.texts() if config.agent == "roles" else (),
         ),
-        collect=sample_until_mixed(config.tasks, config.group_size, attempts=config.attempts),
+        collect=sample_until_mixed(config.tasks, config.group_size, attempts=config.max_draws),
         reward=lambda groups: apply_all(groups, (success(),)),
         credit=lambda groups, _: group_relative(groups) if config.reinforced else outcome_return(groups),
         update=Update(loss=clip_ratio(0.2, config.clip_high) if config.reinforced else imitate_weighted()),
@@ -132,7 +142,7 @@ class Team:
 
     solve: NoisyExpert
     check: Check
-    most_rounds: int = 3
+    max_rounds: int = 3
     retries: int = 2
     """times that a checker who does not answer is asked again"""
     words: Sequence[str] = field(default=("I look at it.", "Let me see."))
@@ -141,7 +151,7 @@ class Team:
     def run(self, environment: Environment, rng: Random, seen: Sequence[Observation]) -> list[Activation]:
         """Return what the roles say before and as the team acts; without a score where the checker stays silent."""
         found: list[Activation] = []
-        for number in range(self.most_rounds):
+        for number in range(self.max_rounds):
             suggested = self.solve(environment, rng, seen)
             text = write_words(suggested)
             found += [Activation(THINK, rng.choice(self.words)), Activation(SUGGEST, text)]
@@ -149,7 +159,7 @@ class Team:
             score = next((score for score in scores if score is not None), None)
             if score is not None:
                 found.append(Activation(CHECK, str(score)))
-            if score is None or score >= ENOUGH or number == self.most_rounds - 1:
+            if score is None or score >= ENOUGH or number == self.max_rounds - 1:
                 found.append(Activation(ACT, text))
                 break
             found.append(Activation(PLAN, find_doubts(text)))

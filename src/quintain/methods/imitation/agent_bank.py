@@ -15,9 +15,10 @@ the paper trains so. Measured on `collab`, where details that are not told make 
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
+from typing import ClassVar
 
 from quintain.config.ranges import PositiveInt, Share
 from quintain.data import stages
@@ -45,12 +46,15 @@ CALLS = re.compile(r"<tool_call>|\[TOOL_CALLS\]|\bAction:|\{\s*\"(?:name|functio
 class Config(ImitationConfig):
     """Configuration of AgentBank."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"tries": "group_size", "teacher_mistakes": "teacher_noise"}
+    """earlier names of options"""
+
     environment: str = "collab"
     demonstrations: int | str | None = 200
     """Tasks that the teacher tries; or a file, folder, run or data set of conversations, to which nothing is added."""
-    teacher_mistakes: Share = 0.25
+    teacher_noise: Share = 0.25
     """Share of the teacher's turns in which it does something else than the expert."""
-    tries: PositiveInt = 4
+    group_size: PositiveInt = 4
     """Times that the teacher tries a task."""
     forced: bool = True
     """Whether the expert's actions are shown for tasks that the teacher never solved."""
@@ -63,10 +67,10 @@ def method(config: Config) -> Offline:
         if isinstance(config.demonstrations, str):
             tried, shown = collector.demonstrations(), list[Trajectory]()
         else:
-            teachers = [noisy(config.teacher_mistakes)] * config.tries
+            teachers = [noisy(config.teacher_noise)] * config.group_size
             found = collector.demonstrations(*teachers, *[noisy(0.0)] * config.forced)
-            tried = [t for t in found if t.index < config.tries]
-            shown = [t for t in found if t.index == config.tries]
+            tried = [t for t in found if t.index < config.group_size]
+            shown = [t for t in found if t.index == config.group_size]
         made = pipeline(sound_in(config.environment), lambda t: leaks(t, collector.decode))
         return choose_trajectories(
             (*tried, *find_needed(tried, shown)), made, "imitating a teacher, and what it failed"

@@ -4,8 +4,8 @@ L = -Σ log π(a_t | h_t).
 
 First the environments: domains are drawn and checked, each with things, a start and a goal. Then their tasks: each is
 taken as it is, made easier or made harder, so that lengths of plans lie close together (`plan?evolved=mixed`). A
-planner shows each, in words. What differs from another task in names alone is left out; with `least_steps` and
-`most_steps` plans of some lengths stay, such as those of a single difficulty.
+planner shows each, in words. What differs from another task in names alone is left out; with `min_steps` and
+`max_steps` plans of some lengths stay, such as those of a single difficulty.
 
 Differences to the paper: a grammar over lists of words draws the domains, where the paper has a language model write
 them from pieces of a corpus; a file may give one (`plan?domain=FILE.json`), which is checked as strictly. Evolving
@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 from quintain.config.ranges import PositiveInt
 from quintain.data import stages
@@ -51,20 +51,23 @@ class Renamable(Protocol):
 class Config(ImitationConfig):
     """Configuration of AgentGen."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"least_steps": "min_steps", "most_steps": "max_steps"}
+    """earlier names of options"""
+
     environment: str = "plan?domain=drawn&evolved=mixed"
     demonstrations: int | str | None = 400
     """Tasks that the planner shows; or a file, folder, run or data set of conversations."""
-    least_steps: PositiveInt = 1
+    min_steps: PositiveInt = 1
     """Fewest turns of an episode that is imitated."""
-    most_steps: PositiveInt | None = None
+    max_steps: PositiveInt | None = None
     """Most turns of an episode that is imitated; none: any number."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
         ImitationConfig.check(self)
-        if self.most_steps is not None and self.most_steps < self.least_steps:
+        if self.max_steps is not None and self.max_steps < self.min_steps:
             raise ConfigError(
-                f"least_steps: got {self.least_steps} with most_steps {self.most_steps}; give the smaller first"
+                f"min_steps: got {self.min_steps} with max_steps {self.max_steps}; give the smaller first"
             )
 
 
@@ -72,7 +75,7 @@ def method(config: Config) -> Offline:
     """Return AgentGen as `config` describes it."""
 
     def data(collector: Collector) -> PipelineResult:
-        made = pipeline(keys_in(collector.environment), config.least_steps, config.most_steps)
+        made = pipeline(keys_in(collector.environment), config.min_steps, config.max_steps)
         return choose_trajectories(collector.demonstrations(), made, "imitating plans in made domains")
 
     return imitate_data(

@@ -16,6 +16,7 @@ which the paper has GPT-4 fill in; with `count=tokens` η is a share of tokens, 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 from quintain.config.ranges import PositiveInt, Share
 from quintain.data import stages
@@ -37,6 +38,9 @@ CORPUS = "corpus"
 class Config(ImitationConfig):
     """Configuration of AgentTuning."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"share": "agent_fraction"}
+    """earlier names of options"""
+
     environment: str = "mix:collab,guess,sums?slips=0"
     demonstrations: int | str | None = 600
     """What is imitated: N episodes of the experts, or a file, folder, run or data set of conversations."""
@@ -44,7 +48,7 @@ class Config(ImitationConfig):
     """Environments of the mixture, by their short names, whose episodes are the general data."""
     corpus: str = ""
     """More general data: a file, folder or run of conversations, with tools of their own or none; empty: none."""
-    share: Share = 0.2
+    agent_fraction: Share = 0.2
     """η: the probability that a sample is of an agent's episode."""
     count: Count = "samples"
     """What η is the share of."""
@@ -60,9 +64,10 @@ class Config(ImitationConfig):
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
         ImitationConfig.check(self)
-        if not (self.general or self.corpus) and self.share < 1:
+        if not (self.general or self.corpus) and self.agent_fraction < 1:
             raise ConfigError(
-                f"general: got no environment of general data with share {self.share}; name some, or give a corpus"
+                f"general: got no environment of general data with agent_fraction {self.agent_fraction}; "
+                "name some, or give a corpus"
             )
         limits(self)
 
@@ -80,7 +85,7 @@ def method(config: Config) -> Offline:
         config,
         data,
         batch_size=config.batch_size,
-        odds=lambda examples: mixture(examples, general_of(config), config.share, config.count),
+        odds=lambda examples: mixture(examples, general_of(config), config.agent_fraction, config.count),
         metrics=lambda data: shares([e for e in data if isinstance(e, Example)], config),
     )
 
@@ -148,7 +153,7 @@ def part_of(general: Collection[str]) -> Callable[[Example], str]:
 
 def shares(examples: Sequence[Example], config: Config) -> dict[str, float]:
     """Return the shares of samples and of tokens that are of agents' episodes, as they are drawn."""
-    drawn = mixture(examples, general_of(config), config.share, config.count)
+    drawn = mixture(examples, general_of(config), config.agent_fraction, config.count)
     samples, tokens = measure_shares(examples, part_of(general_of(config)), drawn).get(AGENT, (0.0, 0.0))
     return {"agent_tuning/samples": samples, "agent_tuning/tokens": tokens}
 

@@ -4,11 +4,11 @@ The planner says what to do in words, ``do(click, save)``; the grounder sees the
 and says where that is (`quintain.agents.grounded`). What the grounder learns needs no expert: `wanderings` of every
 task are played in which the plan is a click on any thing, and where things are the environment knows.
 
-Then RL, from easy tasks to hard ones (WebRL, 2411.02337). `reach` times as many tasks as are played are looked at. What
-a task is worth is the mean success of the played tasks that begin most like it; those from `low` to `high` are open,
-and go first, the more they are like a failure. The update is PPO's clip on advantages by group, with a KL to the
-starting policy. Every `every` steps the own successes that the policy was sure of, though not quite (perplexity from
-1/.95 to 1/.5), are rehearsed beside the expert's episodes.
+Then RL, from easy tasks to hard ones (WebRL, 2411.02337). `oversample_factor` times as many tasks as are played are
+looked at. What a task is worth is the mean success of the played tasks that begin most like it; those from `low` to
+`high` are open, and go first, the more they are like a failure. The update is PPO's clip on advantages by group,
+with a KL to the starting policy. Every `every` steps the own successes that the policy was sure of, though not
+quite (perplexity from 1/.95 to 1/.5), are rehearsed beside the expert's episodes.
 
 Differences to the paper, which gives no code: tasks are drawn by the environment, not written by a model from failures;
 the critic that filters them is a mean over neighbours; outcomes are the environment's, without a reward model; the
@@ -20,6 +20,7 @@ the setting ``seats.grounder`` names another policy. Measured on `screen`; the p
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from quintain.agents.experience import likeness
 from quintain.agents.grounded import FORM, GROUNDER, PLANNER
@@ -54,6 +55,9 @@ SURE, UNSURE = 1 / 0.95, 1 / 0.5
 class Config(GroupConfig):
     """Configuration of AutoGLM."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"reach": "oversample_factor"}
+    """earlier names of options"""
+
     environment: str = "screen?interface=text"
     """An environment that can show its screen without the task."""
     agent: str = "grounded"
@@ -65,7 +69,7 @@ class Config(GroupConfig):
     """Least success that is expected of a task which is open."""
     high: Share = 0.75
     """Most success that is expected of a task which is open."""
-    reach: PositiveInt = 4
+    oversample_factor: PositiveInt = 4
     """Times as many tasks as are played, among which open ones are looked for; 1: tasks as they come."""
     neighbours: PositiveInt = 8
     """Played tasks by which it is told what a task is worth, those that begin most like it."""
@@ -98,7 +102,7 @@ def method(config: Config) -> OnPolicy:
     frontier = Frontier(find(config.environment), config.low, config.high, config.neighbours)
 
     def collect(collector: Collector, step: int) -> list[Group]:
-        pool = collector.tasks(step, config.tasks * config.reach)
+        pool = collector.tasks(step, config.tasks * config.oversample_factor)
         return collector.sample(step, frontier.choose(pool, config.tasks), size=config.group_size)
 
     def experts(collector: Collector) -> list[Trajectory]:

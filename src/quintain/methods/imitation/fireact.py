@@ -13,7 +13,9 @@ loss is on the agent's tokens alone, where the published code has it on observat
 Wikipedia.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from quintain.config.ranges import PositiveInt
 from quintain.data import stages
@@ -36,10 +38,13 @@ EXPERT = "expert"
 class Config(ImitationConfig):
     """Configuration of FireAct."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"ways": "strategies"}
+    """earlier names of options"""
+
     environment: str = "stream"
     demonstrations: int | str | None = 200
     """Tasks that every teacher acts on; or a file, folder, run or data set of conversations, of whatever ways."""
-    ways: tuple[str, ...] = ()
+    strategies: tuple[str, ...] = ()
     """Ways of acting, a teacher each; none: all that the environment knows. The name expert is its expert."""
     longest: PositiveInt = 4096
     """Tokens of an episode; a longer one is left out."""
@@ -59,7 +64,7 @@ def method(config: Config) -> Offline:
         config,
         data,
         batch_size=config.batch_size,
-        needs=Needs(expert=EXPERT in config.ways and not isinstance(config.demonstrations, str)),
+        needs=Needs(expert=EXPERT in config.strategies and not isinstance(config.demonstrations, str)),
     )
 
 
@@ -69,10 +74,10 @@ def check_ways(config: Config) -> None:
     Raises:
         ConfigError: naming it.
     """
-    if not set(config.ways) - {EXPERT}:
+    if not set(config.strategies) - {EXPERT}:
         return
     known = (EXPERT, *list_ways(config.environment))
-    for way in config.ways:
+    for way in config.strategies:
         if way not in known:
             raise ConfigError(f"ways: got {way!r} in {config.environment}; {suggestion(way, known)}")
 
@@ -90,7 +95,7 @@ def collect_shown(config: Config, collector: Collector) -> list[Trajectory]:
     """
     if isinstance(config.demonstrations, str):
         return collector.demonstrations()
-    ways = config.ways or ways_of(config.environment)
+    ways = config.strategies or ways_of(config.environment)
     if ways == (EXPERT,):
         return collector.demonstrations()
     return collector.demonstrations(*map(teacher_of, ways))
@@ -110,7 +115,8 @@ def ways_of(environment: str) -> tuple[str, ...]:
     known = list_ways(environment)
     if not known:
         raise DataError(
-            f"ways of acting in {environment}: got none that it knows; define methods and act_by, or give --ways expert"
+            f"ways of acting in {environment}: got none that it knows; define methods and act_by, "
+            "or give --strategies expert"
         )
     return known
 

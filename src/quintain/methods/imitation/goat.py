@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from quintain.config.ranges import PositiveInt, Share
 from quintain.data import stages
@@ -93,12 +93,15 @@ Write = Callable[[Mapping[str, ToolSpec], Sequence[Made]], str]
 class Config(ImitationConfig):
     """Configuration of GOAT."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"least_similarity": "min_similarity"}
+    """earlier names of options"""
+
     environment: str = "api"
     demonstrations: int | str | None = 300
     """Samples that are made."""
     hops: PositiveInt = 2
     """Calls of a chain."""
-    least_similarity: Share = 0.05
+    min_similarity: Share = 0.05
     """Share of words, as a cosine, from which on documents may belong together; 0 compares none."""
     probes: PositiveInt = 5
     """Values that an edge must carry."""
@@ -133,7 +136,7 @@ def method(config: Config) -> Offline:
         tasks = collector.tasks(0, config.demonstrations)
         with closing(find(collector.environment)()) as environment:
             bench = Bench(environment, tasks[0])
-            found = stages_of_graph(bench, least=config.least_similarity, probes=config.probes)
+            found = stages_of_graph(bench, least=config.min_similarity, probes=config.probes)
             counts.update({f"goat/{name}": float(len(edges)) for name, edges in found.items()})
             edges = found["executed"] if config.links == "graph" else None
             rng = random.Random(collector.seed("goat"))
@@ -324,7 +327,7 @@ def make_samples(
     if not found:
         raise DataError(
             f"chains of {hops} calls in {bench.task.environment}: got none that could be carried out; lower hops or "
-            "least_similarity"
+            "min_similarity"
         )
     return list(found.values())
 

@@ -12,9 +12,10 @@ rests with the input's where they are tied; the second stage trains all weights,
 has `--lora-rank`. D_e may be of other tasks than those of the run: demonstrations name a file or a run of theirs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
 from quintain.credit.gae import gae_tokens
@@ -39,6 +40,9 @@ from quintain.types import Credit, Group, Trajectory
 class Config(EpisodesConfig):
     """Configuration of iRe-VLA."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"rehearsal_rate": "rehearsal_lr_scale"}
+    """earlier names of options"""
+
     learning_rate: float = 1e-3
     demonstrations: int | str | None = 128
     """D_e: the expert's episodes, or conversations; they are imitated first, and in every second stage."""
@@ -51,7 +55,7 @@ class Config(EpisodesConfig):
     """Optimizer steps of a second stage."""
     batch_size: PositiveInt = 16
     """Episodes of an optimizer step in the second stage."""
-    rehearsal_rate: PositiveFloat = 1.0
+    rehearsal_lr_scale: PositiveFloat = 1.0
     """Factor on the learning rate in the second stage."""
     gae_lambda: Share = 0.95
     """λ of generalised advantage estimation."""
@@ -99,7 +103,7 @@ def method(config: Config) -> OnPolicy:
             base=experts,
             update=Update(loss=imitation(), is_on_policy=False),
             steps=OptimizerSteps(count=lambda _: config.updates, batch_size=config.batch_size),
-            rate=config.rehearsal_rate,
+            rate=config.rehearsal_lr_scale,
             known=config.known,
         ),
         needs=Needs(critic=True),

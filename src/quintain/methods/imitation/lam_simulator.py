@@ -17,6 +17,7 @@ each round's imitation here. Measured on `toolbox`; the paper has ToolBench and 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
+from typing import ClassVar
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pipeline import Pipeline
@@ -34,6 +35,9 @@ from quintain.types import Group, Pair, Trajectory, Turn, flatten_scored
 class Config(GroupRoundsConfig):
     """Configuration of LAM Simulator."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"preference_rate": "preference_lr_scale"}
+    """earlier names of options"""
+
     environment: str = "toolbox"
     tasks: PositiveInt = 32
     """Tasks of a step."""
@@ -43,7 +47,7 @@ class Config(GroupRoundsConfig):
     """Whether only what solved its task is imitated, without refused calls; else everything."""
     beta: PositiveFloat = 0.1
     """Strength of the pull towards the starting policy, in the comparison of calls."""
-    preference_rate: NonNegativeFloat = 0.1
+    preference_lr_scale: NonNegativeFloat = 0.1
     """Factor on the learning rate while calls are compared; 0 leaves that out."""
 
 
@@ -51,15 +55,15 @@ def method(config: Config) -> Rounds:
     """Return LAM Simulator as `config` describes it."""
     compared = Improve(
         build=call_pairs,
-        rate=config.preference_rate,
+        rate=config.preference_lr_scale,
         update=Update(loss=dpo(config.beta), has_reference=True, is_on_policy=False, lr_warmup=0),
     )
     return Rounds(
         collect=sample_groups(config.tasks, config.group_size),
         build=Pipeline(keep_solved(), valid_turns()) if config.filters else Pipeline(num_turns()),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
-        later=[compared] if config.preference_rate else [],
-        needs=Needs(reference=bool(config.preference_rate)),
+        later=[compared] if config.preference_lr_scale else [],
+        needs=Needs(reference=bool(config.preference_lr_scale)),
         measure=measure_refusals,
     )
 

@@ -4,7 +4,7 @@ A proposer names tasks, some of which nobody can solve; the policy tries each se
 says 0 or 1. Of a task with more than one accepted episode those remain whose turns are at or below the 20th percentile
 of its accepted ones; a single one always remains. Data of the newest rounds is trained on again.
 
-The evaluator is the environment's outcome, above 0, or a judge behind an endpoint; `evaluator_mistakes` turns a share
+The evaluator is the environment's outcome, above 0, or a judge behind an endpoint; `evaluator_noise` turns a share
 of its verdicts round. The truth, whether the environment calls the task solved, enters nothing but
 `evaluator/agreement` and the alarm `judge`. Tasks are those that the environment draws, what it says could be asked for
 where a task begins (`Proposes`), or what a model behind an endpoint says that is shown that beginning.
@@ -21,6 +21,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from typing import ClassVar
 
 from quintain.config.ranges import PositiveInt, Share
 from quintain.data.pipeline import Pipeline, Stage
@@ -47,6 +48,9 @@ ACCEPTED = 0.5
 class Config(RoundsConfig):
     """Configuration of PAE."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"evaluator_mistakes": "evaluator_noise"}
+    """earlier names of options"""
+
     tasks: PositiveInt = 32
     """Tasks of a step."""
     group_size: PositiveInt = 8
@@ -58,7 +62,7 @@ class Config(RoundsConfig):
     judge: str = ""
     """Chat endpoint of the evaluator, where a score of 5 of 10 or more is a 1: http://…/v1?model=NAME, and rubric=FILE,
     tape= (a resumed run then hears the same), calls=, …; empty: the environment's outcome, above 0."""
-    evaluator_mistakes: Share = 0.0
+    evaluator_noise: Share = 0.0
     """Share of the evaluator's verdicts that are turned round: an evaluator that errs."""
     proposer: str = ""
     """Who names the tasks: empty for the environment's draw, world for what it says could be asked for (which may be
@@ -98,7 +102,7 @@ def evaluator_of(config: Config) -> Evaluator:
         UsageError: the judge is no such spec, or its rubric cannot be read.
     """
     judge = Judge(config.judge, usual=RUBRIC) if config.judge else None
-    return Evaluator(judge, mistakes=config.evaluator_mistakes, most_broken=config.max_broken)
+    return Evaluator(judge, mistakes=config.evaluator_noise, most_broken=config.max_broken)
 
 
 def keep_accepted() -> Stage:

@@ -12,8 +12,9 @@ of ten kinds of tasks, where the paper has ten text games.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.curriculum.levels import Chooser, Optimist, levels_in, take
@@ -31,12 +32,15 @@ from quintain.types import Group, Pair, Score, Trajectory, derive_seed
 class Config(GroupRoundsConfig):
     """Configuration of Paprika."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"reach": "oversample_factor"}
+    """earlier names of options"""
+
     learning_rate: float = 1e-4
     tasks: PositiveInt = 4
     """Tasks of a step."""
     group_size: int = 20
     """Episodes of a task."""
-    reach: PositiveInt = 8
+    oversample_factor: PositiveInt = 8
     """Tasks that are looked at for each that is taken; a kind with fewer than are wanted gives fewer."""
     pairs: PositiveInt = 4
     """Worse episodes that the best of a task is paired with."""
@@ -54,7 +58,7 @@ def method(config: Config) -> Rounds:
     """Return Paprika as `config` describes it."""
     chooser = Optimist()
     return Rounds(
-        collect=curious(chooser, config.tasks, config.group_size, config.reach),
+        collect=curious(chooser, config.tasks, config.group_size, config.oversample_factor),
         reward=pay_solved,
         build=lambda groups: join_pairs(
             *(best_against_worse(group, config.pairs, prefers_short=config.prefers_short) for group in groups)

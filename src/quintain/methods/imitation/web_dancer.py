@@ -2,11 +2,12 @@
 
 R = .1·format + .9·answer.
 
-Four stages. Questions are made harder, a thing in them becoming a description whose answer it is (`hopqa?rounds=2`).
-A teacher tries each question `tries` times. Three filters follow: valid (every turn could be read and carried out, and
-the whole is not too long), correct, and of quality (nothing is done twice to no end). What is left is imitated on the
-agent's tokens alone. Then DAPO: groups of equal outcome are drawn again, the ratio is clipped to .8 … 1.28, every token
-of a step counts the same, advantages are normalised by group, and there is no KL.
+Four stages. Questions are made harder, a thing in them becoming a description whose answer it is
+(`hopqa?rounds=2`). A teacher tries each question `teacher_episodes` times. Three filters follow: valid (every turn
+could be read and carried out, and the whole is not too long), correct, and of quality (nothing is done twice to no
+end). What is left is imitated on the agent's tokens alone. Then DAPO: groups of equal outcome are drawn again, the
+ratio is clipped to .8 … 1.28, every token of a step counts the same, advantages are normalised by group, and there
+is no KL.
 
 Differences to the paper: the teacher is the environment's expert, who errs, where the paper has language models with
 short and long chains of thought; right is the environment's success, of quality a rule, both of which the paper asks a
@@ -16,6 +17,7 @@ outcome, without the format; what is sampled in excess is kept. Measured on `hop
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from quintain.config.ranges import NonNegativeInt, PositiveInt, Share
 from quintain.credit.group import group_relative
@@ -37,16 +39,23 @@ from quintain.types import Group, Trajectory, as_text
 class Config(ClipHigherConfig):
     """Configuration of WebDancer."""
 
+    renamed: ClassVar[Mapping[str, str]] = {
+        "tries": "teacher_episodes",
+        "attempts": "max_draws",
+        "teacher_mistakes": "teacher_noise",
+    }
+    """earlier names of options"""
+
     environment: str = "hopqa?hops=1&closed=0&rounds=1"
     demonstrations: NonNegativeInt | str | None = 60
     """Questions that the teacher tries; or a file, folder, run or data set of conversations; 0 for RL alone."""
-    teacher_mistakes: Share = 0.3
+    teacher_noise: Share = 0.3
     """Share of the teacher's turns in which it does something else than the expert."""
-    tries: PositiveInt = 5
+    teacher_episodes: PositiveInt = 5
     """Times that the teacher tries a question."""
     longest: PositiveInt = 4096
     """Tokens of an episode; a longer one is not valid."""
-    attempts: PositiveInt = 3
+    max_draws: PositiveInt = 3
     """Draws of tasks until enough groups differ."""
     format_weight: Share = 0.1
     """What it is worth that every turn could be read; a right answer is worth the rest of 1."""
@@ -62,9 +71,9 @@ def method(config: Config) -> OnPolicy:
             choose=lambda shown, _: choose_trajectories(
                 shown, pipeline(config.longest), "imitating the best of many tries"
             ),
-            teachers=(noisy(config.teacher_mistakes),) * config.tries,
+            teachers=(noisy(config.teacher_noise),) * config.teacher_episodes,
         ),
-        collect=sample_until_mixed(config.tasks, config.group_size, attempts=config.attempts),
+        collect=sample_until_mixed(config.tasks, config.group_size, attempts=config.max_draws),
         reward=lambda groups: apply_all(groups, terms),
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=clip_ratio(0.2, config.clip_high)),

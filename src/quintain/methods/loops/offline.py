@@ -67,7 +67,7 @@ class Offline:
             acts=False,
             learns=learns_by(self.update.loss),
             has_warm_start=self.has_warm_start,
-            unread=unread_counts(()) | {"leaves", "whole_groups"},
+            unread=unread_counts(()) | {"train_branches", "whole_groups"},
             has_own_start=self.is_first,
         )
 

@@ -200,7 +200,7 @@ def train_on_policy(method: OnPolicy, config: OnPolicyConfig, run: Run) -> None:
                 config,
                 step=step,
                 seed=context.collector.seed("update", step),
-                leaves=config.leaves,
+                train_branches=config.train_branches,
                 has_versions=config.max_staleness > 0,
                 signals=signals,
                 corpus=companion.corpus,
@@ -254,7 +254,7 @@ def learn_critic(
     name = method.needs.critic_policy
     report = learn(
         context.policies, credit, method.critic, config, step=step, seed=context.seed("critic", step), policy=name,
-        leaves=config.leaves, has_versions=config.max_staleness > 0,
+        train_branches=config.train_branches, has_versions=config.max_staleness > 0,
     )  # fmt: skip
     if report is None:
         return {}

@@ -145,7 +145,7 @@ class Replay:
         """What it is, beside what it needs."""
         return Traits(
             unread=unread_counts([each.update for each in self.updates])
-            | {"leaves", "records_signals", "whole_groups"},
+            | {"train_branches", "records_signals", "whole_groups"},
             rates=rates_of((each.policy, each.rate) for each in self.updates),
         )
 

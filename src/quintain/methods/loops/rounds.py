@@ -129,7 +129,7 @@ class Rounds:
         return Traits(
             learns=learns_by(self.update.loss),
             has_warm_start=self.has_warm_start,
-            unread=unread_counts(updates) | {"leaves", "whole_groups"},
+            unread=unread_counts(updates) | {"train_branches", "whole_groups"},
             rates=rates_of((each.policy, each.rate) for each in self.improves),
         )
 

@@ -20,8 +20,9 @@ yet has the last word; and the better child is imitated as well (RPO, 2404.19733
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.data.pairs import siblings
@@ -48,6 +49,9 @@ RUBRIC = (
 class Config(PreferenceRoundsConfig):
     """Configuration of Agent Q."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"mixing": "outcome_weight"}
+    """earlier names of options"""
+
     tasks: PositiveInt = 32
     """Tasks of a round, a tree each."""
     branches: PositiveInt = 4
@@ -56,7 +60,7 @@ class Config(PreferenceRoundsConfig):
     """Episodes of a tree."""
     exploration: NonNegativeFloat = 1.0
     """c of Q + c·√(ln N(h) / (1 + N(h')))."""
-    mixing: Share = 0.8
+    outcome_weight: Share = 0.8
     """α: share of the mean outcome in Q; the rest is the critic's rank. 0.5 is as published."""
     margin: NonNegativeFloat = 0.2
     """θ: difference of Q above which two children are a pair."""
@@ -86,7 +90,7 @@ def method(config: Config) -> Rounds:
         branches=config.branches,
         episodes=config.episodes,
         exploration=config.exploration,
-        mixing=config.mixing,
+        mixing=config.outcome_weight,
         critic=critic_of(model, find_judge(config.judge), verdicts),
     )
     return Rounds(

@@ -6,8 +6,8 @@ For each task of a round a tree is grown by MCTS on outcomes (`quintain.search.t
 visited children of a node whose mean outcomes differ by more than `margin` are a pair of turns. The pairs are shuffled
 and cut into blocks of `block`. For each block the policy takes one update on it, plays the validation tasks, and is put
 back; by how much more of them it solves is the influence of all pairs of the block. Influences are laid out from 0 to 1
-over the blocks, times γ are added to the chosen side's mean outcome, and the best `share` of pairs is trained on. Seats
-of an environment share the policy, and a pair trains the turn of one of them.
+over the blocks, times γ are added to the chosen side's mean outcome, and the best `keep_fraction` of pairs is trained
+on. Seats of an environment share the policy, and a pair trains the turn of one of them.
 
 Differences to the paper: no imitation before the pairs of a round (`--demonstrations` comes once, before the first);
 the reference is the start in all rounds; influence chooses pairs and does not steer the search as well. Validation
@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from statistics import fmean
+from typing import ClassVar
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.data.pairs import siblings
@@ -43,6 +44,9 @@ UNREACHED = 1_000_000
 class Config(PreferenceRoundsConfig):
     """Configuration of DITS."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"share": "keep_fraction"}
+    """earlier names of options"""
+
     environment: str = "twocards?facts=1"
     tasks: PositiveInt = 32
     """Tasks of a round, a tree each."""
@@ -60,7 +64,7 @@ class Config(PreferenceRoundsConfig):
     """Tasks by which influence is measured."""
     influence: NonNegativeFloat = 1.0
     """γ: weight of influence beside the value of the chosen side; 0 measures none."""
-    share: Share = 0.5
+    keep_fraction: Share = 0.5
     """Share of the pairs that is trained on."""
     beta: PositiveFloat = 0.1
     """Strength of the pull towards the start."""
@@ -74,9 +78,9 @@ class Config(PreferenceRoundsConfig):
             raise ConfigError(
                 f"branches: got {self.branches}, of which no two could be compared; give 2 or more"
             )
-        if not self.share:
+        if not self.keep_fraction:
             raise ConfigError(
-                "share: got 0, with which nothing is trained on; give a number above 0, up to 1"
+                "keep_fraction: got 0, with which nothing is trained on; give a number above 0, up to 1"
             )
         if self.influence and self.learner_ranks:
             raise ConfigError(
@@ -128,7 +132,7 @@ class Selection:
         worth = {id(way): value for family in self.search.families for way, value in family}
         values = [worth[id(pair.chosen)] for pair in pairs]
         scores = mix_values(values, blocks, self.found or [0.0] * len(blocks), config.influence)
-        chosen = best_of(scores, config.share)
+        chosen = best_of(scores, config.keep_fraction)
         self.num_chosen = len(chosen)
         return [pairs[place] for place in chosen]
 

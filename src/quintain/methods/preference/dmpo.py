@@ -11,7 +11,9 @@ where the paper explores those that it imitated; the better side is imitated as 
 published. φ sums to less than T, so at equal β the pull of DMPO is weaker than DPO's.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.data.pairs import Pairs
@@ -29,6 +31,9 @@ from quintain.methods.preference.exploring import Experts, contrast_episodes
 class Config(SignalsConfig):
     """Configuration of DMPO."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"tries": "group_size"}
+    """earlier names of options"""
+
     steps: int = 60
     learning_rate: float = 1e-4
     eval_every: int = 20
@@ -40,7 +45,7 @@ class Config(SignalsConfig):
     """Weight of imitating the better side as well; 0 is as published."""
     tasks: PositiveInt = 256
     """Tasks that pairs are made from."""
-    tries: PositiveInt = 1
+    group_size: PositiveInt = 1
     """Episodes that the starting policy makes of each task."""
     batch_size: PositiveInt = 32
     """Pairs of a step."""
@@ -52,7 +57,7 @@ def method(config: Config) -> Offline:
     likelihood = ((nll_of_chosen(), config.imitation_weight),) if config.imitation_weight else ()
 
     def pairs(collector: Collector) -> Pairs:
-        groups = collector.starting_groups(tasks=config.tasks, size=config.tries, are_shown=True)
+        groups = collector.starting_groups(tasks=config.tasks, size=config.group_size, are_shown=True)
         shown = collector.expert_episodes([group.task for group in groups])
         found = contrast_episodes(groups, Experts({each.task.id: each for each in shown}))
         if not found:

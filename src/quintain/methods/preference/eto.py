@@ -14,7 +14,9 @@ where the code keeps the pair and trains one side. The preferred side is imitate
 `imitation_weight` is 0 as published: both sides tend to become unlikely.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from quintain.learning.train_config import PreferenceRoundsConfig
@@ -29,8 +31,11 @@ from quintain.types import Loss
 class Config(PreferenceRoundsConfig):
     """Configuration of ETO."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"tries": "group_size"}
+    """earlier names of options"""
+
     tasks: PositiveInt = 128
-    tries: PositiveInt = 1
+    group_size: PositiveInt = 1
     """Episodes that the policy makes of each task."""
     beta: PositiveFloat = 0.1
     """Strength of the pull towards the reference in the first round."""
@@ -51,7 +56,7 @@ def method(config: Config) -> Rounds:
     experts = Experts()
     later = Later(loss_of(config.beta, config), loss_of(config.later_beta, config))
     return Rounds(
-        collect=experts.explore(config.tasks, config.tries),
+        collect=experts.explore(config.tasks, config.group_size),
         build=lambda groups: contrast_episodes(
             groups,
             experts,

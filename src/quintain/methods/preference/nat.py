@@ -10,7 +10,7 @@ A file or run of demonstrations is a log of successes and failures: a row says w
 or ``label``, and the sentence of its label stands behind what it shows first, in its own words or in an environment.
 
 Differences to the paper: labels are two sentences, where the paper's ask for a right or for a wrong answer; the teacher
-is the environment's expert with `--mistakes` unless a log is given, where the paper samples GPT-3.5; right is the
+is the environment's expert with `--expert-noise` unless a log is given, where the paper samples GPT-3.5; right is the
 environment's success.
 Ends of turns are trained where the agent wrote them, and nothing that it read, where the code also trains an end
 after the last observation; an episode that a limit cut is no failure.
@@ -46,7 +46,7 @@ class Config(ImitationConfig):
     steps: int = 300
     demonstrations: int | str | None = 600
     """Episodes of the teacher, failures among them; or a file, folder, run or data set of successes and failures."""
-    mistakes: float = MISTAKES
+    expert_noise: float = MISTAKES
     """Share of the expert's turns in demonstrations in which it does something else; of no meaning for a file."""
     levels: Literal[2, 3] = 2
     """Labels: right and wrong, or partly between them for failures with a part of the reward."""
@@ -56,12 +56,12 @@ class Config(ImitationConfig):
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
         is_file = isinstance(self.demonstrations, str)
-        if is_file and self.mistakes not in (MISTAKES, 0):
+        if is_file and self.expert_noise not in (MISTAKES, 0):
             raise ConfigError(
-                f"mistakes: got {self.mistakes} with the conversations {self.demonstrations}, in which no expert acts; "
-                "leave it out"
+                f"expert_noise: got {self.expert_noise} with the conversations {self.demonstrations}, in which no "
+                "expert acts; leave it out"
             )
-        ImitationConfig.check(replace(self, mistakes=0.0) if is_file else self)
+        ImitationConfig.check(replace(self, expert_noise=0.0) if is_file else self)
         if self.agent.split("+")[0] != HARNESS:
             raise ConfigError(f"agent: got {self.agent}, which says no label; put {HARNESS}+ in front of it")
 

@@ -2,20 +2,20 @@
 
 R = R_task - λ_token · tokens/most + λ_loss/loss.
 
-Generate, rank, select, train. Dialogues of a task are ranked by what they solve, by their tokens against those of the
-longest, and by how plain their most surprising message is to the *starting* policy (`quintain.rewards.dialogue`). With
-``learn=sft`` the best dialogue of each task is imitated where it is worth more than `threshold` and among the best
-`share` of tasks; with ``dpo`` messages are preferred; ``hybrid`` takes turns, imitation first. All seats are played and
-learned by one policy, or by those that `seats` name.
+Generate, rank, select, train. Dialogues of a task are ranked by what they solve, by their tokens against those of
+the longest, and by how plain their most surprising message is to the *starting* policy
+(`quintain.rewards.dialogue`). With ``learn=sft`` the best dialogue of each task is imitated where it is worth more
+than `threshold` and among the best `keep_fraction` of tasks; with ``dpo`` messages are preferred; ``hybrid`` takes
+turns, imitation first. All seats are played and learned by one policy, or by those that `seats` name.
 
 Preferences are of a tree of messages: from a message that is drawn by its worth, the conversation is continued three
 times, and again. What a message is worth is the mean of all conversations through it. The best child of a message
-against the worst is a pair where the best is worth more than `least_value` and they differ by more than `least_gap`;
+against the worst is a pair where the best is worth more than `min_value` and they differ by more than `min_gap`;
 the half with the largest differences is kept. A message that says nearly what an expanded one said is not expanded, and
 children that say nearly the same are one.
 
 Differences to the paper: no pool of prompts for other formats in the first round, temperature does it; losses below
-`least_loss` count as that, for a tiny model finds much of what it says certain; a message is compared with others of
+`min_loss` count as that, for a tiny model finds much of what it says certain; a message is compared with others of
 its own depth alone, and in tokens; the half that is kept is that of all pairs, where the code halves those of a task;
 the code hands the two bounds of a pair over in each other's place. An environment's own price of messages is a second
 one: `twocards?cost=0` has none.
@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -66,6 +66,14 @@ KEPT = 0.5
 class Config(PreferenceRoundsConfig):
     """Configuration of Optima."""
 
+    renamed: ClassVar[Mapping[str, str]] = {
+        "share": "keep_fraction",
+        "least_gap": "min_gap",
+        "least_loss": "min_loss",
+        "least_value": "min_value",
+    }
+    """earlier names of options"""
+
     environment: str = "twocards?cost=0"
     """Name of the environment; several seats make it a dialogue."""
     steps: int = 6
@@ -79,15 +87,15 @@ class Config(PreferenceRoundsConfig):
     """λ_token: what the longest dialogue of a task pays for its tokens."""
     loss_weight: NonNegativeFloat = 1.0
     """λ_loss: what a dialogue is paid for messages that are plain to the starting policy."""
-    least_loss: PositiveFloat = 1.0
+    min_loss: PositiveFloat = 1.0
     """Nats a token below which no message is plainer."""
     threshold: float = 0.5
     """Worth above which a dialogue is imitated."""
-    share: Share = 0.7
+    keep_fraction: Share = 0.7
     """Share of the best dialogues of all tasks that are imitated."""
-    least_value: float = 0.4
+    min_value: float = 0.4
     """Worth that the better message of a pair has to be above."""
-    least_gap: NonNegativeFloat = 0.2
+    min_gap: NonNegativeFloat = 0.2
     """Difference of worth above which two messages are a pair."""
     beta: PositiveFloat = 0.1
     """Strength of the pull towards the policy that began the round."""
@@ -95,9 +103,9 @@ class Config(PreferenceRoundsConfig):
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
         PreferenceRoundsConfig.check(self)
-        if not self.share:
+        if not self.keep_fraction:
             raise ConfigError(
-                f"share: got {self.share}, with which nothing is imitated; give a number above 0"
+                f"keep_fraction: got {self.keep_fraction}, with which nothing is imitated; give a number above 0"
             )
 
 
@@ -176,9 +184,11 @@ class Dialogues:
         """Return the dialogues that are imitated, or the pairs of messages."""
         config = self.config
         if self.is_preferring:
-            found = [each for family in self.families for each in family.children(config.least_value)]
-            return top_share(extremes(found, margin=config.least_gap), KEPT)
-        places = select_best([family.worth for family in self.families], config.threshold, config.share)
+            found = [each for family in self.families for each in family.children(config.min_value)]
+            return top_share(extremes(found, margin=config.min_gap), KEPT)
+        places = select_best(
+            [family.worth for family in self.families], config.threshold, config.keep_fraction
+        )
         best = [family.dialogues[k] for family, k in zip(self.families, places, strict=True) if k is not None]
         kept = {(each.group, each.index) for each in best}
 
@@ -216,7 +226,7 @@ class Dialogues:
             losses,
             token_weight=config.token_weight,
             loss_weight=config.loss_weight,
-            least_loss=config.least_loss,
+            min_loss=config.min_loss,
         )
 
 

@@ -2,10 +2,10 @@
 
 L = -log σ(β [log π/π_ref (plans that led to success) - log π/π_ref (that did not)]).
 
-Workforce: a planner takes a task apart, workers do the parts, and when one fails the planner is told and plans again.
-The planner alone is trained, first by imitation of episodes that solved their task, then by preferences: of `tries`
-episodes of a task the best against the worst. Its tokens alone have a gradient, whatever the workers say; so workers
-can be exchanged, for a tool or a model that the planner has never seen.
+Workforce: a planner takes a task apart, workers do the parts, and when one fails the planner is told and plans
+again. The planner alone is trained, first by imitation of episodes that solved their task, then by preferences: of
+`group_size` episodes of a task the best against the worst. Its tokens alone have a gradient, whatever the workers
+say; so workers can be exchanged, for a tool or a model that the planner has never seen.
 
 The planner is the role ``agent/plan`` of the harness `plan`, who does the parts plays ``agent``: by default the policy
 ``worker``, a copy of the start that rests (``policies.worker.model`` names another). After `replan_every` actions of
@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import ClassVar
 
 from quintain.agents import workforce
 from quintain.agents.catalog import check as parts_of
@@ -46,13 +47,16 @@ WORKER = "worker"
 class Config(PreferenceRoundsConfig):
     """Configuration of OWL."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"tries": "group_size"}
+    """earlier names of options"""
+
     agent: str = "plan?demonstrates=calls&replan_every=4&max_replans=3"
     """Harness with a planner in front: plan, and options of it."""
     seats: Mapping[str, str] = field(default_factory=lambda: {ACTOR: WORKER, PLANNER: MAIN})
     """Who plans, agent/plan, and who does the parts, agent: a policy that rests."""
     steps: int = 1
     tasks: PositiveInt = 128
-    tries: PositiveInt = 4
+    group_size: PositiveInt = 4
     """Episodes of a task, of which the best and the worst are compared."""
     margin: NonNegativeFloat = 0.0
     """Difference of outcomes above which two episodes are a pair."""
@@ -75,7 +79,7 @@ class Config(PreferenceRoundsConfig):
 def method(config: Config) -> Rounds:
     """Return OWL as `config` describes it."""
     return Rounds(
-        collect=sample_groups(config.tasks, config.tries),
+        collect=sample_groups(config.tasks, config.group_size),
         build=lambda groups: best_and_worst(keep_groups_of(groups, MAIN), margin=config.margin),
         update=update_on_pairs(dpo(config.beta)),
         needs=Needs(reference=True, others={WORKER: PolicySpec()}),

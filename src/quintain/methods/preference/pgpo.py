@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from quintain.agents.catalog import check as parts_of
 from quintain.agents.plan import Plan, are_calls, edit, verbs, whole_plan
@@ -41,10 +41,13 @@ from quintain.types import Group, Trajectory
 class Config(PreferenceRoundsConfig):
     """Configuration of PGPO."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"tries": "group_size"}
+    """earlier names of options"""
+
     agent: str = "plan?demonstrates=calls"
     """Harness with a planner in front: plan, and options of it."""
     tasks: PositiveInt = 64
-    tries: PositiveInt = 1
+    group_size: PositiveInt = 1
     """Episodes that the policy makes of each task."""
     rollouts: PositiveInt = 5
     """Episodes of the starting policy that say how well a plan can be followed."""
@@ -79,7 +82,7 @@ def method(config: Config) -> Rounds:
         else rpo(config.beta, is_summed=config.likelihood == "sum")
     )
     return Rounds(
-        collect=explore(steps, config.tasks, config.tries),
+        collect=explore(steps, config.tasks, config.group_size),
         build=lambda _: step_pairs(steps.deviations, margin=config.margin),
         update=update_on_pairs(loss),
         needs=Needs(branches=True, expert=True, reference=True, reference_acts=True),

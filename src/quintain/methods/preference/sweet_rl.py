@@ -22,7 +22,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,9 @@ TOLD = "In light that the final answer is: {}.\n"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(PreferenceRoundsConfig):
     """Configuration of SWEET-RL."""
+
+    renamed: ClassVar[Mapping[str, str]] = {"critic_rate": "critic_lr_scale"}
+    """earlier names of options"""
 
     environment: str = "collab?graded=dense&cost=0"
     steps: int = 4
@@ -76,7 +79,7 @@ class Config(PreferenceRoundsConfig):
     """The same pull, of the critic."""
     critic_epochs: PositiveInt = 4
     """Times that the critic goes through its pairs of a round."""
-    critic_rate: PositiveFloat = 1.0
+    critic_lr_scale: PositiveFloat = 1.0
     """Factor on the learning rate of the critic."""
     is_told: bool = True
     """Whether the critic is told what is hidden."""
@@ -99,7 +102,7 @@ def method(config: Config) -> Rounds:
         collect=turns.collect,
         build=lambda _: across_halves(turns.families, config.pairs, margin=config.margin),
         update=update_on_pairs(dpo_or_rpo(config.beta, config.imitation_weight)),
-        later=(Improve(policy=CRITIC, build=turns.episodes, update=critic, rate=config.critic_rate),),
+        later=(Improve(policy=CRITIC, build=turns.episodes, update=critic, rate=config.critic_lr_scale),),
         needs=Needs(
             branches=True,
             reference=True,

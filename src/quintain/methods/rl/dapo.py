@@ -5,12 +5,13 @@ are sampled again with other tasks until enough differ; every token of the step 
 comes near its token budget loses up to `overlong_weight`.
 
 Differences to the paper: many turns, the budget is that of the whole episode; groups sampled in excess are kept; at
-most `attempts` draws per step, and a step may be smaller than asked for.
+most `max_draws` draws per step, and a step may be smaller than asked for.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from annotated_types import Ge
 
@@ -30,7 +31,10 @@ from quintain.rewards.terms import apply_all
 class Config(ClipHigherConfig):
     """Configuration of DAPO."""
 
-    attempts: PositiveInt = 3
+    renamed: ClassVar[Mapping[str, str]] = {"attempts": "max_draws"}
+    """earlier names of options"""
+
+    max_draws: PositiveInt = 3
     """Draws of tasks until enough groups differ."""
     overlong_tokens: Annotated[int, Ge(4)] = 256
     """Sampled tokens of an episode at which the whole penalty falls due; it begins a quarter before."""
@@ -48,7 +52,7 @@ def method(config: Config) -> OnPolicy:
     buffer = config.overlong_tokens // 4
     overlong = overlong_penalty(config.overlong_tokens, buffer=buffer, weight=config.overlong_weight)
     plain = OnPolicy(
-        collect=sample_until_mixed(config.tasks, config.group_size, attempts=config.attempts),
+        collect=sample_until_mixed(config.tasks, config.group_size, attempts=config.max_draws),
         reward=partial(apply_all, terms=(environment_reward(), overlong)),
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=clip_ratio(0.2, config.clip_high)),

@@ -10,9 +10,10 @@ with a critic, its data, and the tree search and process rewards of its plans ar
 it names ALFWorld, WebShop and others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.anchor import state_anchored
@@ -32,7 +33,10 @@ from quintain.types import Group, is_constant
 class Config(GroupConfig):
     """Configuration of OpenManus-RL."""
 
-    attempts: PositiveInt = 3
+    renamed: ClassVar[Mapping[str, str]] = {"attempts": "max_draws"}
+    """earlier names of options"""
+
+    max_draws: PositiveInt = 3
     """Draws of tasks until enough groups differ."""
     step_weight: NonNegativeFloat = 1.0
     """ω, weight of the advantage among equal states."""
@@ -48,7 +52,7 @@ def method(config: Config) -> OnPolicy:
     loss = combine((clip_ratio(), 1.0), (kl_penalty("k3"), config.kl_coef)) if has_kl else clip_ratio()
     terms = (environment_reward(), invalid_action_penalty(config.invalid_penalty))
     return OnPolicy(
-        collect=sample_until_mixed(config.tasks, config.group_size, attempts=config.attempts),
+        collect=sample_until_mixed(config.tasks, config.group_size, attempts=config.max_draws),
         reward=partial(apply_all, terms=terms),
         keep=keep_mixed,
         credit=lambda groups, _: state_anchored(groups, weight=config.step_weight),

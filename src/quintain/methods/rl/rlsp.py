@@ -12,9 +12,10 @@ longer in a turn pays, more turns do not. Measured on Sokoban and on sums of sin
 paper has mathematics.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
 from quintain.credit.gae import gae_tokens
@@ -37,8 +38,11 @@ from quintain.types import Credit, Group
 class Config(EpisodesConfig):
     """Configuration of RLSP."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"outcome_share": "outcome_fraction"}
+    """earlier names of options"""
+
     num_epochs: PositiveInt = 2
-    outcome_share: Share = 0.8
+    outcome_fraction: Share = 0.8
     """α, share of the outcome in the reward."""
     base: float = 0.98
     """c of the search reward: the mean over turns of 1 - c^tokens."""
@@ -50,7 +54,7 @@ class Config(EpisodesConfig):
 
 def method(config: Config) -> OnPolicy:
     """Return RLSP as `config` describes it."""
-    share = config.outcome_share
+    share = config.outcome_fraction
     search = search_bonus(base=config.base, has_gate=config.has_gate, weight=1 - share)
 
     def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:

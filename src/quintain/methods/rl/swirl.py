@@ -2,7 +2,7 @@
 
 J = E_{s in data, a ~ π(· | s)} [R(a | s)].
 
-Episodes of a teacher, who may err (`mistakes`), are cut into their steps; a step is the context up to it and one
+Episodes of a teacher, who may err (`expert_noise`), are cut into their steps; a step is the context up to it and one
 action sampled by the policy, which is judged by itself. Nothing is carried out while learning. Steps are kept by the
 process (was the teacher's step sound?), not by the outcome, so that episodes that failed teach, too.
 

@@ -17,9 +17,10 @@ out of the bag; segments have equal numbers of turns, not of seconds. The whole 
 the labels.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import floor, log1p
+from typing import ClassVar
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.data.comparisons import Labeller
@@ -35,6 +36,9 @@ from quintain.methods.rl.parts.actor_critic import ActorCriticConfig, actor_crit
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(ActorCriticConfig):
     """Configuration of Deep RL from Human Preferences."""
+
+    renamed: ClassVar[Mapping[str, str]] = {"reward_rate": "reward_lr"}
+    """earlier names of options"""
 
     environment: str = "sokoban?size=3&walls=0&reward=dense"
     num_labels: PositiveInt = 200
@@ -55,7 +59,7 @@ class Config(ActorCriticConfig):
     """Whether a reward model reads what came before a turn; else what was observed and done in it alone."""
     label_errors: Share = 0.1
     """Share of the labels that the loss believes to be a coin's."""
-    reward_rate: PositiveFloat = 1e-3
+    reward_lr: PositiveFloat = 1e-3
     """Learning rate of the reward models."""
     reward_epochs: PositiveInt = 8
     """Times that a reward model goes through the labels when it is fitted."""
@@ -107,7 +111,7 @@ def method(config: Config) -> OnPolicy:
             segment=config.segment,
             sees_history=config.sees_history,
             candidates=config.candidates,
-            rate=config.reward_rate / config.learning_rate,
+            rate=config.reward_lr / config.learning_rate,
         ),
     )
 

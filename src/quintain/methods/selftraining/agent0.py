@@ -20,6 +20,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -42,17 +43,25 @@ from quintain.types import Credit, Group, Score, Stop, Task, Trajectory, flatten
 class Config(GroupConfig):
     """Configuration of Agent0."""
 
+    renamed: ClassVar[Mapping[str, str]] = {
+        "reach": "oversample_factor",
+        "proposer_rate": "proposer_lr",
+        "most_calls": "max_calls",
+        "least_scale": "min_scale",
+    }
+    """earlier names of options"""
+
     tasks: PositiveInt = 16
     """B: proposals of a step."""
     group_size: int = 10
     """k: answers of the executor to a proposal."""
-    reach: PositiveInt = 8
+    oversample_factor: PositiveInt = 8
     """Tasks that are looked at for each proposal; a level with fewer than were proposed has fewer."""
-    proposer_rate: PositiveFloat = 1.0
+    proposer_lr: PositiveFloat = 1.0
     """Learning rate of the proposer's logits."""
     tool_weight: NonNegativeFloat = 0.05
     """γ: what a tool call that was carried out is worth to the proposer."""
-    most_calls: PositiveInt = 4
+    max_calls: PositiveInt = 4
     """C: tool calls that count."""
     repetition_weight: NonNegativeFloat = 1.0
     """λ: what proposing the same level as all others costs."""
@@ -60,7 +69,7 @@ class Config(GroupConfig):
     """Share of agreeing answers from which on a task is learned."""
     high: Share = 0.8
     """Share of agreeing answers up to which a task is learned."""
-    least_scale: Share = 0.6
+    min_scale: Share = 0.6
     """m: factor on advantages of tasks at the lower end."""
     clip: PositiveFloat = 0.2
     """ε: the ratio is clipped to 1 - this, and above to 1 + this and more where few answers agree."""
@@ -83,19 +92,19 @@ def method(config: Config) -> OnPolicy:
         return proposal_values(
             groups,
             tool_weight=config.tool_weight,
-            most_calls=config.most_calls,
+            max_calls=config.max_calls,
             repetition_weight=config.repetition_weight,
             cluster=words_of if config.proposer else level_of,
         )
 
-    proposer = Proposer(values, rate=config.proposer_rate)
+    proposer = Proposer(values, rate=config.proposer_lr)
     bounds: list[float] = []
 
     def credit(groups: Sequence[Group], _: Estimates) -> Credit:
         found = group_relative(groups)
         shares = [agreement(group) for group in groups for _ in group.scored]
         bounds[:] = [upper_clip(p, config.clip, low=config.low, high=config.high) for p in shares]
-        factors = [trust(p, config.least_scale, low=config.low, high=config.high) for p in shares]
+        factors = [trust(p, config.min_scale, low=config.low, high=config.high) for p in shares]
         scaled = tuple(
             tuple((array * np.float32(factor)).astype(np.float32) for array in arrays)
             for arrays, factor in zip(found.advantages, factors, strict=True)
@@ -105,7 +114,7 @@ def method(config: Config) -> OnPolicy:
     return OnPolicy(
         collect=collect_proposals(config.tasks, config.group_size, proposer_at(config.proposer))
         if config.proposer
-        else sample_proposed(proposer, config.tasks, config.group_size, config.reach),
+        else sample_proposed(proposer, config.tasks, config.group_size, config.oversample_factor),
         reward=majority_paid,
         keep=lambda groups: uncertain(groups, config.low, config.high),
         credit=credit,
@@ -168,7 +177,7 @@ def proposal_value(
     *,
     is_valid: bool = True,
     tool_weight: float = 0.05,
-    most_calls: int = 4,
+    max_calls: int = 4,
     repetition_weight: float = 1.0,
 ) -> float:
     """Return R of a proposal; `share` is that of the step's proposals which are like it. A broken one has 0.
@@ -176,7 +185,7 @@ def proposal_value(
     Example: p .5, no calls, one of ten alike: .9; p 1: 0, for max(0, ·).
     """
     uncertainty = 1 - 2 * abs(p - 0.5)
-    value = uncertainty + tool_weight * min(calls, most_calls) - repetition_weight * share
+    value = uncertainty + tool_weight * min(calls, max_calls) - repetition_weight * share
     return max(0.0, value) if is_valid else 0.0
 
 
@@ -184,7 +193,7 @@ def proposal_values(
     groups: Sequence[Group],
     *,
     tool_weight: float,
-    most_calls: int,
+    max_calls: int,
     repetition_weight: float,
     cluster: Callable[[Task], str] = level_of,
 ) -> list[float]:
@@ -197,7 +206,7 @@ def proposal_values(
             like[cluster(group.task)] / len(groups),
             is_valid=bool(group.scored),
             tool_weight=tool_weight,
-            most_calls=most_calls,
+            max_calls=max_calls,
             repetition_weight=repetition_weight,
         )
         for group in groups

@@ -15,8 +15,9 @@ written anew and its check of operations before they are carried out are no part
 table over an open sokoban, and what the memory finds in `craft`; the paper has Android apps.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from quintain.agents.experience import Experience
 from quintain.agents.hints import Hints, strip_hints
@@ -41,6 +42,9 @@ StepCritic = Callable[[Trajectory], Sequence[float | None]]
 class Config(RoundsConfig):
     """Configuration of AndroidGen."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"reach": "oversample_factor"}
+    """earlier names of options"""
+
     environment: str = "web"
     tasks: PositiveInt = 32
     """Tasks of a step."""
@@ -50,7 +54,7 @@ class Config(RoundsConfig):
     """Whether failed episodes are imitated up to their last subgoal."""
     memory: bool = True
     """Whether the solved task that is most like a new one is told with it."""
-    reach: PositiveInt = 2
+    oversample_factor: PositiveInt = 2
     """Times as many tasks as are played, of which those are taken that are most like what was solved; 1: all."""
     starts_over: bool = False
     """Train every step from the starting policy."""
@@ -86,7 +90,7 @@ def sample_experienced(
     make = find(config.environment)
 
     def collect(collector: Collector, step: int) -> list[Group]:
-        pool = collector.tasks(step, config.tasks * (config.reach if len(experience) else 1))
+        pool = collector.tasks(step, config.tasks * (config.oversample_factor if len(experience) else 1))
         found = {
             task.id: experience.find(task.id, first_observation(make, task))
             for task in pool

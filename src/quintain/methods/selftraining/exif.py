@@ -22,7 +22,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from quintain.agents.hints import Hints, strip_hints
 from quintain.config.ranges import NonNegativeInt, PositiveInt, Share
@@ -49,6 +49,9 @@ RETRIES = 4
 class Config(RoundsConfig):
     """Configuration of EXIF."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"tries": "max_hindsight_tasks"}
+    """earlier names of options"""
+
     environment: str = "craft?depth=3&places=2"
     """An environment that says what an episode achieved."""
     tasks: PositiveInt = 64
@@ -58,7 +61,7 @@ class Config(RoundsConfig):
     asks: Share = 0.0
     """Share of Alice's episodes, at most, in which feedback asks for a task that Bob failed, as it was made in
     hindsight; 0: it is the name of a skill in all of her prompts."""
-    tries: NonNegativeInt | None = None
+    max_hindsight_tasks: NonNegativeInt | None = None
     """Tasks made in hindsight that Bob tries in a round, at most; none: all of them."""
     keeps: Literal["reached", "solved"] = "reached"
     """Which episodes are imitated: those that reached something, under that, or (proposal first) those that solved what
@@ -71,9 +74,10 @@ class Config(RoundsConfig):
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
         RoundsConfig.check(self)
-        if self.has_feedback and self.tries == 0:
+        if self.has_feedback and self.max_hindsight_tasks == 0:
             raise ConfigError(
-                "tries: got 0 with has_feedback, which is what Bob's tries say; raise it, or give has_feedback=false"
+                "max_hindsight_tasks: got 0 with has_feedback, which is what Bob's tries say; "
+                "raise it, or give has_feedback=false"
             )
         if self.plays_apart:
             raise ConfigError(
@@ -88,7 +92,7 @@ def method(config: Config) -> Rounds:
         config.tasks,
         has_feedback=config.has_feedback,
         asks=config.asks,
-        tries=config.tries,
+        tries=config.max_hindsight_tasks,
         keeps_reached=config.keeps == "reached",
         longest=config.longest,
     )

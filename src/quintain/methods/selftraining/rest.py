@@ -11,8 +11,9 @@ thresholds are numbers, not quantiles; the loss is the likelihood, which the pap
 imitated before the first step and only with `with_demonstrations` again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from quintain.config.ranges import PositiveInt, Share
 from quintain.data import stages
@@ -29,13 +30,16 @@ from quintain.methods.method import sample_groups
 class Config(RoundsConfig):
     """Configuration of ReST."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"rate_decay": "lr_decay"}
+    """earlier names of options"""
+
     tasks: PositiveInt = 32
     """Tasks of a step."""
     group_size: PositiveInt = 8
     """Episodes of a task."""
     thresholds: tuple[float, ...] = (0.0, 0.25, 0.5)
     """Outcome that an episode must be above to be imitated, for each improve step; they rise."""
-    rate_decay: Share = 0.5
+    lr_decay: Share = 0.5
     """Learning rate of an improve step, as a share of that of the step before it."""
     with_demonstrations: bool = False
     """Whether every improve step imitates the demonstrations as well."""
@@ -47,13 +51,13 @@ class Config(RoundsConfig):
             raise ConfigError(
                 f"thresholds: got {self.thresholds}; give one or more that rise, such as 0, 0.25 and 0.5"
             )
-        if not self.rate_decay:
-            raise ConfigError("rate_decay: got 0, with which only the first improve step learns; give more")
+        if not self.lr_decay:
+            raise ConfigError("lr_decay: got 0, with which only the first improve step learns; give more")
 
 
 def method(config: Config) -> Rounds:
     """Return ReST as `config` describes it."""
-    first, *later = improve_steps(config.thresholds, config.rate_decay)
+    first, *later = improve_steps(config.thresholds, config.lr_decay)
     return Rounds(
         collect=sample_groups(config.tasks, config.group_size),
         build=first.build,

@@ -14,8 +14,10 @@ science.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 from quintain.config.ranges import PositiveFloat, PositiveInt, Share
 from quintain.data.filters import shortest_successes
@@ -36,6 +38,9 @@ from quintain.types import Group
 class Config(RoundsConfig):
     """Configuration of ReST-MCTS*."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"mixing": "rollout_weight"}
+    """earlier names of options"""
+
     environment: str = "sokoban?view=grid"
     tasks: PositiveInt = 32
     """Tasks of a round, a tree each."""
@@ -47,7 +52,7 @@ class Config(RoundsConfig):
     """Times that a tree is grown, the first one from its root included."""
     exploration: PositiveFloat = 0.7
     """c of value + c·√(2 ln N / n)."""
-    mixing: Share = 0.5
+    rollout_weight: Share = 0.5
     """α: share of the best of a roll-out in the value of a new state."""
     gate: PositiveFloat = 0.9
     """Value of a new state at which its tree is not grown further."""
@@ -86,7 +91,7 @@ def search(config: Config, value: Value, collector: Collector, step: int) -> lis
             Seen(key=task.id, text="", place=task),
             value,
             exploration=config.exploration,
-            mixing=config.mixing,
+            mixing=config.rollout_weight,
             gate=config.gate,
         )
         for task in collector.tasks(step, config.tasks)

@@ -72,7 +72,7 @@ class Contrastive:
             learns=None,
             has_warm_start=False,
             has_own_start=True,
-            unread={"whole_groups", "leaves", "num_epochs", "num_minibatches", "records_signals"},
+            unread={"whole_groups", "train_branches", "num_epochs", "num_minibatches", "records_signals"},
         )
 
     def train(self, run: Run, config: TrainConfig) -> None:

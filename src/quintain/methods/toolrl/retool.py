@@ -8,11 +8,11 @@ Kept is a trace whose calls all ran, whose every result is used later in it, and
 imitates these, then calls and answers are learned together by the outcome alone: nothing is paid for code that ran.
 What the interpreter tells is never trained on, and the critic reads the policy's own tokens.
 
-Differences to the paper: traces are of a scripted author, the environment's expert who does sums in the head and slips
-at the rate `slips`, where the paper has traces of language models, and a rule rewrites them, where a model does; the
-advantages are whitened as in `ppo`; a call is one of the environment's tools, or with `--agent code` Python that calls
-them. `rewrites=false` imitates the words themselves, which the paper compares with. Measured on arithmetic (`calc`)
-with a tiny model, where the paper has AIME with 32B.
+Differences to the paper: traces are of a scripted author, the environment's expert who does sums in the head and
+slips at the rate `error_rate`, where the paper has traces of language models, and a rule rewrites them, where a
+model does; the advantages are whitened as in `ppo`; a call is one of the environment's tools, or with `--agent
+code` Python that calls them. `rewrites=false` imitates the words themselves, which the paper compares with.
+Measured on arithmetic (`calc`) with a tiny model, where the paper has AIME with 32B.
 """
 
 import re
@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from quintain.agents.capped import CappedCalls, is_answer
@@ -57,11 +57,14 @@ NUMBER = re.compile(r"-?\d+")
 class Config(ActorCriticConfig):
     """Configuration of ReTool."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"slips": "error_rate"}
+    """earlier names of options"""
+
     environment: str = "calc?names=0&steps=2&digits=1&checks=0"
     demonstrations: NonNegativeInt | str | None = 200
     """Traces that are rewritten and imitated; or a file, folder, run or data set of conversations; 0 for RL alone."""
     episodes: PositiveInt = 64
-    slips: Share = 0.2
+    error_rate: Share = 0.2
     """Share of the things worked out in the head that come out wrong in a trace of words."""
     rewrites: bool = True
     """Whether traces are rewritten to calls; else they are imitated as they are, with what came out right."""
@@ -80,7 +83,7 @@ def method(config: Config) -> OnPolicy:
     """Return ReTool as `config` describes it."""
     is_told = isinstance(config.demonstrations, str)
     has_author = not is_told and config.demonstrations != 0
-    author = Author(slips=config.slips)
+    author = Author(slips=config.error_rate)
     teacher = Rewriter(author).act if config.rewrites else author.act
     pipeline = check_rewrite() if config.rewrites else Pipeline(stages.keep_solved())
     cold_start = ColdStart(

@@ -68,7 +68,7 @@ class Slippery:
 
 def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, float]]:
     """Return `seeds` pairs of what is gained in precision by V, and by V permuted."""
-    config = Config(share=float(options["share"]), mixing=float(options["mixing"]))
+    config = Config(keep_fraction=float(options["share"]), outcome_decay=float(options["mixing"]))
     size, slip = int(options["size"]), float(options["slip"])
     found: list[Mapping[str, float]] = []
     for number in range(int(options["seeds"])):

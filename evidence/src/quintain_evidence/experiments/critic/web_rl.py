@@ -78,7 +78,7 @@ def erring(base: float, slope: float) -> NoisyExpert:
 
 def kept(world: str, policy: NoisyExpert, options: Mapping[str, Any], seed: int) -> dict[str, float]:
     """Return how much of what is kept is open, by the critic and by its values permuted."""
-    config = Config(environment=world, reach=2, learning_rate=float(options["rate"]))
+    config = Config(environment=world, oversample_factor=2, learning_rate=float(options["rate"]))
     band = (config.low, config.high)
     make = find(world)
     stream = TaskStream(tasks_of(make), first=derive_seed(seed, "tasks") % (1 << 40))

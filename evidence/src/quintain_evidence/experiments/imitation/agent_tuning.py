@@ -31,7 +31,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     worlds = list(AGENTS)
     num, held_out = int(options.get("episodes", 200)), int(options.get("held_out", 256))
     updates, size = int(options.get("updates", 120)), int(options.get("size", 16))
-    share = float(options.get("share", agent_tuning.Config().share))
+    share = float(options.get("share", agent_tuning.Config().agent_fraction))
     model = str(options.get("model", "mini?tokens=words"))
     start = new_pupil([GENERAL, *worlds, NULL], seed=derive_seed("tuning", seed) % (1 << 31), model=model)
     general = start.show(GENERAL, tasks_from(GENERAL, num), expert_action, seed=seed)

@@ -146,7 +146,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
         group_size=int(options["size"]),
         pairs=int(options["pairs"]),
         compares_ends=True,
-        reach=len(KINDS) * int(options["of_kind"]) // int(options["tasks"]),
+        oversample_factor=len(KINDS) * int(options["of_kind"]) // int(options["tasks"]),
     )
     found: list[Mapping[str, float]] = []
     for number in range(int(options["seeds"])):

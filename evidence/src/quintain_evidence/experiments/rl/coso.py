@@ -94,7 +94,7 @@ def arms(options: Mapping[str, Any], seed: int, agent: str, num: int) -> list[di
         model="mini?tokens=words",
         agent=agent,
         demonstrations=int(options.get("demonstrations", 256)),
-        mistakes=float(options.get("mistakes", 0.0)),
+        expert_noise=float(options.get("mistakes", 0.0)),
         imitation_epochs=int(options.get("imitation_epochs", 12)),
     )
     enough, most = float(options.get("enough", 0.35)), float(options.get("most", 0.7))

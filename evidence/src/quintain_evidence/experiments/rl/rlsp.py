@@ -47,7 +47,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
         row = {
             "method": method.objective,
             "control": control.objective,
-            "extra.baseline": train(helps, outcome_share=1.0).objective,
+            "extra.baseline": train(helps, outcome_fraction=1.0).objective,
             "extra.start": method.start,
             "extra.scratch": reached(method.policy),
             "extra.scratch_start": reached(helps),

@@ -141,7 +141,7 @@ def opened(options: Mapping[str, Any], seed: int, folder: Path) -> Lab:
         device="cpu",
         learning_rate=1e-3,
         lr_schedule="constant",
-        reward_rate=float(options.get("rate", 3e-3)),
+        reward_lr=float(options.get("rate", 3e-3)),
         reward_epochs=int(options.get("epochs", 8)),
     )
     method = human_preferences.method(config)

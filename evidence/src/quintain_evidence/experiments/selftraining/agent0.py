@@ -140,9 +140,9 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
             return method(
                 Config(
                     tasks=int(options["tasks"]),
-                    proposer_rate=float(options["proposer_rate"]),
+                    proposer_lr=float(options["proposer_rate"]),
                     repetition_weight=repetition,
-                    reach=1_000,
+                    oversample_factor=1_000,
                 )
             )
 

@@ -34,7 +34,7 @@ Weigh = Callable[[Sequence[Trajectory], Sequence[int]], list[list[float]]]
 def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, float]]:
     """Return `seeds` pairs of the success on held-out levels."""
     config = androidgen.Config(
-        tasks=int(options["tasks"]), group_size=int(options["size"]), memory=False, reach=1
+        tasks=int(options["tasks"]), group_size=int(options["size"]), memory=False, oversample_factor=1
     )
     found: list[Mapping[str, float]] = []
     for number in range(int(options["seeds"])):

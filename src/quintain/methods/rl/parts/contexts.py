@@ -1,9 +1,9 @@
 """Contexts to act on once: recorded episodes of the teacher, cut before each of their steps; and what its expert does.
 
-The teacher may have erred (`TrainConfig.mistakes`), so the expert is asked in every one of those states what is right.
-What is sampled becomes a trajectory of one turn whose prompt is the whole context, so nothing of the teacher's
-is trained on. The environment is not asked what the action did; whoever judges it judges the action alone. Where the
-expert gives up, there is no answer, which is not the same as a wrong one.
+The teacher may have erred (`TrainConfig.expert_noise`), so the expert is asked in every one of those states what is
+right. What is sampled becomes a trajectory of one turn whose prompt is the whole context, so nothing of the
+teacher's is trained on. The environment is not asked what the action did; whoever judges it judges the action
+alone. Where the expert gives up, there is no answer, which is not the same as a wrong one.
 """
 
 from collections.abc import Callable, Sequence
