@@ -211,6 +211,18 @@ def test_pages_of_methods_name_options_that_the_methods_have() -> None:
             assert {flag for flag in told if flag.replace("-", "_") not in known} == set(), page.name
 
 
+def test_options_that_others_call_otherwise_are_options() -> None:
+    table = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").partition("as others call them")[2]
+    named = {
+        name
+        for line in table.split("\n")
+        if line.startswith("| `")
+        for name in re.findall(r"`(\w+)`", line.split("|")[1])
+    }
+    known = {option.name for module in MODULES.values() for option in options(import_module(module).Config)}
+    assert len(named) > 12 and named <= known, named - known
+
+
 def test_every_alarm_says_what_to_change_and_has_its_section() -> None:
     advice = Advice(options=[option.name for option in options(grpo.Config)], run="runs/a", best=25)
     page = (ROOT / "docs" / "alarms.md").read_text(encoding="utf-8")
