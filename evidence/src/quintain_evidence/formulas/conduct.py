@@ -18,6 +18,7 @@ from quintain.types import (
     Score,
     Task,
     ToolCall,
+    ToolError,
     Trajectory,
     Turn,
 )
@@ -97,6 +98,7 @@ def of_term(
     make: Callable[[Callable[..., Any]], Term],
     plain: Callable[[Trajectory], list[float]],
     *more: str,
+    draw: Callable[[Rng], list[Group]] = groups,
 ) -> Formula:
     """Return the formula of a term: what it measures of every episode, its weight, beside `plain`."""
 
@@ -108,7 +110,7 @@ def of_term(
             [[one] if isinstance(one, float | int) else [*cast(Sequence[float], one)] for one in found]
         )
 
-    return Formula(f"rewards.{name}", f"rewards.{place}", (function, *more), groups, ours,
+    return Formula(f"rewards.{name}", f"rewards.{place}", (function, *more), draw, ours,
         lambda case: flatten([plain(t) for t in episodes(case)]))  # fmt: skip
 
 
@@ -140,6 +142,40 @@ def searched(t: Trajectory) -> list[float]:
 def broken(t: Trajectory) -> list[float]:
     """Return -1 for each turn that could not be read."""
     return [-1.0 if turn.action.error is not None else 0.0 for turn in t.turns]
+
+
+def guarded_groups(rng: Rng) -> list[Group]:
+    """Return groups in whose turns some calls were refused by a guard, and others failed."""
+
+    def judged(turn: Turn) -> Turn:
+        causes = ("", "refused", "tool_error")
+        drawn = [causes[int(k)] for k in rng.integers(0, 3, len(turn.action.tool_calls))]
+        errors = [
+            ToolError(tool=call.name, cause=cast(Any, cause))
+            for call, cause in zip(turn.action.tool_calls, drawn, strict=True)
+            if cause
+        ]
+        return replace(turn, tool_errors=tuple(errors))
+
+    return [
+        replace(
+            group,
+            trajectories=tuple(replace(t, turns=tuple(map(judged, t.turns))) for t in group.trajectories),
+        )
+        for group in groups(rng)
+    ]
+
+
+def refused_calls(t: Trajectory) -> list[float]:
+    """Return -1 for each call of a turn that a guard refused; calls that failed are none."""
+    found: list[float] = []
+    for turn in t.turns:
+        number = 0
+        for error in turn.tool_errors:
+            if error.cause == "refused":
+                number += 1
+        found.append(float(-number))
+    return found
 
 
 def refused(t: Trajectory) -> list[float]:
@@ -401,6 +437,8 @@ def graded(module: ModuleType, case: Sequence[tuple[Action, Target]]) -> list[fl
 FORMULAS: tuple[Formula, ...] = (
     of_term("format_penalty", "conduct", "format_penalty", lambda f: f(), broken),
     of_term("invalid_action_penalty", "conduct", "invalid_action_penalty", lambda f: f(), refused),
+    of_term("refused_call_penalty", "conduct", "refused_call_penalty", lambda f: f(), refused_calls,
+            draw=guarded_groups),
     of_term("executed", "conduct", "pay_executed", lambda f: f(), done),
     of_term("untried_bonus", "exploration", "pay_untried", lambda f: f(), first_tries),
     of_term("turn_shaped_success", "search", "turn_shaped_success", lambda f: f(),
