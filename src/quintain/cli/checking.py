@@ -25,12 +25,15 @@ from quintain.errors import (
     suggestion,
 )
 from quintain.methods.table import MODULES
+from quintain.safety.lint import lint_agent
 from quintain.types.findings import Finding
 from quintain.types.terminal import write_command
 
 
 def check(argv: Sequence[str]) -> int:
     """Check an environment, a model folder, a run or, with the flags of its training, a method."""
+    if any(part.partition("=")[0] == "--profile" for part in argv):
+        return check_source(argv)
     if argv and is_method(argv[0]):
         return check_method(argv)
     parser = Parser(
@@ -53,6 +56,7 @@ def check(argv: Sequence[str]) -> int:
     parser.flag("--deadline", "seconds that a probe of an environment may take (default 60)", "S", "60")
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
     parser.flag("--guard", "policy under which an environment is checked (docs/guards.md)", "POLICY.json")
+    parser.flag("--profile", "production: read AGENT.py for what fails there (docs/guards.md)", "PROFILE")
     parser.flag("--load", "play in N instances of an environment at once, instead of the suite", "N")
     parser.flag("--model", "whose tokens and template conversations are written in", "MODEL")
     parser.flag("--chat-template", "file with a chat template in place of the model's own", "FILE", "")
@@ -117,6 +121,17 @@ def check(argv: Sequence[str]) -> int:
     refuse_other_names(arguments.target, arguments.runs)
     deadline = whole_number(arguments.deadline, "--deadline", least=1)
     return check_environment(arguments.target, episodes, deadline, arguments.json)
+
+
+def check_source(argv: Sequence[str]) -> int:
+    """Read the source of an agent for what fails in production, and return 1 where something does."""
+    parser = Parser("check", "Read an agent's source for what fails in production; nothing of it is run.")
+    parser.add_argument("target", metavar="AGENT.py|FOLDER", help="file of an agent, or a folder with some")
+    parser.flag("--profile", "production: the rules of docs/guards.md", "PROFILE")
+    parser.switch("--json", "print JSON")
+    arguments = parser.read(argv)
+    one_of(arguments.profile, "--profile", ("production",))
+    return report(arguments.target, lint_agent(Path(arguments.target)), arguments.json, QuintainError)
 
 
 def refuse_other_names(target: str, root: str) -> None:
