@@ -21,7 +21,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 from quintain.agents.catalog import AUTO, is_outside
-from quintain.agents.teacher import Teacher
 from quintain.config import build
 from quintain.config.trust import GUARDED, RECIPE, admit, files_named
 from quintain.curriculum.streams import TaskStream, draw_held_out
@@ -31,11 +30,10 @@ from quintain.engines.build import build_engine
 from quintain.engines.chat_client import is_endpoint
 from quintain.engines.probe import probe_endpoints
 from quintain.engines.settings import EngineSettings
-from quintain.environments.boundary import ask, has_expert, tasks_of
-from quintain.environments.catalog import EnvironmentSpec, is_importing
+from quintain.environments.boundary import tasks_of
+from quintain.environments.catalog import is_importing
 from quintain.environments.extras import extra_module
 from quintain.environments.guarding import default_environment, split_guard, with_guard
-from quintain.environments.noisy import noisy
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Environment
 from quintain.environments.session import MAIN, is_of_session, program_file, session_source
@@ -46,6 +44,7 @@ from quintain.eval.compare import Comparison
 from quintain.eval.compare import compare as compared
 from quintain.eval.evaluate import Evaluation
 from quintain.eval.evaluate import evaluate as evaluated
+from quintain.eval.report import TASK, check_clusters, last_attempts
 from quintain.learning.saved import MODEL, START, admit_run, check_files, find_saved, load_policy
 from quintain.learning.sharding.torchrun import count_ranks, driving
 from quintain.learning.train_config import TrainConfig
@@ -66,17 +65,17 @@ from quintain.pipelines.attacking import (
     make_player,
     split_target,
 )
-from quintain.rollout.collect import Limits, Rollout
+from quintain.rollout.collect import Limits
 from quintain.rollout.measures import call_metrics
 from quintain.rollout.progress import Display
 from quintain.runs.context import check_run
+from quintain.runs.evaluation import find_acting, is_script, keep_evaluation
 from quintain.runs.memory import Plan as MemoryPlan
 from quintain.runs.memory import describe_where, plan_memory
 from quintain.runs.resources import check_servers
 from quintain.runs.summary import EXTENDED, count_planned, evaluations, summary
 from quintain.safety.policy import Policy, read_policy
-from quintain.search.agent import Searcher, is_search, refuse_unsearchable
-from quintain.serve.agent_source import find_source
+from quintain.search.agent import is_search
 from quintain.store.calls import CALLS, CallLog
 from quintain.store.creation import JOURNAL, check_free
 from quintain.store.files import can_write, disk_error
@@ -92,11 +91,8 @@ from quintain.types.terminal import spell_out, write_command, write_line
 from quintain.warm_start.demonstrations import COLLECT, TOKENIZERS, harness_of, place_data, write_run
 from quintain.warm_start.start import (
     USUAL_DEMONSTRATIONS,
-    build_agent,
-    expert_action,
     new_model,
     new_tokenizer,
-    valid_action,
 )
 
 if TYPE_CHECKING:
@@ -107,12 +103,6 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 ROOT = Path("runs")
-TEACHERS = {"expert": expert_action, "random": valid_action}
-"""Agents of `collect` that need no model."""
-AT_ONCE = 8
-"""Questions that a teacher behind an endpoint is asked at the same time."""
-PER_NODE = 0.1
-"""Seconds that a search may take for each action that it tries."""
 ENDING = 60.0
 """Seconds that what is being answered may take when a model is served no longer."""
 USUAL_TOKENS = 1024
@@ -420,25 +410,48 @@ def evaluate(
     environment: str | type[Environment] | None = None,
     *,
     episodes: int = 256,
+    trials: int = 1,
+    attempts: int = 1,
+    reflect: bool = False,
+    cluster: str = "",
     seed: int = 0,
     temperature: float = 1.0,
     agent: str = "",
+    out: str | Path | None = None,
     trust_run: bool = False,
     accept_changes: bool = False,
 ) -> tuple[Evaluation, list[Trajectory]]:
-    """Return what `episodes` held-out tasks say of a model folder, a hub id or a run, and the episodes.
+    """Return what `episodes` held-out tasks, each played in `trials` episodes, say of a model, and the episodes.
 
-    It acts through the harness `agent`; empty: the one that a run was trained with, or that fits. Environment and agent
-    that a run names which this user did not make here are used only if they `trust_run`. Files of a run that are not
-    what it wrote are refused, unless they `accept_changes`.
+    `target` is a model folder, a hub id or a run, or who acts without one: expert, random, a search, an endpoint. With
+    `attempts` a task that was not solved is attempted again, told of what it `reflect` on where it does; the evaluation
+    is then of the last attempts, and the episodes are those of all rounds, one round after the other.
+
+    A model acts through the harness `agent`; empty: the one that a run was trained with, or that fits. What is kept in
+    the folder `out` is not played again where the same is asked for. Tasks that do not say what `cluster` they are of
+    are refused before anything is played (see `eval.report.cluster_of`). Environment and agent that a run names which
+    this user did not make here are used only if they `trust_run`. Files of a run that are not what it wrote are
+    refused, unless they `accept_changes`.
 
     Raises:
         ConfigError: the run is somebody else's, and names a program, a file or an address.
         StoreError: a file of it was changed.
+        UsageError: a script has no environment, `out` holds something else, or a task does not say its cluster.
+        DataError: there is but one cluster.
     """
-    wanted = [*(() if environment is not None else WORLDS), *(() if agent else ("agent",))]
-    admit_run(target, is_trusted=trust_run, to="evaluating", fields=wanted)
-    check_files(target, accepts_changes=accept_changes, to="evaluating", is_all=environment is None)
+    if attempts > 1 and trials > 1:
+        raise UsageError(f"evaluation: got {trials} trials and {attempts} attempts; give one of the two as 1")
+    if reflect and attempts < 2:
+        raise UsageError("reflect: got one attempt, after which nothing is told; give 2 attempts or more")
+    target = str(target)
+    if is_script(target):
+        if environment is None:
+            raise UsageError(f"evaluating {target}: got no environment; name one with --environment")
+        agent = agent or AUTO
+    else:
+        wanted = [*(() if environment is not None else WORLDS), *(() if agent else ("agent",))]
+        admit_run(target, is_trusted=trust_run, to="evaluating", fields=wanted)
+        check_files(target, accepts_changes=accept_changes, to="evaluating", is_all=environment is None)
     spec = environment if environment is not None else environment_of(target, trust_run=trust_run)
     agent = agent or harness_of(target, is_trusted=trust_run)
     if spec == NO_ENVIRONMENT:
@@ -449,21 +462,40 @@ def evaluate(
     if isinstance(spec, str):
         refuse_unguarded(spec, agent)
         require_grader(spec, agent)
-    make_environment = find_ready(spec, for_model=True)
-    loaded = policy_of(target)
-    harness = build_agent(loaded.tokenizer, make_environment, temperature=temperature, agent=agent)
-    with progressing("evaluation", episodes) as display:
-        engine = build_engine(EngineSettings(), loaded.model, loaded.tokenizer)
-        rollout = Rollout(harness, make_environment, engine, source=find_source(harness))
-        with closing(rollout):
-            groups = rollout.groups(
-                draw_held_out(tasks_of(make_environment), episodes),
-                size=1,
-                seed=derive_seed("evaluation", seed),
-                on_episode=lambda _: display.advance(),
+    make_environment = find_ready(spec, for_model=not is_script(target))
+    limits = Limits(max_failure_share=0.5) if is_script(target) else Limits()
+    acting = find_acting(
+        target, make_environment, agent=agent, temperature=temperature, seed=seed, limits=limits
+    )
+    tasks = draw_held_out(tasks_of(make_environment), episodes)
+    check_clusters(tasks, cluster or (TASK if trials > 1 else ""))
+    settings = {
+        "model": target, "weights": acting.weights, "environment": make_environment.spec, "agent": agent,
+        "tasks": len(tasks), "trials": trials, "attempts": attempts, "reflect": reflect, "seed": seed,
+        "temperature": temperature,
+    }  # fmt: skip
+    chosen = derive_seed("evaluation", seed)
+    with (
+        progressing("evaluation", len(tasks) * trials) as display,
+        closing(acting.rollout),
+        keep_evaluation(None if out is None else Path(out), settings, acting.tokenizer) as (keep, known),
+    ):
+
+        def take(number: int, trajectory: Trajectory) -> None:
+            keep(number, trajectory)
+            if number == 0:
+                display.advance()
+
+        if attempts > 1:
+            rounds = acting.play_rounds(
+                tasks, rounds=attempts, seed=chosen, reflects=reflect, on_episode=take, known=known
             )
-    trajectories = [t for group in groups for t in group.trajectories]
-    return evaluated(trajectories), trajectories
+        else:
+            rounds = [
+                acting.play(tasks, size=trials, seed=chosen, on_episode=partial(take, 0), known=known(0))
+            ]
+    played = [trajectory for own in rounds for trajectory in own]
+    return evaluated(last_attempts(played) if attempts > 1 else played), played
 
 
 def evaluation_of(run: Run, mark: str = "") -> list[Trajectory]:
@@ -696,43 +728,21 @@ def collect(
         raise UsageError(
             f"expert_noise: got {expert_noise} with the agent {agent}, which errs by itself; give 0"
         )
-    teacher = Teacher.read(agent) if is_endpoint(agent) else None
-    searcher = Searcher.read(agent) if is_search(agent) else None
-    is_script = agent in TEACHERS or searcher is not None
-    make_environment = find_ready(environment, for_training=split == "train", for_model=not is_script)
-    if agent == "expert":
-        require_expert(make_environment)
-    if searcher is not None:
-        ask(make_environment, refuse_unsearchable)
-    loaded = None if is_script or teacher is not None else policy_of(agent)
-    tokenizer = new_tokenizer(make_environment, seed=seed) if loaded is None else loaded.tokenizer
-    harness = AUTO if teacher is not None or searcher is not None else harness_of(agent, is_trusted=trust_run)
-    acting = build_agent(tokenizer, make_environment, temperature=1.0, agent=harness)
-    limits = Limits(max_failure_share=0.5, has_state_keys=True)
-    if teacher is not None:
-        limits = dataclasses.replace(
-            limits, num_workers=AT_ONCE, step_timeout=teacher.client.deadline + limits.step_timeout
-        )
-    if searcher is not None:
-        limits = dataclasses.replace(limits, step_timeout=limits.step_timeout + searcher.nodes * PER_NODE)
-    rollout = Rollout(
-        acting,
+    make_environment = find_ready(environment, for_training=split == "train", for_model=not is_script(agent))
+    acting = find_acting(
+        agent,
         make_environment,
-        None if loaded is None else build_engine(EngineSettings(), loaded.model, loaded.tokenizer),
-        limits=limits,
-        source=find_source(acting),
+        agent=AUTO if is_endpoint(agent) or is_search(agent) else harness_of(agent, is_trusted=trust_run),
+        temperature=1.0,
+        seed=seed,
+        limits=Limits(max_failure_share=0.5, has_state_keys=True),
+        expert_noise=expert_noise,
     )
     tasks = TaskStream(tasks_of(make_environment), "eval" if split == "eval" else "train").draw(0, episodes)
     chosen = derive_seed("collect", seed)
-    with progressing("collecting", episodes) as display, closing(rollout):
-        if loaded is not None:
-            groups = rollout.groups(tasks, size=1, seed=chosen, on_episode=lambda _: display.advance())
-        else:
-            demonstrator = noisy(expert_noise) if expert_noise else teacher or searcher or TEACHERS[agent]
-            groups = rollout.demonstrations(
-                tasks, demonstrator, seed=chosen, on_episode=lambda _: display.advance()
-            )
-    return [t for group in groups for t in group.trajectories], tokenizer
+    with progressing("collecting", episodes) as display, closing(acting.rollout):
+        found = acting.play(tasks, seed=chosen, on_episode=lambda _: display.advance())
+    return found, acting.tokenizer
 
 
 def attack(
@@ -869,14 +879,6 @@ def lab(
         report = run_lab(material, ideas=ideas, losses=losses, parts=parts, say=display.phase)
     write_lab(report, folder if out is None else out)
     return report
-
-
-def require_expert(make_environment: EnvironmentSpec) -> None:
-    """Raise a `UsageError` if the environment has no expert."""
-    if not has_expert(make_environment):
-        raise UsageError(
-            f"agent: got 'expert', but {make_environment.spec} has no expert_action; take random or a model"
-        )
 
 
 def policy_of(target: str | Path) -> LoadedModel:

@@ -85,6 +85,7 @@ def test_eval_passes_everything_on(cli: Cli, answer: Launcher) -> None:
     argv = ["--environment", "guess", "--episodes", "12", "--seed", "3", "--temperature", "0"]
     assert cli("eval", "model", *argv, "--agent", "react").status == 0
     settings = {"episodes": 12, "seed": 3, "temperature": 0.0, "agent": "react"}
+    settings |= {"trials": 1, "attempts": 1, "reflect": False, "out": None, "cluster": ""}
     assert answer.calls == [("evaluate", "model", "guess", settings)]
 
 
@@ -113,6 +114,60 @@ def test_eval_as_json(cli: Cli, answer: Launcher) -> None:
     found = json.loads(cli("eval", "model", "--json").out)
     assert (found["num"], found["num_failed"], found["success"]) == (10, 2, 0.8)
     assert found["by_owner"] == {"environment": 2}
+
+    assert (found["outcomes"]["done"], found["outcomes"]["broken"]) == (8, 2)
+    assert [task["success"] for task in found["tasks"]] == [1.0] * 8 + [0.0] * 2 + [None] * 2
+    assert found["tasks"][0]["episodes"][0]["outcome"] == "done"
+
+
+def test_eval_of_several_trials_counts_tasks(cli: Cli, launcher: Launcher) -> None:
+    played = [replace(t, index=n) for n, result in enumerate(("1100", "1000")) for t in episodes(result)]
+    launcher.answer = (evaluate(played), played)
+    lines = cli("eval", "model", "--trials", "2").out.splitlines()
+    assert "pass@1, pass^1\t37.5 %, 37.5 %" in lines and "pass@2, pass^2\t50.0 %, 25.0 %" in lines
+    assert next(line for line in lines if line.startswith("95 %")).endswith("over 4 clusters (task)")
+    assert "outcomes\tdone 3, not_done 5" in lines
+    assert launcher.calls[0][3]["trials"] == 2
+    wrong = cli("eval", "model", "--cluster", "request")
+    assert wrong.status == 2 and wrong.line.startswith(
+        "cluster 'request': got t0, whose data does not say it"
+    )
+
+
+def test_eval_of_several_attempts_tells_success_by_round(cli: Cli, launcher: Launcher) -> None:
+    played = [*episodes("100"), *episodes("010")[1:], *episodes("000")[2:]]
+    launcher.answer = (evaluate(played), played)
+    lines = cli("eval", "model", "--attempts", "3", "--reflect").out.splitlines()
+    assert [line for line in lines if line.startswith("solved by")] == [
+        "solved by attempt 1\t33.3 %", "solved by attempt 2\t66.7 %", "solved by attempt 3\t66.7 %",
+    ]  # fmt: skip
+    assert "success\t66.7 %" in lines and "episodes\t3" in lines, "the last attempt at each task"
+    assert (launcher.calls[0][3]["attempts"], launcher.calls[0][3]["reflect"]) == (3, True)
+
+
+def test_eval_of_several_models_pairs_them_by_task(cli: Cli, launcher: Launcher) -> None:
+    answers = {"a": episodes("1000000000"), "b": episodes("1111110000"), "expert": episodes("1" * 10)}
+    places: list[Path] = []
+
+    def evaluate_one(target: str, environment: str | None, **settings: Any) -> Any:
+        places.append(settings["out"])
+        return evaluate(answers[target]), answers[target]
+
+    launcher.evaluate = evaluate_one
+    argv = ["eval", "a", "b", "expert", "--environment", "guess", "--out", "kept"]
+    lines = cli(*argv).out.splitlines()
+    assert lines[0].startswith("run\tsuccess\t95 % interval") and lines[1].startswith("a\t10.0 %")
+    assert lines[2].split("\t")[5:7] == ["0", "10"] and lines[2].split("\t")[7].startswith("+50.0")
+    assert lines[4].startswith("run\toutcomes\tpass@k\tpass^k\tcost") and "not_done 9" in lines[5]
+    assert places == [Path("kept", name) for name in answers]
+    found = json.loads(cli(*argv, "--json").out)
+    assert found["baseline"] == "a" and found["reports"]["b"]["success"] == 0.6
+    assert found["rows"][2]["p_value"] == pytest.approx(2 * 2 / 2**9), "exact, and corrected for two rows"
+    assert cli("eval", "a", "a").line == "quintain eval: got 'a' twice; name different models"
+    assert (
+        "got several models"
+        in cli("eval", "a", "b", "--environment", "calc?withheld=0.5", "--hallucination").line
+    )
 
 
 def test_eval_scores_made_up_calls(cli: Cli, launcher: Launcher) -> None:

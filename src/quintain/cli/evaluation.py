@@ -1,6 +1,8 @@
 """``quintain eval``, ``quintain compare`` and ``quintain collect``."""
 
 import json
+import re
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -23,7 +25,8 @@ from quintain.safety.guard import REFUSED
 from quintain.types.terminal import write_line
 
 if TYPE_CHECKING:
-    from quintain.eval.evaluate import Evaluation
+    from quintain.eval.compare import Comparison
+    from quintain.eval.report import Cost, Report
     from quintain.types import Trajectory
 
 RUNS = "runs"
@@ -31,12 +34,17 @@ GUARD_HELP = "policy that says which tool calls are carried out (docs/guards.md)
 
 
 def evaluate(argv: Sequence[str]) -> int:
-    """Measure a model or a run on held-out tasks."""
-    parser = Parser("eval", "Measure a model or a run on held-out tasks, one episode each.")
+    """Measure models, runs or scripts on held-out tasks."""
+    parser = Parser(
+        "eval",
+        "Measure models or runs on held-out tasks, one episode each; several are compared, paired by task.",
+    )
     parser.add_argument(
-        "target",
+        "targets",
         metavar="MODEL|RUN",
-        help="model folder, hub id, run folder or name of a run; of a step that is kept: RUN@best, RUN@75",
+        nargs="+",
+        help="model folder, hub id, run folder or name of a run, of a step that is kept: RUN@best, RUN@75; or expert, "
+        "random, search?nodes=1000, http://…/v1?model=NAME. The first of several is the baseline",
     )
     parser.flag("--environment", "environment; a run knows its own", "E")
     parser.flag(
@@ -45,6 +53,18 @@ def evaluate(argv: Sequence[str]) -> int:
     parser.flag("--guard", GUARD_HELP, "POLICY.json")
     parser.flag("--agent", "harness that it acts through; a run knows its own", "AGENT", "")
     parser.flag("--episodes", "held-out tasks (default 256)", "N", "256")
+    parser.flag("--trials", "episodes of each task (default 1): pass@1…K and pass^1…K", "K", "1")
+    parser.flag(
+        "--attempts", "attempts at a task that is not solved (default 1), and success by round", "N", "1"
+    )
+    parser.switch("--reflect", "tell every attempt what was learned of the failed ones before it (Reflexion)")
+    parser.flag(
+        "--cluster",
+        "what belongs together, for the interval: task (default with --trials), environment, or a key of tasks' data",
+        "KEY",
+        "",
+    )
+    parser.flag("--out", "new folder that keeps the episodes; the same command goes on in it", "FOLDER")
     parser.flag("--seed", "seed of the sampling (default 0); the tasks are always the same", "N", "0")
     parser.flag("--temperature", "sampling temperature, 0 for greedy (default 1.0)", "X", "1.0")
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", RUNS)
@@ -53,12 +73,73 @@ def evaluate(argv: Sequence[str]) -> int:
     )
     parser.switch("--trust-run", TRUST)
     parser.switch("--accept-changes", ACCEPT)
-    parser.switch("--json", "print JSON")
+    parser.switch("--json", "print JSON, with every task and what became of its episodes")
     arguments = parser.read(argv)
-    episodes = whole_number(arguments.episodes, "--episodes", least=1)
+    counts = {
+        name: whole_number(getattr(arguments, name), f"--{name}", least=1)
+        for name in ("episodes", "trials", "attempts")
+    }
     seed = whole_number(arguments.seed, "--seed")
     temperature = positive(arguments.temperature, "--temperature")
-    target = resolve_model(arguments.target, arguments.runs)
+    if repeated := [name for name in arguments.targets if arguments.targets.count(name) > 1]:
+        raise UsageError(f"quintain eval: got {repeated[0]!r} twice; name different models")
+    from quintain.eval.compare import compare as compared
+    from quintain.eval.report import last_attempts, make_report
+
+    reports: dict[str, Report] = {}
+    episodes: dict[str, list[Trajectory]] = {}
+    for name in arguments.targets:
+        place = Path(arguments.out) if arguments.out else None
+        if place is not None and len(arguments.targets) > 1:
+            place = place / re.sub(r"[^\w.@-]+", "_", name.strip("/"))
+        played = _play(name, arguments, out=place, seed=seed, temperature=temperature, **counts)
+        is_repeated = counts["attempts"] > 1
+        episodes[name] = last_attempts(played) if is_repeated else played
+        reports[name] = make_report(
+            episodes[name],
+            trials=counts["trials"],
+            cluster=arguments.cluster,
+            attempts=played if is_repeated else (),
+        )
+    more = _hallucination(arguments, episodes)
+    if len(reports) == 1:
+        [report] = reports.values()
+        print_evaluation(report, arguments.json, more)
+    else:
+        found = compared(episodes, cluster=arguments.cluster)
+        print_several(found, reports, arguments.json)
+    return 0
+
+
+def _play(name: str, arguments: Namespace, **settings: Any) -> list["Trajectory"]:
+    """Return the episodes of the model or run that is called `name`."""
+    from quintain import api as launch
+    from quintain.runs.evaluation import is_script
+
+    target = name if is_script(name) else resolve_model(name, arguments.runs)
+    world = _find_world(target, arguments)
+    if world and not is_script(name) and (note := other_world(target, world)):
+        write_line(f"quintain: note: {note}", is_error=True)
+    try:
+        _, trajectories = launch.evaluate(
+            target,
+            world,
+            agent=arguments.agent,
+            reflect=arguments.reflect,
+            cluster=arguments.cluster,
+            trust_run=arguments.trust_run,
+            accept_changes=arguments.accept_changes,
+            **settings,
+        )
+    except UsageError:
+        if world is None and target == name and "/" not in target:
+            refuse_unknown(target, arguments.runs)
+        raise
+    return trajectories
+
+
+def _find_world(target: str, arguments: Namespace) -> str | None:
+    """Return the environment in which `target` is measured, with the tasks that are asked for; None: a run's own."""
     from quintain import api as launch
 
     world: str | None = arguments.environment
@@ -78,26 +159,19 @@ def evaluate(argv: Sequence[str]) -> int:
     if arguments.hallucination:
         world = world or launch.environment_of(target, trust_run=arguments.trust_run)
         require_tools(world)
-    if world and (note := other_world(target, world)):
-        write_line(f"quintain: note: {note}", is_error=True)
-    try:
-        found, trajectories = launch.evaluate(
-            target,
-            world,
-            episodes=episodes,
-            seed=seed,
-            temperature=temperature,
-            agent=arguments.agent,
-            trust_run=arguments.trust_run,
-            accept_changes=arguments.accept_changes,
-        )
-    except UsageError:
-        if world is None and target == arguments.target and "/" not in target:
-            refuse_unknown(target, arguments.runs)
-        raise
-    more = hallucination(world, trajectories) if arguments.hallucination and world else {}
-    print_evaluation(found, arguments.json, more)
-    return 0
+    return world
+
+
+def _hallucination(arguments: Namespace, episodes: Mapping[str, Sequence["Trajectory"]]) -> dict[str, float]:
+    """Return the score of calls that should not be made, where it is asked for."""
+    if not arguments.hallucination:
+        return {}
+    if len(episodes) > 1:
+        raise UsageError("--hallucination: got several models; measure one after the other")
+    [(name, trajectories)] = episodes.items()
+    world = _find_world(resolve_model(name, arguments.runs), arguments)
+    assert world is not None, "it was asked for before anything was played"
+    return hallucination(world, trajectories)
 
 
 def other_world(target: str, world: str) -> str:
@@ -301,24 +375,80 @@ def new_path(text: str | None) -> Path:
     return path
 
 
-def print_evaluation(found: "Evaluation", is_json: bool, more: Mapping[str, float]) -> None:
+def print_evaluation(report: "Report", is_json: bool, more: Mapping[str, float]) -> None:
     """Print an evaluation, and `more` that was measured, as JSON or as a table."""
     if is_json:
-        write_line(json.dumps({**asdict(found), **more}, indent=2))
+        write_line(json.dumps({**report.as_json(), **more}, indent=2))
         return
+    found, cost, num = report.evaluation, report.cost, len(report.tasks)
+    over = f" over {report.num_clusters} clusters ({report.clusters})" if report.clusters else ""
     rows: list[tuple[str, Any]] = [
         ("success", f"{100 * found.success:.1f} %"),
-        ("95 % interval", f"[{100 * found.low:.1f}, {100 * found.high:.1f}]"),
+        ("95 % interval", f"[{100 * found.low:.1f}, {100 * found.high:.1f}]{over}"),
+        *rows_of_passes(report),
+        *((f"solved by attempt {number}", f"{100 * rate:.1f} %") for number, rate in report.by_round.items()),
         ("episodes", found.num),
         ("failed", counts(found.by_owner) if found.num_failed else 0),
+        ("outcomes", counts({kind: count for kind, count in report.outcomes.items() if count})),
         ("return", f"{found.mean_return:.3f}"),
         ("turns", f"{found.mean_turns:.1f}"),
         ("tokens", f"{found.mean_tokens:.1f}"),
+        ("cost of a task", describe_cost(cost, num)),
         ("ended by", counts(found.by_stop)),
         *([("refused calls", f"{found.terms[REFUSED]:.2f}")] if REFUSED in found.terms else []),
+        *((f"asks for {name}", str(rate)) for name, rate in report.abilities.items()),
         *((name.replace("_", " "), f"{value:.3g}") for name, value in more.items()),
     ]
     show(("measure", "value"), [(name, str(value)) for name, value in rows])
+
+
+def rows_of_passes(report: "Report") -> list[tuple[str, str]]:
+    """Return the rows of pass@k and pass^k."""
+    return [
+        (f"pass@{k}, pass^{k}", f"{100 * rate:.1f} %, {100 * report.pass_hat[k]:.1f} %")
+        for k, rate in shown(report)
+    ]
+
+
+def shown(report: "Report") -> list[tuple[int, float]]:
+    """Return pass@k for the k of a table: powers of two and the largest; nothing of one trial."""
+    most = max(report.pass_at)
+    chosen = [k for k in report.pass_at if k == most or k & (k - 1) == 0]
+    return [(k, report.pass_at[k]) for k in chosen] if most > 1 else []
+
+
+def describe_cost(cost: "Cost", num: int) -> str:
+    """Return what a task took on average of `num`: ``3.0 calls of the model, 2.0 of tools, …``."""
+    return (
+        f"{cost.model_calls / num:.1f} calls of the model, {cost.tool_calls / num:.1f} of tools, "
+        f"{cost.prompt_tokens / num:,.0f} tokens read, {cost.sampled_tokens / num:,.0f} sampled, "
+        f"{cost.seconds / num:.2g} s"
+    )
+
+
+def print_several(found: "Comparison", reports: Mapping[str, "Report"], is_json: bool) -> None:
+    """Print several evaluations beside each other, as JSON or as tables."""
+    for note in found.notes:
+        write_line(f"quintain: note: {note}", is_error=True)
+    if is_json:
+        full = {name: report.as_json() for name, report in reports.items()}
+        write_line(json.dumps({**asdict(found), "reports": full}, indent=2))
+        return
+    from quintain.eval.compare import COLUMNS
+
+    show(COLUMNS, [row.cells() for row in found.rows], f"success against {found.baseline}, paired by task")
+    rows = [
+        (
+            name,
+            ", ".join(f"{kind} {count}" for kind, count in report.outcomes.items() if count),
+            ", ".join(f"{100 * rate:.1f}" for _, rate in shown(report)),
+            ", ".join(f"{100 * report.pass_hat[k]:.1f}" for k, _ in shown(report)),
+            describe_cost(report.cost, len(report.tasks)),
+        )
+        for name, report in reports.items()
+    ]
+    ks = ",".join(str(k) for k, _ in shown(next(iter(reports.values()))))
+    show(("run", "outcomes", f"pass@{ks or 'k'}", f"pass^{ks or 'k'}", "cost of a task"), rows)
 
 
 def counts(numbers: "Any") -> str:

@@ -1,6 +1,7 @@
 """Runs against a baseline, task by task: the difference in success, its interval and a p-value.
 
-Only tasks that both sides scored are paired; several episodes of a task count as their mean. With more than one
+Only tasks that both sides scored are paired; several episodes of a task count as their mean, and the interval of a
+rate is then over tasks. With more than one
 comparison the p-values are corrected (Holm). The uncertainty is over tasks: it says which of these models is better,
 not which method is; for that, compare several training seeds of each. What could not be paired is said, not guessed.
 """
@@ -10,9 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from quintain.errors import UsageError, suggestion
-from quintain.eval.evaluate import Evaluation, evaluate, outcomes_by_task
-from quintain.eval.statistics import Difference, bootstrap_pairs, holm, mcnemar, permute_pairs
-from quintain.types import Score, Trajectory
+from quintain.eval.evaluate import Evaluation, outcomes_by_task
+from quintain.eval.report import TASK, cluster_of, evaluate_clustered
+from quintain.eval.statistics import (
+    Difference,
+    bootstrap_pairs,
+    clustered_mean,
+    holm,
+    mcnemar,
+    permute_pairs,
+    subtract_pairs,
+)
+from quintain.types import NOTHING, Score, Trajectory
 
 COLUMNS = ("run", "success", "95 % interval", "return", "turns", "failed", "paired", "difference", "p")
 
@@ -61,10 +71,12 @@ def compare(
     baseline: str | None = None,
     seed: int = 0,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
+    cluster: str = "",
 ) -> Comparison:
     """Compare the evaluation episodes of `runs` with those of `baseline` (the first one unless named).
 
-    Their `settings` are looked at for what they differ in besides their training.
+    Their `settings` are looked at for what they differ in besides their training. Tasks of one `cluster` (see
+    `report.cluster_of`) are not independent: intervals and tests are then over clusters.
 
     Raises:
         UsageError: fewer than two runs, or a baseline that is not one of them.
@@ -75,8 +87,9 @@ def compare(
     if base not in runs:
         raise UsageError(f"baseline of the comparison: got {base!r}; {suggestion(base, runs)}")
     known = outcomes_by_task(runs[base])
+    clusters = {t.task.id: cluster_of(t.task, cluster) for t in runs[base]} if cluster else {}
     found = {
-        name: compare_pairs(known, outcomes_by_task(trajectories), seed)
+        name: compare_pairs(known, outcomes_by_task(trajectories), seed, clusters)
         for name, trajectories in runs.items()
         if name != base
     }
@@ -85,7 +98,9 @@ def compare(
     rows = tuple(
         ComparisonRow(
             name=name,
-            evaluation=evaluate(trajectories),
+            evaluation=evaluate_clustered(
+                trajectories, cluster or (TASK if is_repeated(trajectories) else "")
+            ),
             difference=tested[name][0] if name in tested else None,
             p_value=corrected.get(name),
         )
@@ -113,19 +128,40 @@ def differences(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 
 def compare_pairs(
-    first: Mapping[str, Sequence[Score]], second: Mapping[str, Sequence[Score]], seed: int
+    first: Mapping[str, Sequence[Score]],
+    second: Mapping[str, Sequence[Score]],
+    seed: int,
+    clusters: Mapping[str, str] = NOTHING,
 ) -> tuple[Difference, float] | None:
-    """Return the difference in success over shared tasks and its p-value, or None when no task is shared."""
+    """Return the difference in success over shared tasks and its p-value, or None when no task is shared.
+
+    With the `clusters` of tasks, the interval is that of clusters, and the test flips the signs of whole clusters.
+
+    Raises:
+        DataError: all tasks are of one cluster.
+    """
     shared = sorted(first.keys() & second.keys())
     if not shared:
         return None
     before = [success_rate(first[name]) for name in shared]
     after = [success_rate(second[name]) for name in shared]
+    if clusters:
+        changes, own = subtract_pairs(before, after), [clusters[name] for name in shared]
+        mean = clustered_mean(changes.tolist(), own)
+        sums = [float(changes[[place == name for place in own]].sum()) for name in sorted(set(own))]
+        p_value = permute_pairs([0.0] * len(sums), sums, seed=seed)
+        return Difference(mean=mean.mean, low=mean.low, high=mean.high, num=len(shared)), p_value
     difference = bootstrap_pairs(before, after, seed=seed)
     if all(len(first[name]) == len(second[name]) == 1 for name in shared):
         pairs = list(zip(before, after, strict=True))
         return difference, mcnemar(sum(a > b for a, b in pairs), sum(a < b for a, b in pairs))
     return difference, permute_pairs(before, after, seed=seed)
+
+
+def is_repeated(trajectories: Sequence[Trajectory]) -> bool:
+    """Whether some of several tasks has several scored episodes, which are then not independent."""
+    scores = outcomes_by_task(trajectories)
+    return 1 < len(scores) < sum(map(len, scores.values()))
 
 
 def success_rate(scores: Sequence[Score]) -> float:

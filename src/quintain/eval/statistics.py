@@ -31,6 +31,44 @@ class Difference:
     """pairs"""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusteredMean:
+    """A mean with its clustered error: ``ClusteredMean(mean=0.5, low=-4.0, high=5.0, error=0.354, num_clusters=2)``."""
+
+    mean: float
+    low: float
+    high: float
+    error: float
+    """standard error"""
+    num_clusters: int
+
+
+def clustered_mean(
+    values: Sequence[float], clusters: Sequence[str], *, level: float = LEVEL
+) -> ClusteredMean:
+    """Return the mean of `values` with its sandwich error, where those of one of `clusters` may depend on each other.
+
+    The error is the root of Σ (Σ of a cluster's deviations)² / num²; the interval is Student's with a degree of freedom
+    less than there are clusters, two of them at least. Example: values 1, 1, 0, 0 in clusters a, a, b, b → .3536.
+    """
+    from scipy.stats import t
+
+    array = check_values(values)
+    _, places = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)
+    num_clusters = int(places.max()) + 1
+    if len(places) != array.size or num_clusters < 2:
+        raise DataError(
+            f"a clustered error needs a cluster of each value, two at least: got {array.size} values in {num_clusters} "
+            f"clusters of {len(places)}; name what belongs together"
+        )
+    mean = float(array.mean())
+    error = float(np.sqrt((np.bincount(places, weights=array - mean) ** 2).sum()) / array.size)
+    reach = error * float(t.ppf((1 + level) / 2, num_clusters - 1))
+    return ClusteredMean(
+        mean=mean, low=mean - reach, high=mean + reach, error=error, num_clusters=num_clusters
+    )
+
+
 def wilson(num_success: int, num: int, level: float = LEVEL) -> tuple[float, float]:
     """Return the score interval of a rate (Wilson 1927): sound at 0 and at 1, where mean ± 2 sd is not.
 

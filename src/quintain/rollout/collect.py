@@ -147,11 +147,15 @@ class Rollout:
         seed: int,
         on_episode: OnEpisode | None = None,
         options: Options = USUAL,
+        known: Iterable[Trajectory] = (),
     ) -> list[Group]:
-        """Run each of `tasks` once with the actions of `demonstrator`, written as the policy's tokens."""
+        """Run each of `tasks` once with the actions of `demonstrator`, written as the policy's tokens.
+
+        What is `known` already is not played again; see `groups`.
+        """
         sampler = DemonstratorSampler(demonstrator, self._pool.stepper)
         requests = self.requests(tasks, 1, seed, options)
-        return self._collect_tasks(tasks, requests, sampler, options, on_episode, Recorded(()))
+        return self._collect_tasks(tasks, requests, sampler, options, on_episode, Recorded(known))
 
     def replay_episodes(
         self, trajectories: Sequence[Trajectory], *, checks_rewards: bool = True, may_differ: bool = False

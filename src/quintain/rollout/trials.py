@@ -7,10 +7,10 @@ without a lesson.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from quintain.agents.protocol import Agent
 from quintain.agents.reflexion import Lessons, Reflexion, reflection_prompt
 from quintain.engines.protocol import Engine, Request, Sampling
 from quintain.rollout.collect import Rollout
@@ -45,45 +45,54 @@ def trials(
     seed: int,
     max_tokens: int = 128,
     lessons: Lessons | None = None,
+    reflects: bool = True,
+    on_episode: Callable[[int, Trajectory], None] | None = None,
+    known: Callable[[int], Iterable[Trajectory]] = lambda _round: (),
 ) -> list[Trial]:
     """Attempt `tasks` in up to `rounds` rounds and return these; solved tasks are not attempted again.
 
-    `max_tokens` bounds a reflection. In every round the rollout's agent is wrapped in `Reflexion`.
-    Report success by round: each attempt after the first knows from the score that the one before failed.
+    `max_tokens` bounds a reflection. In every round the rollout's agent is wrapped in `Reflexion`, and told
+    nothing unless it `reflects`. Report success by round: each attempt after the first knows from the score that the
+    one before failed. `on_episode` is told the round and each of its episodes as it ends; what is `known` of a round
+    is not played again.
     """
     assert rollout.engine is not None, "reflections are sampled from an engine"
     agent, kept = rollout.agent, lessons or Lessons()
-    known = kept
+    told = kept
     left, done = list(tasks), list[Trial]()
     for number in range(rounds):
         if not left:
             break
-        trial = _round(rollout, agent, known, left, derive_seed(seed, "trial", number))
-        reflections = reflect(
-            rollout.engine,
-            chat,
-            trial,
-            known,
-            seed=derive_seed(seed, "reflect", number),
-            max_tokens=max_tokens,
-            patience=rollout.limits.reply_timeout,
+        groups = rollout.groups(
+            left,
+            size=1,
+            seed=derive_seed(seed, "trial", number),
+            options=Options(agent=Reflexion(agent, told)),
+            on_episode=None if on_episode is None else partial(on_episode, number),
+            known=known(number),
+        )
+        trial = tuple(group.trajectories[0] for group in groups)
+        reflections = (
+            {}
+            if not reflects
+            else reflect(
+                rollout.engine,
+                chat,
+                trial,
+                told,
+                seed=derive_seed(seed, "reflect", number),
+                max_tokens=max_tokens,
+                patience=rollout.limits.reply_timeout,
+            )
         )
         for attempt in trial:
             if attempt.task.id in reflections:
                 lesson = reflections[attempt.task.id].action.text
                 kept = kept.add(attempt.task, lesson)
-                known = known.add(attempt.task, lesson, may_outlive=False)
+                told = told.add(attempt.task, lesson, may_outlive=False)
         done.append(Trial(trajectories=trial, reflections=reflections, lessons=kept))
         left = [task for task, attempt in zip(left, trial, strict=True) if not attempt.is_success]
     return done
-
-
-def _round(
-    rollout: Rollout, agent: Agent, lessons: Lessons, tasks: Sequence[Task], seed: int
-) -> tuple[Trajectory, ...]:
-    """Attempt each of `tasks` once."""
-    groups = rollout.groups(tasks, size=1, seed=seed, options=Options(agent=Reflexion(agent, lessons)))
-    return tuple(group.trajectories[0] for group in groups)
 
 
 def reflect(

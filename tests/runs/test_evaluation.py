@@ -1,0 +1,213 @@
+"""Who acts in an evaluation; and a folder of one that was broken off is gone on with, by the same command."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.build import make_episode, make_turn
+
+from quintain import api
+from quintain.agents.harness import PlainText
+from quintain.agents.reflexion import REFLECT
+from quintain.engines.protocol import Request
+from quintain.engines.scripted import Scripted
+from quintain.environments.catalog import find
+from quintain.environments.protocol import Environment
+from quintain.errors import DataError, EngineFault, UsageError
+from quintain.eval.report import last_attempts, rate_rounds
+from quintain.rollout.collect import Limits, Rollout
+from quintain.runs import evaluation
+from quintain.runs.evaluation import Acting, find_acting, keep_evaluation
+from quintain.store import Run
+from quintain.text.chat import Chat
+from quintain.text.tokenizer import train_tokenizer
+from quintain.types import Observation, StepResult, Task, Trajectory
+
+
+class Number(Environment):
+    """Say the number of the task."""
+
+    max_turns = 1
+
+    def reset(self, task: Task) -> Observation:
+        self.wanted = task.id.rpartition("/")[2]
+        return "Which?"
+
+    def step(self, action: Any) -> StepResult:
+        is_right = action.text == self.wanted
+        said = "yes" if is_right else f"not {action.text}"
+        return StepResult(observation=said, reward=float(is_right), is_terminated=True, is_success=is_right)
+
+
+CORPUS = ["<|system|>Say.<|user|>Which?<|assistant|>0 1 2 3 It is not 4<|end|>", REFLECT]
+
+
+@pytest.fixture(scope="module")
+def chat() -> Chat:
+    return Chat(train_tokenizer(CORPUS, 300))
+
+
+class Learner:
+    """Says the number after those that it is told are wrong, and counts what it is asked."""
+
+    def __init__(self, chat: Chat) -> None:
+        self.chat, self.num_asked = chat, 0
+
+    def __call__(self, request: Request, stream: tuple[int, ...]) -> tuple[int, ...]:
+        text = self.chat.encoder.decode(stream)
+        if REFLECT in text:
+            return self.chat.write(f"It is not {text.rpartition('not ')[2][:1]}")
+        self.num_asked += 1
+        return self.chat.write(str(text.count("- It is not")))
+
+
+def acting_as(chat: Chat, learner: Learner) -> Acting:
+    engine = Scripted(learner, max_length=4000)
+    return Acting(rollout=Rollout(PlainText(chat, max_tokens=16), Number, engine), tokenizer=chat.tokenizer)
+
+
+@pytest.fixture
+def learner(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> Learner:
+    """Stands for every model, in the environment `Number`."""
+    made = Learner(chat)
+    monkeypatch.setattr(api, "find_acting", lambda *_, **__: acting_as(chat, made))
+    monkeypatch.setattr(api, "admit_run", lambda *_, **__: {})
+    monkeypatch.setattr(api, "check_files", lambda *_, **__: None)
+    monkeypatch.setattr(api, "harness_of", lambda *_, **__: "text")
+    return made
+
+
+WORLD = f"{__name__}:Number"
+
+
+def test_lessons_carry_from_attempt_to_attempt_and_plain_ones_do_not(learner: Learner) -> None:
+    found, played = api.evaluate("m", WORLD, episodes=4, attempts=3, reflect=True)
+    assert rate_rounds(played) == {1: 0.25, 2: 0.5, 3: 0.75} and found.success == 0.75
+    assert len(played) == 4 + 3 + 2 and learner.num_asked == 9
+    assert [t.task.id[-1] for t in last_attempts(played)] == ["0", "1", "2", "3"]
+    again, retried = api.evaluate("m", WORLD, episodes=4, attempts=3)
+    assert again.success == 0.25 and rate_rounds(retried) == {1: 0.25, 2: 0.25, 3: 0.25}
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"attempts": 2, "trials": 2}, "evaluation: got 2 trials and 2 attempts; give one of the two as 1"),
+        (
+            {"cluster": "x"},
+            "cluster 'x': got number/eval/0, whose data does not say it; choose one of task, env",
+        ),
+        (
+            {"trials": 2, "episodes": 1},
+            "a clustered interval needs two clusters or more: got 1 of 1; evaluate more",
+        ),
+        ({"reflect": True}, "reflect: got one attempt, after which nothing is told; give 2 attempts or more"),
+    ],
+)
+def test_what_cannot_be_said_is_refused_before_anything_is_played(
+    learner: Learner, settings: dict[str, Any], line: str
+) -> None:
+    with pytest.raises((UsageError, DataError), match=line):
+        api.evaluate("m", WORLD, **settings)
+    assert learner.num_asked == 0
+
+
+def test_an_evaluation_that_was_broken_off_is_gone_on_with(learner: Learner, tmp_path: Path) -> None:
+    whole: dict[str, Any] = {"episodes": 4, "attempts": 3, "reflect": True}
+    out = tmp_path / "kept"
+    expected, played = api.evaluate("m", WORLD, **whole)
+    before, limit = learner.num_asked, 5
+    call = learner.__class__.__call__
+
+    def breaking(self: Learner, request: Request, stream: tuple[int, ...]) -> tuple[int, ...]:
+        if self.num_asked - before >= limit:
+            raise KeyboardInterrupt
+        return call(self, request, stream)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Learner, "__call__", breaking)
+        with pytest.raises(KeyboardInterrupt):
+            api.evaluate("m", WORLD, out=out, **whole)
+    with Run.open(out, writable=False) as run:
+        assert run.status == "interrupted" and len(list(run.trajectories(phase="eval"))) >= 4
+    found, again = api.evaluate("m", WORLD, out=out, **whole)
+    assert found == expected and [t.turns for t in again] == [t.turns for t in played]
+    assert learner.num_asked - before < 2 * len(played)
+    asked = learner.num_asked
+    assert api.evaluate("m", WORLD, out=out, **whole)[0] == expected and learner.num_asked == asked
+    with Run.open(out, writable=False) as run:
+        assert run.status == "done" and len(list(run.trajectories(phase="eval"))) == len(played)
+        assert [row["step"] for row in run.metrics()] == [0, 1, 2]
+    with pytest.raises(
+        UsageError, match=r"kept, which holds attempts 3, not 2; choose another name, or ask for"
+    ):
+        api.evaluate("m", WORLD, out=out, episodes=4, attempts=2, reflect=True)
+    other = Run.create(tmp_path / "trained", recipe="grpo", config={})
+    other.close()
+    with pytest.raises(UsageError, match="trained, which holds"):
+        api.evaluate("m", WORLD, out=tmp_path / "trained", episodes=4)
+    (tmp_path / "full").mkdir()
+    with pytest.raises(UsageError, match="full, which holds no evaluation; choose another name"):
+        api.evaluate("m", WORLD, out=tmp_path / "full", episodes=4)
+
+
+def test_two_evaluations_that_were_kept_are_compared(learner: Learner, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        api.evaluate("m", WORLD, out=tmp_path / name, episodes=4, seed=len(name))
+    found = api.compare(tmp_path / "a", tmp_path / "b")
+    assert [row.evaluation.num for row in found.rows] == [4, 4]
+
+
+def test_scripts_act_without_a_model_and_are_played_in_trials(tmp_path: Path) -> None:
+    expert, played = api.evaluate("expert", "guess", episodes=3, trials=2, out=tmp_path / "kept")
+    assert expert.success == 1.0 and len(played) == 6
+    assert len({t.task.id for t in played}) == 3 and {t.task.split for t in played} == {"eval"}
+    again, kept = api.evaluate("expert", "guess", episodes=3, trials=2, out=tmp_path / "kept")
+    assert (again, [t.turns for t in kept]) == (expert, [t.turns for t in played])
+    assert api.evaluate("random", "guess", episodes=8)[0].success < 1.0
+    with pytest.raises(
+        UsageError, match=r"evaluating random: got no environment; name one with --environment"
+    ):
+        api.evaluate("random")
+    with pytest.raises(UsageError, match=r"attempts: got an agent that is no model here"):
+        api.evaluate("expert", "guess", episodes=2, attempts=2)
+    with pytest.raises(UsageError, match=rf"got 'expert', but {WORLD} has no expert_action"):
+        api.evaluate("expert", WORLD, episodes=2)
+
+
+def test_a_search_and_a_teacher_have_time_for_what_they_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def limits_of(target: str) -> Limits:
+        acting = find_acting(
+            target, find("keydoor"), agent="auto", temperature=1.0, seed=0, limits=Limits(step_timeout=30.0)
+        )
+        with closing(acting.rollout):
+            return acting.rollout.limits
+
+    monkeypatch.setattr(evaluation, "new_tokenizer", lambda *_, **__: train_tokenizer(CORPUS, 300))
+    assert limits_of("search?nodes=500").step_timeout == 80.0
+    teacher = limits_of("http://127.0.0.1:9/v1?model=m")
+    assert teacher.num_workers == evaluation.AT_ONCE and teacher.step_timeout > 30.0
+
+
+def test_what_is_not_kept_is_known_to_nobody(chat: Chat) -> None:
+    with keep_evaluation(None, {}, chat.tokenizer) as (keep, known):
+        keep(0, make_episode(make_turn()))
+        assert list(known(0)) == []
+
+
+def test_a_record_of_other_weights_is_not_gone_on_with(chat: Chat, tmp_path: Path) -> None:
+    def play(weights: str) -> list[Trajectory]:
+        with keep_evaluation(tmp_path / "kept", {"weights": weights}, chat.tokenizer) as (keep, known):
+            keep(0, make_episode(make_turn()))
+            return list(known(0))
+
+    assert play("a") == [] and len(play("a")) == 1
+    with pytest.raises(UsageError, match="which holds weights 'a', not 'b'"):
+        play("b")
+    with (
+        pytest.raises(EngineFault, match="it is kept in"),
+        keep_evaluation(tmp_path / "late", {}, chat.tokenizer),
+    ):
+        raise EngineFault("no reply")
+    assert (tmp_path / "late").exists(), "it has begun"
