@@ -17,7 +17,7 @@ import pytest
 
 from quintain.methods import table
 from quintain.runs.collector import Collector
-from quintain.types import Group
+from quintain.types import Credit, Group
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "quintain"
@@ -599,7 +599,7 @@ def test_a_step_of_grpo_can_be_read_in_few_files(tmp_path: Path) -> None:
         def start(self, *_: object) -> Companion:
             return self
 
-        def learn(self, step: int) -> Mapping[str, float]:
+        def learn(self, step: int, credit: Credit) -> Mapping[str, float]:
             sys.setprofile(None)
             return {}
 

@@ -40,7 +40,7 @@ UPDATE = Update(loss=clip_ratio(), is_on_policy=False, lr_warmup=1)
 VALUES = Update(loss=value(), is_on_policy=False, lr_warmup=1)
 CRITIC = {
     "critic": PolicySpec(head="value", is_trained=True),
-    "target": PolicySpec(copies="critic", head="value", follows="critic", rate=0.25),
+    "target": PolicySpec(copies="critic", head="value", follows="critic", polyak=0.25),
 }
 ADAPTED = TrainConfig(
     lora_rank=4,
@@ -126,7 +126,7 @@ def test_a_reference_is_a_copy_that_rests(make: Make, tmp_path: Path) -> None:
         reference.token_values([])
 
 
-RENEWED = Needs(reference=True, renews_reference=True).policies
+RENEWED = Needs(reference=True, renews_reference=1).policies
 
 
 @pytest.mark.parametrize("rank", [0, 2])
@@ -138,7 +138,7 @@ def test_a_reference_can_be_renewed_and_keeps_what_it_was(make: Make, tmp_path: 
     assert torch.equal(first, said(main))
     train(policies, MAIN)
     assert torch.equal(said(reference), first) and not torch.equal(said(main), first)
-    reference.follow(main, rate=1.0)
+    reference.follow(main, polyak=1.0)
     renewed = said(reference)
     assert torch.allclose(renewed, said(main), atol=1e-6) and list(policies.trained) == [MAIN]
     train(policies, MAIN, steps=1)

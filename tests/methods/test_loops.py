@@ -128,7 +128,7 @@ def replay(capacity: int = 8, min_size: int = 1, fresh_share: float = 0.5) -> Ma
         needs=Needs(
             others={
                 "critic": PolicySpec(head="value", is_trained=True),
-                "target": PolicySpec(copies="critic", head="value", follows="critic", rate=0.5),
+                "target": PolicySpec(copies="critic", head="value", follows="critic", polyak=0.5),
             }
         ),
         reward=diary.reward,

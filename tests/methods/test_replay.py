@@ -62,7 +62,7 @@ def critics(**fields: Any) -> Replay:
         buffer=ReplayBuffer(capacity=6, batch_size=3, fresh_share=0.4, priority=surprise),
         updates=updates,
         critic=watch_twins(0.9),
-        needs=Needs(others=make_twins(rate=0.5)),
+        needs=Needs(others=make_twins(polyak=0.5)),
     )
     return replace(made, **fields)
 
@@ -254,7 +254,7 @@ def test_what_a_critic_needs_and_the_environment_has_not_is_refused(tmp_path: Pa
     with pytest.raises(
         ConfigError, match="without a reward before their last turn, which this credit is made of"
     ):
-        made_by(critics(needs=Needs(turn_rewards=True, others=make_twins(rate=1.0))), tmp_path / "run")
+        made_by(critics(needs=Needs(turn_rewards=True, others=make_twins(polyak=1.0))), tmp_path / "run")
     with pytest.raises(ConfigError, match="got one without snapshots"):
         made_by(critics(needs=Needs(snapshots=True)), tmp_path / "other")
 
@@ -263,7 +263,7 @@ def test_what_a_critic_needs_and_the_environment_has_not_is_refused(tmp_path: Pa
 def test_a_small_encoder_of_its_own(tmp_path: Path) -> None:
     """Critics with another width than the policy, and heads with a layer, are saved and followed like others."""
     config = replace(CONFIG, steps=2)
-    needs = Needs(others=make_twins(rate=0.5, size="mini", head_width=8))
+    needs = Needs(others=make_twins(polyak=0.5, size="mini", head_width=8))
     seen: list[tuple[int, int]] = []
 
     def values(episodes: Sequence[Trajectory], consultation: PolicyQueries) -> TurnValues:

@@ -153,12 +153,12 @@ class Policy:
         learner: Learner | None,
         start: str = "",
         follows: str = "",
-        rate: float = 1.0,
+        polyak: float = 1.0,
         head_seed: int = 0,
     ) -> None:
         self.name, self.shared, self.adapter, self.tokenizer = name, shared, adapter, tokenizer
         self.settings, self.forward, self.learner = settings, forward, learner
-        self.start, self.follows, self.rate, self.head_seed = start, follows, rate, head_seed
+        self.start, self.follows, self.polyak, self.head_seed = start, follows, polyak, head_seed
         if learner is not None and settings.tokens_per_microbatch is not None:
             learner.max_tokens = settings.tokens_per_microbatch
         self.engine: Engine | None = None
@@ -416,9 +416,9 @@ class Policy:
         parts = [number(outputs).cpu()[batch.turn_id >= 0] for batch, outputs in self.infer_each(batches)]
         return nest_by_turn(torch.cat(parts).numpy(), trajectories)
 
-    def follow(self, leader: Policy, *, rate: float | None = None) -> None:
-        """Move the weights towards those of `leader`, by the share `rate` (the policy's own unless given)."""
-        share = self.rate if rate is None else rate
+    def follow(self, leader: Policy, *, polyak: float | None = None) -> None:
+        """Move the weights towards those of `leader`, by the share `polyak` (the policy's own unless given)."""
+        share = self.polyak if polyak is None else polyak
         pairs = zip(self._tensors(), leader._tensors(), strict=True)
         if self._read is not None and self._read is leader._read:  # bodies that rest are one
             assert self.value_head is not None and leader.value_head is not None, "critics have heads"
@@ -556,7 +556,7 @@ class Policies(Mapping[str, Policy]):
     def follow(self, leader: str) -> None:
         """Move the policies that follow `leader`."""
         for policy in self._policies.values():
-            if policy.follows == leader and policy.rate:
+            if policy.follows == leader and policy.polyak:
                 policy.follow(self._policies[leader])
 
     def save(self, folder: Path) -> None:
@@ -810,11 +810,11 @@ def _build(
     policy = Policy(
         name, shared, adapter, tokenizer, settings,
         forward=forward, learner=learner, start=place,
-        follows="" if spec is None else spec.follows, rate=1.0 if spec is None else spec.rate,
+        follows="" if spec is None else spec.follows, polyak=1.0 if spec is None else spec.polyak,
         head_seed=0 if spec is None else spec.head_seed,
     )  # fmt: skip
     if policy.follows:
-        policy.follow(known[policy.follows], rate=1.0)
+        policy.follow(known[policy.follows], polyak=1.0)
     return policy
 
 

@@ -44,7 +44,7 @@ class PolicySpec:
     """A policy beside the main one that a method asks for: ``PolicySpec()`` is a frozen copy, a reference.
 
     Examples: a critic with a body of its own ``PolicySpec(head="value", is_trained=True)``; its target network
-    ``PolicySpec(copies="critic", head="value", follows="critic", rate=0.01)``.
+    ``PolicySpec(copies="critic", head="value", follows="critic", polyak=0.01)``.
     """
 
     copies: str = MAIN
@@ -66,9 +66,8 @@ class PolicySpec:
     """a target network: after each update of this policy its weights move towards those of it"""
     acts: bool = False
     """whether it samples, without a seat of its own: episodes can be continued by it"""
-    rate: float = 1.0
-    """share of the way that it moves: θ ← (1 - rate)·θ + rate·θ of the policy that it follows; 0: only when its loop
-    says so"""
+    polyak: float = 1.0
+    """τ of the Polyak average: θ ← (1 - τ)·θ + τ·θ of the policy that it follows; 0: only when its loop says so"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,18 +39,21 @@ else:
     """For annotations: a method's file loads nothing of a run."""
 
 
+CRITIC = "critic"
+"""Name of a policy beside the main one whose values the credit reads."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
     """What a method asks of the run: ``Needs(critic=True)``. What is missing is refused before the first episode."""
 
     critic: bool = False
-    """values of the policy `critic_policy`, which the credit reads: of a value head on the main one, or of another"""
-    critic_policy: str = MAIN
-    """one of `others`, with a value head and an optimizer; see `OnPolicy.critic`"""
+    """values that the credit reads: of a value head on the main policy, or of the one among `others` that is named
+    ``critic``"""
     reference: bool = False
     """the frozen starting policy, as the policy ``reference``"""
-    renews_reference: bool = False
-    """that ``reference`` is the policy as it was when the round or phase began, not as the run began (`Rounds`,
+    renews_reference: int = 0
+    """steps, or rounds, after which ``reference`` becomes the policy as it is; 0: it stays as the run began (`Rounds`,
     `Replay`)"""
     reference_acts: bool = False
     """that ``reference`` samples as well, for episodes that are continued by it"""
@@ -85,11 +88,20 @@ class Needs:
     proposals: bool = False
     """an environment that knows what could be asked for, whether or not it can be done"""
 
+    def is_renewed_at(self, step: int) -> bool:
+        """Whether ``reference`` becomes the policy as it is when `step` begins."""
+        return self.renews_reference > 0 and (step - 1) % self.renews_reference == 0
+
+    @property
+    def critic_policy(self) -> str:
+        """The policy whose values the credit reads."""
+        return CRITIC if CRITIC in self.others else MAIN
+
     @property
     def policies(self) -> dict[str, PolicySpec]:
         """The policies beside the main one, by name."""
         follows = MAIN if self.renews_reference else ""
-        spec = PolicySpec(follows=follows, rate=1.0 - bool(follows), acts=self.reference_acts)
+        spec = PolicySpec(follows=follows, polyak=1.0 - bool(follows), acts=self.reference_acts)
         has_reference = (
             self.reference or self.renews_reference or self.reference_acts or self.reference_logprobs
         )

@@ -141,7 +141,7 @@ BESIDE = {
     "reference": PolicySpec(),
     "reward_model": PolicySpec(head="value", head_seed=3),
     "critic": PolicySpec(head="value", is_trained=True),
-    "target": PolicySpec(copies="critic", head="value", follows="critic", rate=0.5),
+    "target": PolicySpec(copies="critic", head="value", follows="critic", polyak=0.5),
 }
 
 
@@ -151,7 +151,7 @@ def test_policies_that_are_only_asked_say_in_ranks_what_they_say_here(
     ranks: Ranks, start: Path, tmp_path: Path, rank: int
 ) -> None:
     config = TrainConfig(lora_rank=rank, learning_rate=1e-2, optimizer="sgd")
-    specs = {**BESIDE, **Needs(reference=True, renews_reference=True).policies} if rank else BESIDE
+    specs = {**BESIDE, **Needs(reference=True, renews_reference=1).policies} if rank else BESIDE
 
     def made(ranks_of: Callable[[str], Ranks | None]) -> Policies:
         torch.manual_seed(3)
@@ -182,7 +182,7 @@ def test_policies_that_are_only_asked_say_in_ranks_what_they_say_here(
                 combine((imitation(), 1.0), (value(), 0.5)) if learner.forward.value_head else imitation(),
             )
         policies.follow("critic")
-        policies["reference"].follow(policies.main, rate=1.0)
+        policies["reference"].follow(policies.main, polyak=1.0)
     check_equal(*specs)
     assert not torch.equal(there["target"].infer(batches[0]).logprobs, before.logprobs)
     there.save(tmp_path)

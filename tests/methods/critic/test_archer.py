@@ -84,13 +84,13 @@ def test_targets_are_detached_and_move_a_tenth_of_the_way(
     moved: list[tuple[torch.Tensor, ...]] = []
     follow = module.Policy.follow
 
-    def watched(own: module.Policy, leader: module.Policy, *, rate: float | None = None) -> None:
+    def watched(own: module.Policy, leader: module.Policy, *, polyak: float | None = None) -> None:
         assert own.name in TARGETS and leader.name == CRITICS[TARGETS.index(own.name)]
         assert own.value_head is not None and leader.value_head is not None
         before = own.value_head.linear.weight.detach().clone()
-        follow(own, leader, rate=rate)
+        follow(own, leader, polyak=polyak)
         assert not any(p.requires_grad for p in own.model.parameters()) and own.learner is None
-        if rate is None:
+        if polyak is None:
             moved.append(
                 (
                     before,

@@ -101,7 +101,9 @@ def test_stages_move_what_they_should(train: Any, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(
         Rehearsed,
         "learn",
-        lambda self, step: watched("sft", self.context.policies.main.model, lambda: rehearse(self, step)),
+        lambda self, step, credit: watched(
+            "sft", self.context.policies.main.model, lambda: rehearse(self, step, credit)
+        ),
     )
     rows = train(
         "ire_vla",

@@ -262,14 +262,12 @@ def test_a_plan_is_worth_what_the_actor_makes_of_it(trajectory: Make) -> None:
     own = [of(1.0, 0), of(0.0, 1), of(0.0, 2)]
     after = [(1.0, 0.0), (1.0, 1.0), (0.0, 0.0)]
     collector: Any = Judging([grouped(*(of(v, k) for k, v in enumerate(values)))[0] for values in after])
-    judged = mpo.Judged(3)
-    judged.judge(collector, 1, grouped(*own))
-    assert [value for _, value in judged.plans[0]] == pytest.approx([2 / 3, 2 / 3, 0.0])
-    assert all(len(plan.turns) == 1 for plan, _ in judged.plans[0])
+    plans, _ = mpo.judge_plans(collector, 1, grouped(*own), 3)
+    assert [value for _, value in plans[0]] == pytest.approx([2 / 3, 2 / 3, 0.0])
+    assert all(len(plan.turns) == 1 for plan, _ in plans[0])
     assert collector.asked == {"size": 2, "phase": "plan_values"} and collector.prefixes == [1, 1, 1]
-    once = mpo.Judged(1)
-    once.judge(collector, 1, grouped(*own))
-    assert [value for _, value in once.plans[0]] == [1.0, 0.0, 0.0] and once.num_turns == 0
+    once, num_turns = mpo.judge_plans(collector, 1, grouped(*own), 1)
+    assert [value for _, value in once[0]] == [1.0, 0.0, 0.0] and num_turns == 0
 
 
 class Judging:
@@ -319,11 +317,11 @@ def test_the_reference_of_a_round_is_the_policy_that_began_it(
     seen: list[tuple[str, float]] = []
     follow = Policy.follow
 
-    def followed(policy: Policy, leader: Policy, *, rate: float | None = None) -> None:
-        follow(policy, leader, rate=rate)
+    def followed(policy: Policy, leader: Policy, *, polyak: float | None = None) -> None:
+        follow(policy, leader, polyak=polyak)
         same = zip(policy.model.parameters(), leader.model.parameters(), strict=True)
-        assert rate == 0 or all(torch.equal(a, b) for a, b in same)
-        seen.append((policy.name, 1.0 if rate is None else rate))
+        assert polyak == 0 or all(torch.equal(a, b) for a, b in same)
+        seen.append((policy.name, 1.0 if polyak is None else polyak))
 
     monkeypatch.setattr(Policy, "follow", followed)
     train("eto", tmp_path / "eto", **{**START, **FIELDS["eto"]})

@@ -162,7 +162,7 @@ def tree_of(world: str, rate: float, tasks: int, tries: int) -> tuple[Pupil, lis
 def put_right(world: str, *, undo_turns: int, tasks: int, rate: float) -> tuple[Revisions, list[Revision]]:
     """Return what became of an erring expert's failures, and the ways that were tried."""
     config = agent_r.Config(environment=world, undo_turns=undo_turns, drop=0.1)
-    revisions = Revisions(config, good=0.5)
+    revisions = Revisions(config, 0.5)
     pupil, groups = tree_of(world, rate, tasks, 8)
     with pupil.acting(world) as rollout:
         collector = cast(Collector, RolloutCollector(rollout=rollout, seed_of_run=0))

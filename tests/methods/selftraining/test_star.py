@@ -13,6 +13,7 @@ from quintain.agents.hints import Hints, strip_hints
 from quintain.data.pipeline import Pipeline, PipelineResult, as_example
 from quintain.errors import ConfigError, InvariantError
 from quintain.methods.loops import rounds
+from quintain.methods.loops.rounds import as_collected
 from quintain.methods.method import Collector
 from quintain.methods.selftraining.star import Config, keep_unhinted, method, right, updates
 from quintain.testing.episodes import Lived, record_cases
@@ -76,7 +77,7 @@ def test_a_thought_that_speaks_of_the_hint_is_seen_whatever_the_harness_makes_of
         def decode(self, token_ids: Sequence[int]) -> str:
             return text
 
-    chosen = made.build(made.collect(cast(Collector, Collecting()), 1))
+    chosen = made.build(as_collected(made.collect(cast(Collector, Collecting()), 1)).groups)
     assert isinstance(chosen, PipelineResult) and len(chosen.examples) == is_kept
     assert chosen.funnel.metrics["data/right"] == 1 and chosen.funnel.metrics["data/unhinted"] == is_kept
 

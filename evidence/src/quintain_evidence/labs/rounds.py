@@ -16,7 +16,15 @@ from torch import Tensor
 
 from quintain.data.pipeline import PipelineResult, as_example
 from quintain.learning.update import Update, minibatches
-from quintain.methods.loops.rounds import Built, Data, Material, Rounds, samples_of, step_batches
+from quintain.methods.loops.rounds import (
+    Built,
+    Data,
+    Material,
+    Rounds,
+    as_collected,
+    samples_of,
+    step_batches,
+)
 from quintain.methods.method import Collector
 from quintain.types import Group, Sample, Task, Trajectory, derive_seed
 from quintain_evidence.labs.tabular import TablePolicy, packed
@@ -158,9 +166,9 @@ def train_rounds(
     policies: list[TablePolicy] = []
     made: list[list[Built]] = []
     for step in range(1, num_rounds + 1):
-        groups = method.collect(as_collector, step)
-        method.state.update(groups)
-        parts = material.take(groups)
+        found = as_collected(method.collect(as_collector, step))
+        method.state.update(found.groups)
+        parts = material.take(found.groups, found.data)
         if method.starts_over and any(data for _, data in parts):
             policy = collector.policy = start.copy()
             applied = optimizer(policy.parameters, rate)

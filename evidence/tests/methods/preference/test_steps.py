@@ -8,6 +8,7 @@ import torch
 from tests.methods.test_training import Coin, Hopeless
 
 from quintain.agents.foresight import FINE
+from quintain.data.pairs import extremes
 from quintain.methods.preference import agent_r, e2cl, rro, step_agent
 from quintain.rollout.corrections import TriedProposal
 from quintain.types import Action, Group, StepResult, Stop, Task, as_content
@@ -59,8 +60,7 @@ def test_without_a_stop_all_are_drawn_and_the_best_is_followed() -> None:
 
 def test_a_pair_is_the_best_and_the_worst_of_a_state() -> None:
     drawn = [(acted((k,), 0.0, k), value) for k, value in enumerate([0.3, 0.4, 0.55, 0.3])]
-    rising = rro.Rising(rro.Config(), families=[drawn, drawn[:1], [drawn[0], drawn[3]]])
-    (pair,) = rising.pairs
+    (pair,) = extremes([drawn, drawn[:1], [drawn[0], drawn[3]]])
     assert (pair.chosen.index, pair.rejected.index) == (2, 0) and pair.margin == pytest.approx(0.25)
     assert pair.level == "turn"
 

@@ -183,7 +183,7 @@ def method(config: Config) -> Replay:
         critic=watch_twins(config.discount),
         needs=Needs(
             legal_actions=config.actor == "exact",
-            others=make_twins(rate=config.polyak, size=config.critic_size),
+            others=make_twins(polyak=config.polyak, size=config.critic_size),
         ),
         state=CombinedState(foresight),
     )

@@ -186,7 +186,7 @@ def method(config: Config) -> Replay:
         log=config.log,
         needs=Needs(
             others={
-                **make_twins(rate=config.polyak, head_width=config.head_width, head_scales=True),
+                **make_twins(polyak=config.polyak, head_width=config.head_width, head_scales=True),
                 BEHAVIOR: PolicySpec(acts=True),
             }
         ),

@@ -180,7 +180,7 @@ def method(config: Config) -> Replay:
             reference=True,
             others={
                 **{name: PolicySpec(is_trained=True) for name in names},
-                TARGET: PolicySpec(head="value", follows=MAIN, rate=config.polyak),
+                TARGET: PolicySpec(head="value", follows=MAIN, polyak=config.polyak),
             },
         ),
         measure=lambda groups, _: measure_intents(groups),

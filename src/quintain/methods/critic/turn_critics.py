@@ -21,9 +21,9 @@ GetContinuations = Callable[[Sequence[Trajectory], PolicyQueries], Continuations
 
 
 def make_twins(
-    *, rate: float, size: str = "", head_width: int = 0, head_scales: bool = False
+    *, polyak: float, size: str = "", head_width: int = 0, head_scales: bool = False
 ) -> dict[str, PolicySpec]:
-    """Return two critics and their target networks, which move by `rate` after every update.
+    """Return two critics and their target networks, which move by `polyak` after every update.
 
     They are copies of the main policy, or new models of the tiny `size`; heads have `head_width` units in a layer of
     their own (0: they are linear), and with `head_scales` read what stands before turns and after them each on its own
@@ -36,8 +36,8 @@ def make_twins(
             head_scales=head_scales,
         )  # fmt: skip
         found[target] = PolicySpec(
-            copies=critic, head="value", head_seed=seed, follows=critic, rate=rate, size=size, head_width=head_width,
-            head_scales=head_scales,
+            copies=critic, head="value", head_seed=seed, follows=critic, polyak=polyak, size=size,
+            head_width=head_width, head_scales=head_scales,
         )  # fmt: skip
     return found
 

@@ -197,8 +197,7 @@ def method(config: Config) -> Replay:
         buffer=ReplayBuffer(capacity=config.capacity, batch_size=config.capacity),
         updates=(critic, actor),
         critic=watch_critic(VALUES),
-        phase=config.phase,
-        needs=Needs(renews_reference=True, others={VALUES: CRITIC}),
+        needs=Needs(renews_reference=config.phase, others={VALUES: CRITIC}),
         state=CombinedState(phases),
         measure=lambda _, __: dict(played),
     )

@@ -13,7 +13,7 @@ from quintain.learning.train_config import OnPolicyConfig
 from quintain.learning.update import Update, epoch_batch, learn_from
 from quintain.methods.loops.on_policy import Companion
 from quintain.methods.loops.rounds import OptimizerSteps
-from quintain.types import Example, Group, Trajectory, Use
+from quintain.types import Credit, Example, Group, Trajectory, Use
 from quintain.types.plain import mean_of
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class ImitationPhase:
 
 
 class Rehearsed(Companion):
-    """What a run has to rehearse, a `State`: ``Rehearsed(plan, context).learn(step)``.
+    """What a run has to rehearse, a `State`: ``Rehearsed(plan, context).learn(step, credit)``.
 
     Raises:
         DataError: there is no base.
@@ -89,7 +89,7 @@ class Rehearsed(Companion):
         """Take in the recorded groups of the next step."""
         self.found += self.plan.build(split_seats(groups)).examples
 
-    def learn(self, step: int) -> dict[str, float]:
+    def learn(self, step: int, credit: Credit) -> dict[str, float]:
         """Rehearse after `step`, where it is due; return what came of it."""
         number, rest = divmod(step, self.plan.every)
         if rest:

@@ -57,8 +57,6 @@ class Offline:
     """share of the data that is not learned from; its loss is measured at every evaluation"""
     examine: Callable[[Policies, Data], Mapping[str, float]] = lambda _, __: NOTHING
     """(policies, what is held out) → what every evaluation measures of them besides"""
-    plays: bool = True
-    """whether evaluations play held-out tasks; what is trained to score and not to act does not"""
 
     @property
     def traits(self) -> Traits:
@@ -83,7 +81,11 @@ def train_offline(method: Offline, config: SignalsConfig, run: Run) -> None:
     from quintain.models.families import longest_stream
 
     with begin_run(
-        method.needs, config, run, has_warm_start=method.has_warm_start, plays=method.plays
+        method.needs,
+        config,
+        run,
+        has_warm_start=method.has_warm_start,
+        plays=method.traits.learns != "critic",  # who is trained to score and not to act plays nothing
     ) as context:
         made = method.data(context.collector)
         funnel = made.funnel.metrics if isinstance(made, PipelineResult) else {}

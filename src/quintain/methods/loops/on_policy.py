@@ -16,7 +16,7 @@ from quintain.data.seats import split_seats
 from quintain.errors import UsageError
 from quintain.eval.reward_model import refuse_constant
 from quintain.learning.train_config import ColdStart, OnPolicyConfig, TrainConfig, require_config
-from quintain.learning.update import Corpus, Update, learn, learn_all
+from quintain.learning.update import Corpus, Update, learn_all
 from quintain.methods.method import (
     Collect,
     CombinedState,
@@ -102,8 +102,8 @@ class Companion:
         """Return the groups of `step` paid otherwise than by the environment, where that is so, and metrics."""
         return groups, {}
 
-    def learn(self, step: int) -> Mapping[str, float]:
-        """Learn besides, after the update of `step`; return metrics."""
+    def learn(self, step: int, credit: Credit) -> Mapping[str, float]:
+        """Learn besides, after the update of `step` by `credit`; return metrics."""
         return {}
 
     def uses(self, uses: Sequence[Use] | None) -> Sequence[Use] | None:
@@ -144,8 +144,6 @@ class OnPolicy:
     """what is imitated before the first step; None: the configuration's demonstrations as they come"""
     prepare: Callable[[Collector], None] = no_preparation
     """is called once before the first step, also by a resumed run"""
-    critic: Update | None = None
-    """how the policy ``needs.critic_policy`` learns from the returns of a step, after the main one"""
     companion: CompanionPlan | None = None
     """what the method does beside the loop's own stages in every step"""
     state: State = field(default_factory=CombinedState)
@@ -154,10 +152,9 @@ class OnPolicy:
     @property
     def traits(self) -> Traits:
         """What it is, beside what it needs."""
-        updates = [self.update, *([self.critic] if self.critic is not None else [])]
         return Traits(
             is_on_policy=True,
-            unread=unread_counts(updates),
+            unread=unread_counts([self.update]),
             own_rates=() if self.companion is None else self.companion.own_rates,
             has_own_start=self.cold_start is not None,
         )
@@ -205,14 +202,12 @@ def train_on_policy(method: OnPolicy, config: OnPolicyConfig, run: Run) -> None:
                 signals=signals,
                 corpus=companion.corpus,
             )
-            critic = learn_critic(method, context, config, credit, step)
-            learned = companion.learn(step)
+            learned = companion.learn(step, credit)
             row = context.measure(
                 groups,
                 report,
                 {
                     **credit.metrics,
-                    **critic,
                     **learned,
                     **labelled,
                     **measure_rewards(played, rewarded, most=context.rollout.limits.max_failure_share),
@@ -243,22 +238,6 @@ def estimate(policies: Policies, groups: Sequence[Group], needs: Needs, branches
         scores=scores,
         branches=branches,
     )
-
-
-def learn_critic(
-    method: OnPolicy, context: TrainingContext, config: OnPolicyConfig, credit: Credit, step: int
-) -> dict[str, float]:
-    """Let the critic that is a policy of its own learn from the returns of a step; return what that did."""
-    if method.critic is None:
-        return {}
-    name = method.needs.critic_policy
-    report = learn(
-        context.policies, credit, method.critic, config, step=step, seed=context.seed("critic", step), policy=name,
-        train_branches=config.train_branches, has_versions=config.max_staleness > 0,
-    )  # fmt: skip
-    if report is None:
-        return {}
-    return {f"{name}/{key}": number for key, number in {**report.metrics, "loss": report.loss}.items()}
 
 
 def refuse_credit_without_critic(method: OnPolicy) -> None:

@@ -131,8 +131,6 @@ class Replay:
     buffer: ReplayBuffer
     updates: Sequence[CriticUpdate]
     critic: WatchedCritic | None = None
-    phase: int = 1
-    """steps after which a reference that is renewed (`Needs.renews_reference`) becomes the policy as it is"""
     log: str = ""
     """a run whose training episodes fill the buffer before the first step; they are copied into the journal"""
     needs: Needs = Needs()
@@ -263,8 +261,8 @@ def train_by_replay(method: Replay, config: TrainConfig, run: Run) -> None:
                 num_learned[number] += len(buffer) >= method.buffer.min_size and update.count(past) > 0
         for step in context.steps():
             queries.begin(step)
-            if method.needs.renews_reference and (step - 1) % method.phase == 0:
-                context.policies["reference"].follow(context.policies.main, rate=1.0)
+            if method.needs.is_renewed_at(step):
+                context.policies["reference"].follow(context.policies.main, polyak=1.0)
             groups = method.collect(context.collector, step)
             context.compare_engine(groups)
             method.state.update(groups)
@@ -384,7 +382,7 @@ def renew_heads(
                 leader.take_body(source)
             leader.renew_head(episodes)
             for target in followers:
-                target.follow(leader, rate=1.0)
+                target.follow(leader, polyak=1.0)
         leader.rest(source)
         for target in followers:
             target.rest(leader)

@@ -18,7 +18,6 @@ from quintain.data.seats import split_seats
 from quintain.learning.train_config import MAIN, SignalsConfig, TrainConfig, require_config
 from quintain.learning.update import Update, epoch_batch, learn_from, learn_in_epochs, mean_report, scale_at
 from quintain.methods.method import (
-    Collect,
     CombinedState,
     Measure,
     Needs,
@@ -31,7 +30,7 @@ from quintain.methods.method import (
     same_groups,
     unread_counts,
 )
-from quintain.types import Example, Group, Pair, Sample, Task, Trajectory
+from quintain.types import NOTHING, Example, Group, Pair, Sample, Task, Trajectory
 
 if TYPE_CHECKING:
     from quintain.learning.learner import StepReport
@@ -49,15 +48,41 @@ class Influence(Protocol):
         ...
 
 
-Choose = Callable[[Influence, "Collector", int, Sequence[Pair]], Sequence[Pair]]
-"""(influence, collector, round, pairs) → those that are trained on"""
+Choose = Callable[[Influence, "Collector", int, Sequence[Pair]], tuple[Sequence[Pair], Mapping[str, float]]]
+"""(influence, collector, round, pairs) → those that are trained on, and metrics of the choice"""
+Built = PipelineResult | Sequence[Pair]
+Data = Sequence[Example | Pair]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """The episodes of a round, and what was found out while they were collected: ``Collected(groups=…, data=[pairs])``.
+
+    What is found out goes from here to where it is used, and nowhere else. It is of one round: data of earlier ones can
+    be trained on only where it is built of their episodes.
+    """
+
+    groups: list[Group]
+    data: Sequence[Built]
+    """what each training of the round learns from, in the place of what it builds"""
+    metrics: Mapping[str, float] = NOTHING
+
+
+def as_collected(found: list[Group] | Collected) -> Collected:
+    """Return what a collection `found`, episodes alone with nothing beside them."""
+    return found if isinstance(found, Collected) else Collected(groups=found, data=())
+
+
+def build_nothing(_: Sequence[Group]) -> Sequence[Pair]:
+    """Build no data: the collection has it."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Improve:
     """One training on the episodes of a round: ``Improve(build=Pipeline(threshold(0.5)), rate=0.5)``."""
 
-    build: Callable[[Sequence[Group]], PipelineResult | Sequence[Pair]]
+    build: Callable[[Sequence[Group]], Built]
     """episodes of the round → what is imitated (a `Pipeline`), or pairs of which one side is preferred"""
     rate: float = 1.0
     """factor on the learning rate"""
@@ -91,10 +116,10 @@ class Rounds:
     A step of the run is a round.
     """
 
-    collect: Collect
-    build: Callable[[Sequence[Group]], PipelineResult | Sequence[Pair]]
-    """episodes of the round → what is imitated (a `Pipeline`), or pairs of which one side is preferred"""
+    collect: Callable[[Collector, int], list[Group] | Collected]
     update: Update
+    build: Callable[[Sequence[Group]], Built] = build_nothing
+    """episodes of the round → what is imitated (a `Pipeline`), or pairs of which one side is preferred"""
     choose: Choose | None = None
     """picks of the pairs that were built those that are trained on, by what they would change; None: all of them"""
     steps: OptimizerSteps | None = None
@@ -138,10 +163,6 @@ class Rounds:
         train_in_rounds(self, require_config(config, SignalsConfig, "Config"), run)
 
 
-Built = PipelineResult | Sequence[Pair]
-Data = Sequence[Example | Pair]
-
-
 class Material:
     """What the trainings of each round imitate: what they built of the newest rounds, and the base.
 
@@ -155,15 +176,17 @@ class Material:
         self.base = [as_example(trajectory) for trajectory in base]
         self._built: list[deque[Data]] = [deque(maxlen=method.memory) for _ in method.improves]
 
-    def take(self, groups: Sequence[Group]) -> list[tuple[Built, Data]]:
+    def take(self, groups: Sequence[Group], data: Sequence[Built] = ()) -> list[tuple[Built, Data]]:
         """Build of the episodes of the next round; return for each training what it made, and all that it learns from.
 
-        The second is empty where the rounds made nothing for it: such a training is left out.
+        What it made is its part of `data`, where that is given. The second is empty where the rounds made nothing for
+        it: such a training is left out.
         """
         paid = self.method.reward(split_seats(groups))
         found: list[tuple[Built, Data]] = []
-        for improve, built in zip(self.method.improves, self._built, strict=True):
-            made = improve.build(paid)
+        given = data or [None] * len(self._built)
+        for improve, built, known in zip(self.method.improves, self._built, given, strict=True):
+            made = improve.build(paid) if known is None else known
             built.append(made.examples if isinstance(made, PipelineResult) else made)
             every = [each for data in built for each in data]
             base = self.base if self.method.merges_base and isinstance(made, PipelineResult) else []
@@ -197,14 +220,15 @@ def train_in_rounds(method: Rounds, config: SignalsConfig, run: Run) -> None:
         imitated = Imitated(run, is_on=config.records_signals)
         rows: list[Mapping[str, Any]] = [*run.metrics()]
         for step in context.steps():
-            groups = method.collect(context.collector, step)
+            found = as_collected(method.collect(context.collector, step))
+            groups, chosen = found.groups, dict[str, float]()
             context.compare_engine(groups)
             method.state.update(groups)
-            parts = material.take(groups)
+            parts = material.take(groups, found.data)
             if method.choose is not None:
-                parts = choose_pairs(context, method, method.choose, step, parts)
-            if method.needs.renews_reference:
-                context.policies["reference"].follow(context.policies.main, rate=1.0)
+                parts, chosen = choose_pairs(context, method, method.choose, step, parts)
+            if method.needs.is_renewed_at(step):
+                context.policies["reference"].follow(context.policies.main, polyak=1.0)
             if method.starts_over and any(data for _, data in parts):
                 context.policies.main.start_over()
             reports = [
@@ -227,6 +251,8 @@ def train_in_rounds(method: Rounds, config: SignalsConfig, run: Run) -> None:
                     },
                     **funnels([made for made, _ in parts]),
                     **measure_task_kinds(groups),
+                    **found.metrics,
+                    **chosen,
                     **method.measure(groups, context.collector.decode),
                 },
             )
@@ -239,16 +265,15 @@ def train_in_rounds(method: Rounds, config: SignalsConfig, run: Run) -> None:
 
 def choose_pairs(
     context: TrainingContext, method: Rounds, choose: Choose, step: int, parts: Sequence[tuple[Built, Data]]
-) -> list[tuple[Built, Data]]:
-    """Return `parts` with those pairs of the first training that `choose` picks."""
+) -> tuple[list[tuple[Built, Data]], dict[str, float]]:
+    """Return `parts` with those pairs of the first training that `choose` picks, and metrics of the choice."""
     from quintain.methods.loops.trials import Trials
 
     (made, data), *rest = parts
     pairs = [each for each in data if isinstance(each, Pair)]
-    if not pairs:
-        return list(parts)
     trials = Trials(context, method.improves[0].update or method.update)
-    return [(made, choose(trials.influence, context.collector, step, pairs)), *rest]
+    picked, metrics = choose(trials.influence, context.collector, step, pairs)
+    return [(made, picked), *rest], dict(metrics)
 
 
 def funnels(made: Sequence[Built]) -> dict[str, float]:

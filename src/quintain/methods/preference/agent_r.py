@@ -29,15 +29,15 @@ from quintain.agents.deliberation import describe_action
 from quintain.agents.protocol import Brief
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
 from quintain.data.pipeline import Pipeline, PipelineResult, Stage, filter_stage, name_of, weigh_turns
+from quintain.data.seats import split_seats
 from quintain.data.stages import outcome
 from quintain.environments.catalog import find
 from quintain.errors import DataError, EnvironmentFault
 from quintain.learning.train_config import RoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.loops.rounds import Rounds
+from quintain.methods.loops.rounds import Collected, Rounds
 from quintain.methods.method import Collector, Needs
-from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.corrections import states_in, way_back
 from quintain.search.episodes import Episodes, trees_of
 from quintain.search.tree import Seen, ValueTree
@@ -102,25 +102,27 @@ class Revision:
 
 def method(config: Config) -> Rounds:
     """Return Agent-R as `config` describes it."""
-    revisions = Revisions(config)
     has_way_back = config.undo_turns > 0
     return Rounds(
-        collect=revisions.collect,
-        build=revisions.build,
+        collect=lambda collector, step: Revisions(config, good_at(config, step)).collect(collector, step),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         needs=Needs(
             branches=True, snapshots=has_way_back, state_keys=has_way_back, legal_actions=has_way_back
         ),
-        measure=revisions.measure,
     )
+
+
+def good_at(config: Config, step: int) -> float:
+    """Return the outcome above which an episode is good in round `step`."""
+    return config.good[min(step, len(config.good)) - 1]
 
 
 @dataclass(slots=True)
 class Revisions:
-    """What of a round's failures is put right, carried out: ``Revisions(config).collect(collector, step)``."""
+    """What of a round's failures is put right, carried out: ``Revisions(config, 0.5).collect(collector, step)``."""
 
     config: Config
-    good: float = 0.0
+    good: float
     """outcome above which an episode is good in this round"""
     examples: list[Example] = field(default_factory=list[Example])
     num_failures: int = 0
@@ -130,10 +132,9 @@ class Revisions:
     num_other: int = 0
     """after which the environment showed something else"""
 
-    def collect(self, collector: Collector, step: int) -> list[Group]:
+    def collect(self, collector: Collector, step: int) -> Collected:
         """Return the episodes of a tree for each task of a round, and put right what failed in it."""
         config = self.config
-        self.good = config.good[min(step, len(config.good)) - 1]
         trees = [
             ValueTree(
                 Seen(key=task.id, text="", place=task),
@@ -148,7 +149,7 @@ class Revisions:
         TreeSearch(trees=trees, ground=ground, budget=Budget(rounds=config.expansions)).run()
         groups = trees_of(ground.groups)
         self.put_right(collector, step, groups)
-        return groups
+        return Collected(groups=groups, data=[self.build(split_seats(groups))], metrics=self.measure())
 
     def put_right(self, collector: Collector, step: int, groups: Sequence[Group]) -> None:
         """Carry out how the failures of `groups` are put right, and keep what repeats."""
@@ -216,7 +217,7 @@ class Revisions:
             ),
         )(groups)
 
-    def measure(self, _: Sequence[Group], __: Decode) -> Mapping[str, float]:
+    def measure(self) -> Mapping[str, float]:
         """Return how many failures stood beside a good episode, and what became of them."""
         return {
             "agent_r/failures": float(self.num_failures),

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from statistics import fmean
 from typing import ClassVar
@@ -33,8 +33,7 @@ from quintain.methods.loops.rounds import Influence, Rounds
 from quintain.methods.method import Collector, Needs
 from quintain.methods.preference.searching import Search
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
-from quintain.methods.rl.parts.measures import Decode
-from quintain.types import Group, Pair
+from quintain.types import Pair, Trajectory
 
 UNREACHED = 1_000_000
 """A round that no run comes to: its tasks are those of validation."""
@@ -98,52 +97,43 @@ def method(config: Config) -> Rounds:
         mixing=1.0,
         critic=lambda ways: [0.0] * len(ways),
     )
-    selection = Selection(config, search)
     return Rounds(
         collect=search.collect,
         build=lambda _: siblings(search.families, margin=config.margin),
-        choose=selection.choose,
+        choose=lambda influence, collector, step, pairs: choose_pairs(
+            pairs, search.families, config, influence, collector, step
+        ),
         update=update_on_pairs(dpo_or_rpo(config.beta, config.imitation_weight)),
         needs=Needs(branches=True, reference=True),
-        measure=selection.measure,
+        measure=search.measure,
     )
 
 
-@dataclass(slots=True)
-class Selection:
-    """Chooses the pairs of a round, and remembers what they were found to change."""
+def choose_pairs(
+    pairs: Sequence[Pair],
+    families: Sequence[Sequence[tuple[Trajectory, float]]],
+    config: Config,
+    influence: Influence,
+    collector: Collector,
+    step: int,
+) -> tuple[Sequence[Pair], Mapping[str, float]]:
+    """Return those of `pairs` that are trained on, how many, and the mean and the spread of the influences.
 
-    config: Config
-    search: Search
-    found: list[float] = field(default_factory=list[float])
-    """influence of each block"""
-    num_chosen: int = 0
-    """pairs that were trained on"""
-
-    def choose(
-        self, influence: Influence, collector: Collector, step: int, pairs: Sequence[Pair]
-    ) -> Sequence[Pair]:
-        """See `Choose`."""
-        config = self.config
-        blocks = blocks_of(len(pairs), config.block, collector.seed("blocks", step))
-        if config.influence:
-            tasks = collector.tasks(UNREACHED, config.validation)
-            self.found = influence([[pairs[place] for place in block] for block in blocks], tasks)
-        worth = {id(way): value for family in self.search.families for way, value in family}
-        values = [worth[id(pair.chosen)] for pair in pairs]
-        scores = mix_values(values, blocks, self.found or [0.0] * len(blocks), config.influence)
-        chosen = best_of(scores, config.keep_fraction)
-        self.num_chosen = len(chosen)
-        return [pairs[place] for place in chosen]
-
-    def measure(self, groups: Sequence[Group], decode: Decode) -> Mapping[str, float]:
-        """Return what the search says of itself, and the mean and the spread of the influences."""
-        told = {**self.search.measure(groups, decode), "dits/chosen": float(self.num_chosen)}
-        self.num_chosen = 0
-        if not self.found:
-            return told
-        found, self.found = self.found, []
-        return {**told, "dits/influence": fmean(found), "dits/spread": max(found) - min(found)}
+    The `families` say what the chosen side of each was found worth.
+    """
+    if not pairs:
+        return pairs, {"dits/chosen": 0.0}
+    blocks = blocks_of(len(pairs), config.block, collector.seed("blocks", step))
+    found: list[float] = []
+    if config.influence:
+        tasks = collector.tasks(UNREACHED, config.validation)
+        found = influence([[pairs[place] for place in block] for block in blocks], tasks)
+    worth = {id(way): value for family in families for way, value in family}
+    values = [worth[id(pair.chosen)] for pair in pairs]
+    scores = mix_values(values, blocks, found or [0.0] * len(blocks), config.influence)
+    chosen = best_of(scores, config.keep_fraction)
+    told = {"dits/influence": fmean(found), "dits/spread": max(found) - min(found)} if found else {}
+    return [pairs[place] for place in chosen], {"dits/chosen": float(len(chosen)), **told}
 
 
 def blocks_of(num: int, size: int, seed: int) -> list[list[int]]:

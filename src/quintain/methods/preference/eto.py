@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from quintain.data.seats import split_seats
 from quintain.learning.train_config import PreferenceRoundsConfig
-from quintain.methods.loops.rounds import Rounds
-from quintain.methods.method import CombinedState, Needs
-from quintain.methods.preference.exploring import Experts, Later, contrast_episodes
+from quintain.methods.loops.rounds import Collected, Rounds
+from quintain.methods.method import Collector, CombinedState, Needs
+from quintain.methods.preference.exploring import Later, contrast_episodes, explore_shown
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.types import Loss
 
@@ -53,19 +54,23 @@ class Config(PreferenceRoundsConfig):
 
 def method(config: Config) -> Rounds:
     """Return ETO as `config` describes it."""
-    experts = Experts()
     later = Later(loss_of(config.beta, config), loss_of(config.later_beta, config))
-    return Rounds(
-        collect=experts.explore(config.tasks, config.group_size),
-        build=lambda groups: contrast_episodes(
-            groups,
+
+    def collect(collector: Collector, step: int) -> Collected:
+        groups, experts = explore_shown(collector, step, config.tasks, config.group_size)
+        pairs = contrast_episodes(
+            split_seats(groups),
             experts,
             margin=config.margin,
             extra_turns=config.extra_turns,
             counts_turn_limit=config.counts_turn_limit,
-        ),
+        )
+        return Collected(groups=groups, data=[pairs])
+
+    return Rounds(
+        collect=collect,
         update=update_on_pairs(later.loss),
-        needs=Needs(expert=True, reference=True, renews_reference=True),
+        needs=Needs(expert=True, reference=True, renews_reference=1),
         state=CombinedState(later),
     )
 

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from quintain.data.pairs import Pairs, expert_and_agent
 from quintain.methods.method import Collector
 from quintain.types import Batch, Group, Loss, LossReport, Outputs, Stop, Trajectory
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Experts:
     """The expert's episodes of the round's tasks, by the names of the tasks; they are shown, not recorded."""
 
-    by_task: dict[str, Trajectory] = field(default_factory=dict[str, Trajectory])
+    by_task: Mapping[str, Trajectory]
 
-    def explore(self, tasks: int, size: int) -> Callable[[Collector, int], list[Group]]:
-        """Return the collection of `size` episodes of each of `tasks` tasks that the expert has shown."""
 
-        def collect(collector: Collector, step: int) -> list[Group]:
-            drawn = collector.expert_tasks(step, tasks)
-            self.by_task = {shown.task.id: shown for shown in collector.expert_episodes(drawn)}
-            return collector.sample(step, drawn, size=size)
-
-        return collect
+def explore_shown(collector: Collector, step: int, tasks: int, size: int) -> tuple[list[Group], Experts]:
+    """Return `size` episodes of each of `tasks` tasks that the expert has shown, and what was shown."""
+    drawn = collector.expert_tasks(step, tasks)
+    shown = Experts({each.task.id: each for each in collector.expert_episodes(drawn)})
+    return collector.sample(step, drawn, size=size), shown
 
 
 @dataclass(slots=True)

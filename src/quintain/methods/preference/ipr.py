@@ -23,12 +23,13 @@ from typing import Literal
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import join_pairs, step_pairs
+from quintain.data.seats import split_seats
 from quintain.learning.train_config import PreferenceRoundsConfig
 from quintain.losses.preference import dpo, rpo
-from quintain.methods.loops.rounds import Rounds
-from quintain.methods.method import Needs
-from quintain.methods.preference.exploring import contrast_episodes
-from quintain.methods.preference.step_values import Steps
+from quintain.methods.loops.rounds import Collected, Rounds
+from quintain.methods.method import Collector, Needs
+from quintain.methods.preference.exploring import contrast_episodes, explore_shown
+from quintain.methods.preference.step_values import find_parted, value_steps
 from quintain.methods.preference.updating import update_on_pairs
 from quintain.types import Loss
 
@@ -51,16 +52,20 @@ class Config(PreferenceRoundsConfig):
 
 def method(config: Config) -> Rounds:
     """Return IPR as `config` describes it."""
-    steps = Steps(rollouts=config.rollouts)
-    return Rounds(
-        collect=steps.explore(config.tasks),
-        build=lambda groups: join_pairs(
-            contrast_episodes(groups, steps.experts, margin=config.margin),
+
+    def collect(collector: Collector, step: int) -> Collected:
+        groups, experts = explore_shown(collector, step, config.tasks, 1)
+        steps = value_steps(collector, step, find_parted(collector, step, experts), config.rollouts)
+        pairs = join_pairs(
+            contrast_episodes(split_seats(groups), experts, margin=config.margin),
             step_pairs(steps.deviations, margin=config.margin, is_action_only=config.is_action_only),
-        ),
+        )
+        return Collected(groups=groups, data=[pairs], metrics=steps.metrics("ipr"))
+
+    return Rounds(
+        collect=collect,
         update=update_on_pairs(loss_of(config)),
         needs=Needs(branches=True, expert=True, reference=True, reference_acts=True),
-        measure=lambda _groups, _decode: steps.metrics("ipr"),
     )
 
 

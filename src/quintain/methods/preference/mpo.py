@@ -27,7 +27,7 @@ from quintain.data.pairs import Estimate, extremes
 from quintain.errors import ConfigError
 from quintain.learning.train_config import MAIN, PreferenceRoundsConfig
 from quintain.losses.preference import dpo
-from quintain.methods.loops.rounds import Rounds
+from quintain.methods.loops.rounds import Collected, Rounds
 from quintain.methods.method import Collector, Needs
 from quintain.methods.preference.roles import ACTOR, PLANNER, check_roles
 from quintain.methods.preference.updating import update_on_pairs
@@ -65,60 +65,59 @@ class Config(PreferenceRoundsConfig):
 
 def method(config: Config) -> Rounds:
     """Return MPO as `config` describes it."""
-    judged = Judged(config.executions)
 
-    def collect(collector: Collector, step: int) -> list[Group]:
+    def collect(collector: Collector, step: int) -> Collected:
         groups = collector.sample(step, collector.tasks(step, config.tasks), size=config.plans)
-        judged.judge(collector, step, groups)
-        return groups
+        plans, num_turns = judge_plans(collector, step, groups, config.executions)
+        return Collected(
+            groups=groups,
+            data=[extremes(plans, margin=config.margin)],
+            metrics=measure_plans(plans, num_turns),
+        )
 
     return Rounds(
         collect=collect,
-        build=lambda _: extremes(judged.plans, margin=config.margin),
         update=update_on_pairs(dpo(config.beta)),
         needs=Needs(branches=True, reference=True),
-        measure=lambda _groups, _decode: judged.metrics(),
     )
 
 
-@dataclass(slots=True)
-class Judged:
-    """The plans of a round, task by task, each with what it is worth to the actor, and what that cost."""
+def judge_plans(
+    collector: Collector, step: int, groups: Sequence[Group], executions: int
+) -> tuple[list[list[tuple[Trajectory, float]]], int]:
+    """Let the actor play on from each plan of `groups` until it has been carried out `executions` times.
 
-    executions: int
-    plans: list[list[tuple[Trajectory, float]]] = field(default_factory=list[list[tuple[Trajectory, float]]])
-    num_turns: int = 0
-    """turns that were played to judge plans, beyond their own episodes"""
+    Returned are the plans, task by task, each with what it is worth to the actor, and how many turns were played for
+    that beyond their own episodes.
+    """
+    own = [trajectory for group in groups for trajectory in group.scored]
+    played: dict[int, Group] = {}
+    longer = [each for each in own if len(each.turns) > 1]
+    num_turns = 0
+    if executions > 1 and longer:
+        after = collector.continue_from(
+            step,
+            [walk.prefix(1) for walk in collector.replay_episodes(longer)],
+            size=executions - 1,
+            seed=collector.seed("plan values", step),
+            phase="plan_values",
+        )
+        played = {id(each): group for each, group in zip(longer, after, strict=True)}
+        num_turns = sum(len(t.turns) - 1 for group in after for t in group.trajectories)
+    plans = [
+        [(plan_of(each), worth(each, played.get(id(each))).mean) for each in group.scored] for group in groups
+    ]
+    return plans, num_turns
 
-    def judge(self, collector: Collector, step: int, groups: Sequence[Group]) -> None:
-        """Let the actor play on from each plan of `groups` until it has been carried out `executions` times."""
-        own = [trajectory for group in groups for trajectory in group.scored]
-        played: dict[int, Group] = {}
-        longer = [each for each in own if len(each.turns) > 1]
-        self.num_turns = 0
-        if self.executions > 1 and longer:
-            after = collector.continue_from(
-                step,
-                [walk.prefix(1) for walk in collector.replay_episodes(longer)],
-                size=self.executions - 1,
-                seed=collector.seed("plan values", step),
-                phase="plan_values",
-            )
-            played = {id(each): group for each, group in zip(longer, after, strict=True)}
-            self.num_turns = sum(len(t.turns) - 1 for group in after for t in group.trajectories)
-        self.plans = [
-            [(plan_of(each), worth(each, played.get(id(each))).mean) for each in group.scored]
-            for group in groups
-        ]
 
-    def metrics(self) -> Mapping[str, float]:
-        """Return the mean worth of a plan, of the best less the worst of a task, and what judging cost."""
-        values = [[value for _, value in family] for family in self.plans if family]
-        return {
-            "mpo/value_turns": float(self.num_turns),
-            **({"mpo/worth": fmean(value for own in values for value in own)} if values else {}),
-            **({"mpo/spread": fmean(max(own) - min(own) for own in values)} if values else {}),
-        }
+def measure_plans(plans: Sequence[Sequence[tuple[Trajectory, float]]], num_turns: int) -> Mapping[str, float]:
+    """Return the mean worth of a plan, of the best less the worst of a task, and what judging cost."""
+    values = [[value for _, value in family] for family in plans if family]
+    return {
+        "mpo/value_turns": float(num_turns),
+        **({"mpo/worth": fmean(value for own in values for value in own)} if values else {}),
+        **({"mpo/spread": fmean(max(own) - min(own) for own in values)} if values else {}),
+    }
 
 
 def plan_of(trajectory: Trajectory) -> Trajectory:

@@ -19,7 +19,7 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -30,10 +30,12 @@ from quintain.data.pairs import step_pairs
 from quintain.errors import ConfigError
 from quintain.learning.train_config import PreferenceRoundsConfig
 from quintain.losses.preference import dpo, rpo
-from quintain.methods.loops.rounds import Rounds
+from quintain.methods.loops.rounds import Collected, Rounds
 from quintain.methods.method import Collector, Needs
-from quintain.methods.preference.step_values import Steps, parts_at
+from quintain.methods.preference.exploring import Experts, explore_shown
+from quintain.methods.preference.step_values import parts_at, value_steps
 from quintain.methods.preference.updating import update_on_pairs
+from quintain.rollout.replay import ReplayedEpisode
 from quintain.types import Group, Trajectory
 
 
@@ -75,41 +77,43 @@ class Config(PreferenceRoundsConfig):
 
 def method(config: Config) -> Rounds:
     """Return PGPO as `config` describes it."""
-    steps = Steps(rollouts=config.rollouts)
     loss = (
         dpo(config.beta)
         if config.likelihood == "none"
         else rpo(config.beta, is_summed=config.likelihood == "sum")
     )
+
+    def collect(collector: Collector, step: int) -> Collected:
+        groups, experts = explore_shown(collector, step, config.tasks, config.group_size)
+        steps = value_steps(collector, step, find_plans(collector, groups, experts), config.rollouts)
+        return Collected(
+            groups=groups,
+            data=[step_pairs(steps.deviations, margin=config.margin)],
+            metrics=steps.metrics("pgpo"),
+        )
+
     return Rounds(
-        collect=explore(steps, config.tasks, config.group_size),
-        build=lambda _: step_pairs(steps.deviations, margin=config.margin),
+        collect=collect,
         update=update_on_pairs(loss),
         needs=Needs(branches=True, expert=True, reference=True, reference_acts=True),
-        measure=lambda groups, _: {**measure_adherence(groups), **steps.metrics("pgpo")},
+        measure=lambda groups, _: measure_adherence(groups),
     )
 
 
-def explore(steps: Steps, tasks: int, tries: int) -> Callable[[Collector, int], list[Group]]:
-    """Return the collection of a round: episodes of each task beside the expert's, whose plans are valued."""
-
-    def collect(collector: Collector, step: int) -> list[Group]:
-        groups = steps.experts.explore(tasks, tries)(collector, step)
-        walks = {
-            walk.trajectory.task.id: walk
-            for walk in collector.replay_episodes(list(steps.experts.by_task.values()))
-        }
-        parted = [
-            (walks[group.task.id], 0, agent)
-            for group in groups
-            if group.task.id in walks
-            for agent in group.scored
-            if parts_at(walks[group.task.id].trajectory, agent, 0)
-        ]
-        steps.value(collector, step, parted)
-        return groups
-
-    return collect
+def find_plans(
+    collector: Collector, groups: Sequence[Group], experts: Experts
+) -> list[tuple[ReplayedEpisode, int, Trajectory]]:
+    """Return the agent's plans in `groups` beside the expert's of the same task, where they are others."""
+    walks = {
+        walk.trajectory.task.id: walk for walk in collector.replay_episodes(list(experts.by_task.values()))
+    }
+    return [
+        (walks[group.task.id], 0, agent)
+        for group in groups
+        if group.task.id in walks
+        for agent in group.scored
+        if parts_at(walks[group.task.id].trajectory, agent, 0)
+    ]
 
 
 def measure_adherence(groups: Sequence[Group]) -> Mapping[str, float]:

@@ -22,15 +22,14 @@ from math import inf
 from statistics import fmean
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
-from quintain.data.pairs import Pairs, extremes
+from quintain.data.pairs import extremes
 from quintain.data.stages import outcome
 from quintain.learning.train_config import PreferenceRoundsConfig
-from quintain.methods.loops.rounds import Rounds
+from quintain.methods.loops.rounds import Collected, Rounds
 from quintain.methods.method import Collector, Needs
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
-from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.views import Prefix
-from quintain.types import Group, Trajectory
+from quintain.types import Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,21 +68,24 @@ class Climb:
 
 def method(config: Config) -> Rounds:
     """Return RRO as `config` describes it."""
-    rising = Rising(config)
+
+    def collect(collector: Collector, step: int) -> Collected:
+        return Rising(config, collector, step).collect()
+
     return Rounds(
-        collect=rising.collect,
-        build=lambda _: rising.pairs,
+        collect=collect,
         update=update_on_pairs(dpo_or_rpo(config.beta, config.imitation_weight)),
         needs=Needs(branches=True, reference=True),
-        measure=rising.measure,
     )
 
 
 @dataclass(slots=True)
 class Rising:
-    """The steps that were drawn in a round: ``Rising(config).collect(collector, step)``."""
+    """The steps that are drawn in a round: ``Rising(config, collector, step).collect()``."""
 
     config: Config
+    collector: Collector
+    step: int
     families: list[list[tuple[Trajectory, float]]] = field(
         default_factory=list["list[tuple[Trajectory, float]]"]
     )
@@ -92,14 +94,9 @@ class Rising:
     num_rollouts: int = 0
     """episodes that were played to value steps, those from the starts as well"""
 
-    @property
-    def pairs(self) -> Pairs:
-        """The best against the worst step of each state."""
-        return extremes(self.families)
-
-    def collect(self, collector: Collector, step: int) -> list[Group]:
-        """Return the episodes that value the starts, and draw steps from each of these to an end."""
-        config = self.config
+    def collect(self) -> Collected:
+        """Return the episodes that value the starts; steps are drawn from each of these to an end, and compared."""
+        config, collector, step = self.config, self.collector, self.step
         groups = collector.sample(step, collector.tasks(step, config.tasks), size=config.rollouts)
         begun = [group.scored[0] for group in groups if group.scored]
         climbs = [
@@ -108,24 +105,24 @@ class Rising:
                 collector.replay_episodes(begun), [g for g in groups if g.scored], strict=True
             )
         ]
-        self.families, self.num_states = [], 0
         self.num_rollouts = sum(len(group.trajectories) for group in groups)
         turn = 0
         while climbs:
             for place in range(config.cap):
                 drawing = [each for each in climbs if not has_stopped(each, config)]
                 if drawing:
-                    self._draw(collector, step, drawing, turn, turn * config.cap + place)
+                    self._draw(drawing, turn, turn * config.cap + place)
             self.num_states += len(climbs)
             self.families += [
                 [(replace(t, turns=t.turns[: turn + 1]), value) for t, value in each.drawn] for each in climbs
             ]
-            climbs = self._further(collector, climbs, turn)
+            climbs = self._further(climbs, turn)
             turn += 1
-        return groups
+        return Collected(groups=groups, data=[extremes(self.families)], metrics=self._measure())
 
-    def _draw(self, collector: Collector, step: int, climbs: Sequence[Climb], turn: int, again: int) -> None:
+    def _draw(self, climbs: Sequence[Climb], turn: int, again: int) -> None:
         """Draw one more step from where each of `climbs` is, and value it; `again` counts the times."""
+        collector, step = self.collector, self.step
         first = collector.continue_from(
             step,
             [each.prefix for each in climbs],
@@ -157,17 +154,17 @@ class Rising:
         for each, t in drawn:
             each.drawn.append((t, fmean([outcome(t), *rest.get(id(each), [])])))
 
-    def _further(self, collector: Collector, climbs: Sequence[Climb], turn: int) -> list[Climb]:
+    def _further(self, climbs: Sequence[Climb], turn: int) -> list[Climb]:
         """Return where `climbs` come to by the steps that they follow, those that go on."""
         followed = [each.drawn[find_followed(each, self.config)] for each in climbs if each.drawn]
         going = [(t, value) for t, value in followed if len(t.turns) > turn + 1]
-        walks = collector.replay_episodes([t for t, _ in going])
+        walks = self.collector.replay_episodes([t for t, _ in going])
         return [
             Climb(prefix=walk.prefix(turn + 1), before=value)
             for walk, (_, value) in zip(walks, going, strict=True)
         ]
 
-    def measure(self, _: Sequence[Group], __: Decode) -> Mapping[str, float]:
+    def _measure(self) -> Mapping[str, float]:
         """Return how many states there were, how many steps were drawn in one, and what valuing them cost."""
         drawn = sum(map(len, self.families))
         return {

@@ -51,5 +51,5 @@ def method(config: Config) -> OnPolicy:
             collector.corpus() if config.corpus else collector.expert_episodes(collector.tasks(0, NUM_SHOWN))
         )
 
-    companion = Mixing(base=base, weight=config.ptx_coef, batch_size=config.ptx_batch)
-    return against_reward_model(config, companion=companion)
+    mixing = Mixing(base=base, weight=config.ptx_coef, batch_size=config.ptx_batch)
+    return against_reward_model(config, mixing=mixing)

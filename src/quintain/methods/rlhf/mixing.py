@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from quintain.data.samples import imitation_samples
 from quintain.errors import DataError
-from quintain.learning.train_config import OnPolicyConfig
 from quintain.learning.update import Corpus
-from quintain.methods.loops.on_policy import Companion
 from quintain.methods.method import Collector
 from quintain.types import Trajectory
-
-if TYPE_CHECKING:
-    from quintain.runs.context import TrainingContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,31 +26,17 @@ class Mixing:
     batch_size: int
     """conversations beside each minibatch"""
 
-    @property
-    def own_rates(self) -> tuple[str, ...]:
-        """No policy of its own."""
-        return ()
-
-    @property
-    def has_teacher(self) -> bool:
-        """The conversations teach."""
-        return True
-
-    def start(self, context: TrainingContext, config: OnPolicyConfig) -> Companion:
-        """Return what every update of a run imitates besides.
+    def draw_corpus(self, collector: Collector) -> Corpus | None:
+        """Return what every update of a run imitates besides; None where that weighs nothing.
 
         Raises:
             DataError: there is to be something, and there is nothing.
         """
-        from quintain.data.samples import imitation_samples
-
-        companion = Companion()
         if not self.weight:
-            return companion
-        base = self.base(context.collector)
+            return None
+        base = self.base(collector)
         if not base:
             raise DataError(
                 "corpus that updates are mixed with: got nothing; name a file or run, or give the environment an expert"
             )
-        companion.corpus = Corpus(imitation_samples(base), self.batch_size, self.weight)
-        return companion
+        return Corpus(imitation_samples(base), self.batch_size, self.weight)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, Share
 from quintain.credit.gae import gae_tokens
@@ -19,17 +20,21 @@ from quintain.credit.whiten import whiten
 from quintain.engines.chat_client import is_endpoint
 from quintain.engines.judge import Judge
 from quintain.errors import ConfigError, UsageError
-from quintain.learning.train_config import MAIN, EpisodesConfig, PolicySpec
-from quintain.learning.update import Update
+from quintain.learning.train_config import MAIN, EpisodesConfig, OnPolicyConfig, PolicySpec
+from quintain.learning.update import Update, learn
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
-from quintain.methods.loops.on_policy import CompanionPlan, Estimates, OnPolicy
-from quintain.methods.method import CombinedState, Needs, TransformGroups, same_groups, sample_groups
+from quintain.methods.loops.on_policy import Companion, Estimates, OnPolicy
+from quintain.methods.method import CRITIC, CombinedState, Needs, TransformGroups, same_groups, sample_groups
 from quintain.methods.rl.parts.kl import KLController
+from quintain.methods.rlhf.mixing import Mixing
 from quintain.rollout.verdicts import Verdicts
 from quintain.types import NOTHING, Credit, Failure, Group, Trajectory, flatten_scored
 
-CRITIC, REWARD_MODEL = "critic", "reward_model"
+if TYPE_CHECKING:
+    from quintain.runs.context import TrainingContext
+
+REWARD_MODEL = "reward_model"
 RUBRIC = "How well does what was said and done do what the task asks for?"
 """What a judge goes by where no rubric is named."""
 
@@ -117,13 +122,56 @@ class Judged:
         return [self.scores[id(trajectory)] for trajectory in flatten_scored(groups)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CriticPlan:
+    """A critic that is a policy of its own, and what updates of the policy imitate: ``CriticPlan(update=…)``."""
+
+    update: Update
+    """how the critic learns from the returns of a step, after the policy"""
+    mixing: Mixing | None = None
+
+    @property
+    def own_rates(self) -> tuple[str, ...]:
+        """The critic learns at the rate of its model."""
+        return ()
+
+    @property
+    def has_teacher(self) -> bool:
+        """Conversations teach, where there are some."""
+        return self.mixing is not None
+
+    def start(self, context: TrainingContext, config: OnPolicyConfig) -> CriticPhase:
+        """Return what the critic of a run does."""
+        found = CriticPhase(self.update, context, config)
+        found.corpus = None if self.mixing is None else self.mixing.draw_corpus(context.collector)
+        return found
+
+
+class CriticPhase(Companion):
+    """What the critic of a run does: ``CriticPhase(update, context, config).learn(step, credit)``."""
+
+    def __init__(self, update: Update, context: TrainingContext, config: OnPolicyConfig) -> None:
+        self.plan, self.context, self.config = update, context, config
+
+    def learn(self, step: int, credit: Credit) -> dict[str, float]:
+        """Let it learn from the returns of `step`; return what that did."""
+        report = learn(
+            self.context.policies, credit, self.plan, self.config,
+            step=step, seed=self.context.seed("critic", step), policy=CRITIC,
+            train_branches=self.config.train_branches, has_versions=self.config.max_staleness > 0,
+        )  # fmt: skip
+        if report is None:
+            return {}
+        return {f"{CRITIC}/{key}": number for key, number in {**report.metrics, "loss": report.loss}.items()}
+
+
 def against_reward_model(
     config: ScoredConfig,
     *,
-    companion: CompanionPlan | None = None,
+    mixing: Mixing | None = None,
     tell: Callable[[Sequence[Group], Sequence[float]], Mapping[str, float]] = lambda _, __: NOTHING,
 ) -> OnPolicy:
-    """Return PPO on the reward model of `config`, with what a `companion` does besides.
+    """Return PPO on the reward model of `config`, with a likelihood mixed in where `mixing` says so.
 
     `tell` has more metrics of groups and the scores of their episodes.
     """
@@ -144,13 +192,14 @@ def against_reward_model(
         collect=sample_groups(config.episodes, 1),
         credit=credit,
         update=Update(loss=clip_ratio(config.clip, config.clip), keeps_zeros=True),
-        critic=Update(
-            loss=value(clip=config.value_clip), keeps_zeros=True, has_values=True, is_on_policy=False
+        companion=CriticPlan(
+            update=Update(
+                loss=value(clip=config.value_clip), keeps_zeros=True, has_values=True, is_on_policy=False
+            ),
+            mixing=mixing,
         ),
-        companion=companion,
         needs=Needs(
             critic=True,
-            critic_policy=CRITIC,
             reference_logprobs=config.kl_coef > 0,
             reward_model=None if judged else PolicySpec(head="value", model=config.reward_model),
             others={

@@ -162,5 +162,4 @@ def method(config: Config) -> Offline:
         needs=Needs(critic=True),
         held_out=config.held_out,
         examine=modelling.examine,
-        plays=False,
     )
