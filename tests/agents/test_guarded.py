@@ -326,6 +326,7 @@ def test_a_policy_is_a_part_of_an_environments_name(tmp_path: Path) -> None:
     assert spec == f"guarded:desk?orders=2@{file}"
     assert split_guard(spec) == ("desk?orders=2", str(file))
     assert split_guard("desk") == ("desk", "")
+    assert guard_spec(spec, file) == spec
     assert guard_spec(tasks, file) == f"tasks:guarded:desk@{file}@{tmp_path}/t.jsonl"
     named = [(each.kind, each.text) for each in find_names({"environment": guard_spec(tasks, file)})]
     assert named == [("file", f"{tmp_path}/t.jsonl"), ("file", str(file))]

@@ -26,8 +26,10 @@ WORLDS = ("environment", "eval_environment")
 def guard_spec(environment: str, path: str | Path) -> str:
     """Return the name of `environment` under the policy in the file at `path`.
 
+    One that is under it stays as it is.
+
     Raises:
-        UsageError: there is no such file, it cannot be named, there is no environment, or it has a guard already.
+        UsageError: there is no such file, it cannot be named, there is no environment, or it has another guard.
     """
     file = Path(path)
     asked = f"guard: got {str(path)!r}"
@@ -40,6 +42,8 @@ def guard_spec(environment: str, path: str | Path) -> str:
     inner, tasks = split_spec(environment)
     if inner in ("", NONE, NO_ENVIRONMENT):
         raise UsageError(f"{asked} without an environment, in which nothing could be refused; name one")
+    if split_guard(inner)[1] == str(file.resolve()):
+        return environment
     if inner.startswith(GUARDED):
         raise UsageError(f"{asked} for {inner}, which has a guard already; give one of them")
     refuse_mixture(inner)

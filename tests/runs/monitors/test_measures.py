@@ -142,6 +142,12 @@ def test_a_term_has_its_share_of_the_size_of_all() -> None:
     assert (found["monitor/share/goal"], found["monitor/share/length"]) == (0.75, 0.25)
 
 
+def test_what_a_guard_counts_is_no_reward_and_what_is_taken_for_it_is() -> None:
+    for refused, share in ((2.0, None), (-1.0, 0.25)):
+        found = measures([make_group(episode(0.0, (1,), terms={"goal": 3.0, "refused": refused}))])
+        assert found.get("monitor/share/refused") == share
+
+
 def test_cost_is_of_all_episodes_for_each_that_succeeded() -> None:
     found = measures([make_group(episode(1.0, (1, 2), (3,)), episode(0.0, (1, 2, 3)))])
     assert (found["monitor/tokens_per_success"], found["monitor/turns_per_success"]) == (6.0, 3.0)

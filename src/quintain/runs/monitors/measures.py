@@ -14,6 +14,7 @@ from itertools import chain
 import numpy as np
 
 from quintain.data.seats import comparable_groups
+from quintain.safety.guard import REFUSED
 from quintain.types import Failure, Group, Score, Trajectory, is_constant
 
 N = 4
@@ -192,6 +193,8 @@ def _shares(episodes: Sequence[Trajectory]) -> Mapping[str, float]:
     sizes: dict[str, float] = {}
     for turn in (turn for t in episodes for turn in t.turns):
         for name, value in turn.reward_terms.items():
+            if name == REFUSED and value > 0:
+                continue  # what a guard counts is no reward; what is taken for it is below 0
             sizes[name] = sizes.get(name, 0.0) + abs(value)
     total = sum(sizes.values())
     return {f"share/{name}": size / total for name, size in sorted(sizes.items())} if total else {}
