@@ -104,6 +104,9 @@ def test_a_refused_call_installs_nothing(tmp_path: Path) -> None:
     made = make({"look": [rule]}, tmp_path)
     assert made.judge(call("look", n=2)).effect == "ask"
     assert made.judge(call("pay")).effect == "forbid"
+    made = make({"look": [{"effect": "forbid", "installs": {"pay": [{}]}}]}, tmp_path)
+    assert made.judge(call("look")).effect == "forbid"
+    assert made.judge(call("pay")).effect == "forbid"
 
 
 def test_fallbacks_end_ask_and_say_what_the_rule_says(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ class Rule:
     says: str = ""
     """what the agent is told then, instead of the usual"""
     installs: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict[str, "tuple[Rule, ...]"])
-    """tool → the rules that it has once a call has matched"""
+    """tool → the rules that it has once a call has matched and was allowed"""
 
     def precedes(self, other: Rule) -> bool:
         """Whether it comes before `other` of the same tool."""
