@@ -77,10 +77,6 @@ class Rule:
     installs: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict[str, "tuple[Rule, ...]"])
     """tool → the rules that it has once a call has matched and was allowed"""
 
-    def precedes(self, other: Rule) -> bool:
-        """Whether it comes before `other` of the same tool."""
-        return (self.priority, self.effect == "allow") < (other.priority, other.effect == "allow")
-
 
 Rules = Mapping[str, tuple[Rule, ...]]
 """tool → its rules, in the order in which they are tried"""
