@@ -470,7 +470,8 @@ def evaluate(
     tasks = draw_held_out(tasks_of(make_environment), episodes)
     check_clusters(tasks, cluster or (TASK if trials > 1 else ""))
     settings = {
-        "model": target, "weights": acting.weights, "environment": make_environment.spec, "agent": agent,
+        "model": target, "weights": "" if out is None else acting.find_weights(),
+        "environment": make_environment.spec, "agent": agent,
         "tasks": len(tasks), "trials": trials, "attempts": attempts, "reflect": reflect, "seed": seed,
         "temperature": temperature,
     }  # fmt: skip

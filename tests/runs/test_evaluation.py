@@ -16,6 +16,8 @@ from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment
 from quintain.errors import DataError, EngineFault, UsageError
 from quintain.eval.report import last_attempts, rate_rounds
+from quintain.models.fingerprint import fingerprint
+from quintain.models.tiny import build_tiny
 from quintain.rollout.collect import Limits, Rollout
 from quintain.runs import evaluation
 from quintain.runs.evaluation import Acting, find_acting, keep_evaluation
@@ -211,3 +213,10 @@ def test_a_record_of_other_weights_is_not_gone_on_with(chat: Chat, tmp_path: Pat
     ):
         raise EngineFault("no reply")
     assert (tmp_path / "late").exists(), "it has begun"
+
+
+def test_weights_are_named_where_a_model_acts(chat: Chat) -> None:
+    model = build_tiny(chat.tokenizer, size="micro")
+    rollout = acting_as(chat, Learner(chat)).rollout
+    assert Acting(rollout=rollout, tokenizer=chat.tokenizer, model=model).find_weights() == fingerprint(model)
+    assert Acting(rollout=rollout, tokenizer=chat.tokenizer).find_weights() == ""

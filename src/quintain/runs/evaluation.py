@@ -38,7 +38,7 @@ from quintain.warm_start.demonstrations import TOKENIZERS
 from quintain.warm_start.start import build_agent, expert_action, new_tokenizer, valid_action
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 TEACHERS = {"expert": expert_action, "random": valid_action}
 """Agents that need no model."""
@@ -66,8 +66,11 @@ class Acting:
     rollout: Rollout
     tokenizer: PreTrainedTokenizerBase
     demonstrator: Demonstrator | DialogueTeacher | None = None
-    weights: str = ""
-    """fingerprint of the model; empty where there is none"""
+    model: PreTrainedModel | None = None
+
+    def find_weights(self) -> str:
+        """Return what names the weights of the model; empty where there is none."""
+        return "" if self.model is None else fingerprint(self.model)
 
     def play(
         self,
@@ -153,7 +156,7 @@ def find_acting(
     engine = None if loaded is None else build_engine(EngineSettings(), loaded.model, loaded.tokenizer)
     rollout = Rollout(acting, make_environment, engine, limits=limits, source=find_source(acting))
     if loaded is not None:
-        return Acting(rollout=rollout, tokenizer=tokenizer, weights=fingerprint(loaded.model))
+        return Acting(rollout=rollout, tokenizer=tokenizer, model=loaded.model)
     demonstrator = noisy(expert_noise) if expert_noise else teacher or searcher or TEACHERS[target]
     return Acting(rollout=rollout, tokenizer=tokenizer, demonstrator=demonstrator)
 
