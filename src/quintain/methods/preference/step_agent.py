@@ -121,6 +121,7 @@ class Inspection:
         """Return `size` steps of the policy in each of `tasks` states of the expert's, each an episode of one turn."""
         if not self.experts:
             self.prepare(collector)
+            collector.begin_step()  # what was played again to prepare is no part of a step, resumed or not
         return self.contexts.collect(collector, step, tasks=tasks, size=size)
 
     def measure(self, groups: Sequence[Group], _: Decode) -> Mapping[str, float]:
