@@ -15,7 +15,7 @@ from quintain.data.pairs import all_ids
 from quintain.data.seats import split_seats
 from quintain.errors import UsageError
 from quintain.eval.reward_model import refuse_constant
-from quintain.learning.train_config import ColdStart, OnPolicyConfig, TrainConfig, require_config
+from quintain.learning.train_config import ColdStart, OnPolicyConfig, RoundsConfig, TrainConfig, require_config
 from quintain.learning.update import Corpus, Update, learn_all
 from quintain.methods.method import (
     Collect,
@@ -161,23 +161,28 @@ class OnPolicy:
 
     def train(self, run: Run, config: TrainConfig) -> None:
         """Train until ``config.steps``, continuing where `run` was left."""
-        train_on_policy(self, require_config(config, OnPolicyConfig, "OnPolicyConfig"), run)
+        rounds = config if isinstance(config, RoundsConfig) else None
+        train_on_policy(self, rounds or require_config(config, OnPolicyConfig, "OnPolicyConfig"), run)
 
 
-def train_on_policy(method: OnPolicy, config: OnPolicyConfig, run: Run) -> None:
-    """Train by `method` until ``config.steps``, continuing where `run` was left."""
+def train_on_policy(method: OnPolicy, config: OnPolicyConfig | RoundsConfig, run: Run) -> None:
+    """Train by `method` until ``config.steps``, continuing where `run` was left.
+
+    A method that is one of rounds by another of its options has no `whole_groups` and no `train_branches`.
+    """
     from quintain.learning.signals import SignalRecorder
     from quintain.methods.loops.recall import remember, tell
     from quintain.methods.loops.requirements import begin_run, refuse_without_turn_rewards
     from quintain.methods.loops.statistics import measure_rewards, measure_task_kinds
 
     needs = method.needs
+    own = config if isinstance(config, OnPolicyConfig) else OnPolicyConfig()
     with begin_run(needs, config, run, cold_start=method.cold_start) as context:
         refuse_without_turn_rewards(context, needs, method.reward)
         method.prepare(context.collector)
         refuse_credit_without_critic(method)
         plan = method.companion
-        companion = Companion() if plan is None else plan.start(context, config)
+        companion = Companion() if plan is None else plan.start(context, own)
         state = CombinedState(method.state, companion) if hasattr(companion, "update") else method.state
         remember(run, state)
         for step in context.steps():
@@ -186,7 +191,7 @@ def train_on_policy(method: OnPolicy, config: OnPolicyConfig, run: Run) -> None:
             played = split_seats(groups)
             paid, labelled = companion.pay(step, played)
             rewarded = method.reward(paid)
-            kept = method.keep(whole(rewarded) if config.whole_groups else rewarded)
+            kept = method.keep(whole(rewarded) if own.whole_groups else rewarded)
             branches = method.branch(context.collector, step, kept)
             credit = method.credit(kept, estimate(context.policies, kept, needs, branches))
             signals = SignalRecorder() if config.records_signals else None
@@ -197,7 +202,7 @@ def train_on_policy(method: OnPolicy, config: OnPolicyConfig, run: Run) -> None:
                 config,
                 step=step,
                 seed=context.collector.seed("update", step),
-                train_branches=config.train_branches,
+                train_branches=own.train_branches,
                 has_versions=config.max_staleness > 0,
                 signals=signals,
                 corpus=companion.corpus,
