@@ -69,7 +69,7 @@ from quintain.rollout.collect import Limits
 from quintain.rollout.measures import call_metrics
 from quintain.rollout.progress import Display
 from quintain.runs.context import check_run
-from quintain.runs.evaluation import find_acting, is_script, keep_evaluation
+from quintain.runs.evaluation import EVALUATION, find_acting, is_script, keep_evaluation
 from quintain.runs.memory import Plan as MemoryPlan
 from quintain.runs.memory import describe_where, plan_memory
 from quintain.runs.resources import check_servers
@@ -445,6 +445,10 @@ def evaluate(
         raise UsageError("reflect: got one attempt, after which nothing is told; give 2 attempts or more")
     target = str(target)
     if is_script(target):
+        if attempts > 1:
+            raise UsageError(
+                f"attempts: got {target!r}, which is no model here and could be told nothing of the last one; give 1"
+            )
         if environment is None:
             raise UsageError(f"evaluating {target}: got no environment; name one with --environment")
         agent = agent or AUTO
@@ -502,6 +506,8 @@ def evaluate(
 def evaluation_of(run: Run, mark: str = "") -> list[Trajectory]:
     """Return the held-out episodes of an evaluation of `run`: of the step `mark`, of the best one, or of the newest.
 
+    Of an evaluation in several attempts these are the last at each task, for its rounds hold what is left of the tasks.
+
     Raises:
         DataError: there is none, or none of that step.
     """
@@ -516,6 +522,8 @@ def evaluation_of(run: Run, mark: str = "") -> list[Trajectory]:
             f"comparing {run.folder}: got the step {mark!r}, which was not evaluated; those that were are "
             f"{', '.join(map(str, steps))}, as in {run.name}@{steps[-1]} or {run.name}@best"
         )
+    if not mark and run.recipe == EVALUATION and run.config.get("attempts", 1) > 1:
+        return last_attempts(list(run.trajectories(phase="eval")))
     return list(run.trajectories(step=max(steps) if step is None else step, phase="eval"))
 
 

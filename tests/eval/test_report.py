@@ -10,7 +10,7 @@ from tests.build import make_episode, make_turn
 from quintain.errors import DataError, UsageError
 from quintain.eval.compare import compare
 from quintain.eval.outcomes import KINDS, count_outcomes, outcome_of
-from quintain.eval.report import cluster_of, evaluate_clustered, make_report
+from quintain.eval.report import cluster_of, evaluate_clustered, make_report, rate_rounds
 from quintain.eval.statistics import clustered_mean, wilson
 from quintain.types import Action, Failure, Outcome, Score, Task, ToolCall, Trajectory
 
@@ -107,6 +107,12 @@ def test_a_rate_without_spread_has_the_interval_of_its_clusters() -> None:
     assert (nothing.low, nothing.high) == wilson(0, 3)
     with pytest.raises(DataError, match="needs two clusters or more: got 1 of 2;"):
         evaluate_clustered(tried("11"), "task")
+
+
+def test_a_task_that_only_broke_is_in_no_rate_of_a_round() -> None:
+    late = replace(played("c", False), outcome=BROKEN)
+    first, second = [played("a", True), played("b", False), late], [played("b", True), late]
+    assert rate_rounds([*first, *second]) == {1: 0.5, 2: 1.0}
 
 
 def test_clusters_are_what_tasks_say() -> None:

@@ -1,6 +1,8 @@
 """Who acts in an evaluation; and a folder of one that was broken off is gone on with, by the same command."""
 
+import json
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ from quintain.engines.protocol import Request
 from quintain.engines.scripted import Scripted
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment
-from quintain.errors import DataError, EngineFault, UsageError
+from quintain.errors import DataError, EngineFault, FailureRateError, UsageError
+from quintain.eval.evaluate import evaluate
 from quintain.eval.report import last_attempts, rate_rounds
 from quintain.models.fingerprint import fingerprint
 from quintain.models.tiny import build_tiny
@@ -24,7 +27,7 @@ from quintain.runs.evaluation import Acting, find_acting, keep_evaluation
 from quintain.store import Run
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
-from quintain.types import Observation, StepResult, Task, Trajectory
+from quintain.types import Failure, Observation, StepResult, Task, Trajectory
 
 
 class Number(Environment):
@@ -172,8 +175,9 @@ def test_scripts_act_without_a_model_and_are_played_in_trials(tmp_path: Path) ->
         UsageError, match=r"evaluating random: got no environment; name one with --environment"
     ):
         api.evaluate("random")
-    with pytest.raises(UsageError, match=r"attempts: got an agent that is no model here"):
-        api.evaluate("expert", "guess", episodes=2, attempts=2)
+    with pytest.raises(UsageError, match=r"attempts: got 'expert', which is no model here"):
+        api.evaluate("expert", "guess", episodes=2, attempts=2, out=tmp_path / "none")
+    assert not (tmp_path / "none").exists()
     with pytest.raises(UsageError, match=rf"got 'expert', but {WORLD} has no expert_action"):
         api.evaluate("expert", WORLD, episodes=2)
 
@@ -213,6 +217,56 @@ def test_a_record_of_other_weights_is_not_gone_on_with(chat: Chat, tmp_path: Pat
     ):
         raise EngineFault("no reply")
     assert (tmp_path / "late").exists(), "it has begun"
+
+
+def test_what_broke_is_played_again_and_nothing_else(chat: Chat, tmp_path: Path) -> None:
+    broken = Failure(owner="engine", kind="teacher_unreachable", message="refused")
+
+    def play(*, is_answering: bool) -> list[int]:
+        with keep_evaluation(tmp_path / "kept", {"attempts": 1}, chat.tokenizer) as (keep, known):
+            before = list(known(0))
+            for index in {0, 1} - {each.index for each in before}:
+                made = make_episode(make_turn(), index=index)
+                keep(0, made if is_answering or index == 0 else replace(made, outcome=broken))
+            return [each.index for each in before]
+
+    assert play(is_answering=False) == []
+    assert play(is_answering=True) == [0]
+    assert play(is_answering=True) == [0, 1]
+    with Run.open(tmp_path / "kept", writable=False) as run:
+        assert run.metrics()[-1]["eval/failures"] == 0 and len(list(run.trajectories())) == 2
+
+
+def test_a_round_in_which_all_broke_ends_no_evaluation(chat: Chat, tmp_path: Path) -> None:
+    broken = Failure(owner="judge", kind="timeout", message="late")
+    with keep_evaluation(tmp_path / "kept", {"attempts": 2}, chat.tokenizer) as (keep, _):
+        keep(0, make_episode(make_turn()))
+        keep(1, replace(make_episode(make_turn()), outcome=broken))
+    with keep_evaluation(tmp_path / "kept", {"attempts": 2}, chat.tokenizer) as (_, known):
+        assert [len(list(known(number))) for number in (0, 1)] == [1, 1]
+    with pytest.raises(FailureRateError), keep_evaluation(tmp_path / "b", {}, chat.tokenizer) as (keep, _):
+        keep(0, replace(make_episode(make_turn()), outcome=broken))
+
+
+def test_a_policy_that_was_changed_is_another_evaluation(tmp_path: Path) -> None:
+    policy = tmp_path / "calc.json"
+    policy.write_text(
+        json.dumps({tool: [{}] for tool in ("add", "subtract", "multiply", "lookup", "answer")})
+    )
+    world, out = f"guarded:calc@{policy}", tmp_path / "kept"
+    api.evaluate("expert", world, episodes=2, out=out)
+    policy.write_text('{"say": [{}]}')
+    with pytest.raises(
+        UsageError, match=r"played with other files: .*calc\.json \(changed\); bring them back"
+    ):
+        api.evaluate("expert", world, episodes=2, out=out)
+
+
+def test_of_several_attempts_all_tasks_are_compared(learner: Learner, tmp_path: Path) -> None:
+    found, _ = api.evaluate("m", WORLD, episodes=4, attempts=3, reflect=True, out=tmp_path / "kept")
+    with Run.open(tmp_path / "kept", writable=False) as run:
+        assert evaluate(api.evaluation_of(run)) == found
+        assert len(api.evaluation_of(run, "2")) == 2, "what was left in the third round"
 
 
 def test_weights_are_named_where_a_model_acts(chat: Chat) -> None:

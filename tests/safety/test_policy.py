@@ -201,6 +201,16 @@ BAD: dict[str, tuple[object, str]] = {
     "ruled out": ({"pay": [{"when": {"n": {"enum": [1], "minimum": 2}}}]}, "ruled out by the rest"),
     "const": ({"pay": [{"when": {"n": {"const": 1, "enum": [True]}}}]}, "ruled out by the rest"),
     "two types": ({"pay": [{"when": {"n": {"minimum": 1, "pattern": "a"}}}]}, "asks for two types"),
+    "no number": ({"pay": [{"when": {"n": {"maximum": float("nan")}}}]}, "got the number nan"),
+    "no bound": ({"pay": [{"when": {"n": {"maximum": float("inf")}}}]}, "give a finite one"),
+    "deep conditions": (
+        {"pay": [{"when": {"n": json.loads('{"anyOf": [' * 150 + "{}" + "]}" * 150)}}]},
+        "got more than 64 tables and lists in each other",
+    ),
+    "deep rules": (
+        {"pay": [json.loads('{"installs": {"pay": [' * 100 + "]}}" * 100)]},
+        "got more than 64 tables and lists in each other",
+    ),
     "contradiction": (
         {"pay": [{"when": {"n": {"const": 1}}}, {"effect": "forbid", "when": {"n": {"const": 1}}}]},
         "rules 1 and 2, which allow and forbid the same",

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.build import make_episode, make_turn
 
 from quintain import api as launch
 from quintain.environments.protocol import Environment
@@ -63,6 +64,22 @@ def test_a_new_run_whose_settings_cannot_come_to_anything_is_taken_away(
     with pytest.raises(type(error), match=f"^{error}$"), looked_after(run, start="start", is_new=True):
         raise error
     assert not run.folder.exists()
+
+
+@pytest.mark.parametrize("has_episode", [True, False])
+def test_a_record_stays_as_soon_as_it_has_an_episode(tmp_path: Path, *, has_episode: bool) -> None:
+    run = begun(tmp_path, with_start=True)
+    with (
+        pytest.raises(DataError) as caught,
+        looked_after(run, start="start", is_new=True, is_continued=False),
+    ):
+        if has_episode:
+            run.append([make_episode(make_turn())], step=0, phase="eval")
+        raise DataError("a cluster: got one")
+    assert run.folder.exists() is has_episode
+    assert str(caught.value) == "a cluster: got one" + (
+        f" (it is kept in {run.folder})" if has_episode else ""
+    )
 
 
 @pytest.mark.parametrize("is_new", [True, False])

@@ -83,9 +83,17 @@ def evaluate(argv: Sequence[str]) -> int:
     temperature = positive(arguments.temperature, "--temperature")
     if repeated := [name for name in arguments.targets if arguments.targets.count(name) > 1]:
         raise UsageError(f"quintain eval: got {repeated[0]!r} twice; name different models")
+    is_alone = len(arguments.targets) == 1
+    if arguments.hallucination and not is_alone:
+        raise UsageError("--hallucination: got several models; measure one after the other")
     from quintain.eval.compare import compare as compared
     from quintain.eval.report import last_attempts, make_report
+    from quintain.store.creation import is_run
 
+    if arguments.out and not is_alone and is_run(Path(arguments.out)):
+        raise UsageError(
+            f"--out: got {arguments.out}, which holds one evaluation, not several; choose another name"
+        )
     reports: dict[str, Report] = {}
     episodes: dict[str, list[Trajectory]] = {}
     for name in arguments.targets:
@@ -166,8 +174,6 @@ def _hallucination(arguments: Namespace, episodes: Mapping[str, Sequence["Trajec
     """Return the score of calls that should not be made, where it is asked for."""
     if not arguments.hallucination:
         return {}
-    if len(episodes) > 1:
-        raise UsageError("--hallucination: got several models; measure one after the other")
     [(name, trajectories)] = episodes.items()
     world = _find_world(resolve_model(name, arguments.runs), arguments)
     assert world is not None, "it was asked for before anything was played"

@@ -200,10 +200,15 @@ def last_attempts(attempts: Sequence[Trajectory]) -> list[Trajectory]:
 
 
 def rate_rounds(attempts: Sequence[Trajectory]) -> dict[int, float]:
-    """Return the share of the tasks that were solved in up to 1, 2, … of their `attempts`."""
+    """Return the share of the tasks that were solved in up to 1, 2, … of their `attempts`.
+
+    A task of which every attempt broke is in no rate.
+    """
+    scored = {t.task.id for t in attempts if isinstance(t.outcome, Score)}
     solved: dict[str, list[bool]] = {}
     for trajectory in attempts:
-        solved.setdefault(trajectory.task.id, []).append(trajectory.is_success)
+        if trajectory.task.id in scored:
+            solved.setdefault(trajectory.task.id, []).append(trajectory.is_success)
     most = max(map(len, solved.values()))
     return {k: sum(any(own[:k]) for own in solved.values()) / len(solved) for k in range(1, most + 1)}
 

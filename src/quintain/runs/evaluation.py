@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quintain.agents.teacher import Teacher
+from quintain.config.trust import files_named
 from quintain.engines.build import build_engine
 from quintain.engines.chat_client import is_endpoint
 from quintain.engines.settings import EngineSettings
@@ -31,9 +32,10 @@ from quintain.search.agent import Searcher, is_search, refuse_unsearchable
 from quintain.serve.agent_source import find_source
 from quintain.store.creation import is_run
 from quintain.store.managed_run import looked_after
+from quintain.store.manifest import in_words
 from quintain.store.run import Run
 from quintain.text.chat import Chat
-from quintain.types import Task, Trajectory
+from quintain.types import Score, Task, Trajectory
 from quintain.warm_start.demonstrations import TOKENIZERS
 from quintain.warm_start.start import build_agent, expert_action, new_tokenizer, valid_action
 
@@ -101,15 +103,7 @@ class Acting:
         on_episode: Keep,
         known: Known,
     ) -> list[list[Trajectory]]:
-        """Return up to `rounds` attempts at each of `tasks`, by round; solved tasks are not attempted again.
-
-        Raises:
-            UsageError: no model acts, so that there is nothing to be told of, and another attempt would be the same.
-        """
-        if self.demonstrator is not None:
-            raise UsageError(
-                "attempts: got an agent that is no model here, which could be told nothing of the last one; give 1"
-            )
+        """Return up to `rounds` attempts of a model at each of `tasks`, by round; none after a solved one."""
         found = trials(
             self.rollout,
             Chat(self.tokenizer),
@@ -167,10 +161,11 @@ def keep_evaluation(
 ) -> Generator[tuple[Keep, Known]]:
     """Keep episodes in `folder`, and yield what keeps one, and what is there of an evaluation that was broken off.
 
-    Without a folder nothing is kept. The rounds are closed at the end, unless an error ends the block.
+    Without a folder nothing is kept. The rounds are closed at the end, unless an error ends the block. What broke is
+    played again, and files that the settings name must be what they were.
 
     Raises:
-        UsageError: the folder holds something else, or an evaluation of other settings.
+        UsageError: the folder holds something else, or an evaluation of other settings or files.
     """
     if folder is None:
         yield lambda _round, _trajectory: None, lambda _round: ()
@@ -181,8 +176,9 @@ def keep_evaluation(
     with looked_after(run, start=TOKENIZERS[0], is_new=is_new, is_continued=False):
         if is_new:
             tokenizer.save_pretrained(str(folder / TOKENIZERS[0]))
-            run.record_files(TOKENIZERS[0])
-        run.take_back(lambda _: True, phase=PHASE)
+            run.record_files(TOKENIZERS[0], *files_named(settings))
+        is_repeated = settings.get("attempts", 1) > 1  # then what broke is attempted again in the next round
+        run.take_back(lambda each: is_repeated or isinstance(each.outcome, Score), phase=PHASE)
         kept = [(each.step, each.trajectory) for each in run.read_rows(phase=PHASE)]
         names = {(step, each.group, each.index) for step, each in kept}
         for step, each in kept:
@@ -195,7 +191,9 @@ def keep_evaluation(
 
         yield keep, lambda number: [each for step, each in kept if step == number]
         for number, episodes in sorted(added.items()):
-            run.commit(number, evaluate(episodes).metrics(), phase=PHASE)
+            scored = any(isinstance(each.outcome, Score) for each in episodes)
+            found = {} if is_repeated and not scored else evaluate(episodes).metrics()
+            run.commit(number, found, phase=PHASE)
         run.finish()
 
 
@@ -206,12 +204,17 @@ def _open_evaluation(folder: Path, settings: Mapping[str, Any]) -> Run:
     if not is_run(folder):
         raise UsageError(f"--out: got {folder}, which holds no evaluation; choose another name")
     with Run.open(folder, writable=False) as run:
-        recipe, before = run.recipe, run.config
+        recipe, before, changes = run.recipe, run.config, run.find_changes()
     differing = sorted(name for name in {*settings, *before} if settings.get(name) != before.get(name))
     if recipe != EVALUATION or differing:
         other = ", ".join(f"{name} {before.get(name)!r}, not {settings.get(name)!r}" for name in differing)
         raise UsageError(
             f"--out: got {folder}, which holds {other or f'a run of {recipe}'}; choose another name, or ask for "
             "the same"
+        )
+    if changes:
+        raise UsageError(
+            f"--out: got {folder}, which was played with other files: {in_words(changes)}; bring them back, or choose "
+            "another name"
         )
     return Run.open(folder)

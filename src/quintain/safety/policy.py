@@ -54,6 +54,8 @@ PATTERN_SECONDS = 1.0
 """Seconds that a pattern may take."""
 UNKNOWN = (TimeoutError, RecursionError, ArithmeticError)
 """What is raised where it cannot be said whether a value fulfils a schema."""
+DEEPEST = 64
+"""Tables and lists within each other that a policy may have; what is checked goes as deep."""
 LONGEST = 120
 """Characters of a complaint."""
 PUBLISHED: Mapping[int, Any] = {0: "message", 1: "end", 2: "ask"}
@@ -311,10 +313,29 @@ def read_policy(path: str | Path) -> Rules:
         raise ConfigError(
             f"policy {file.name}: got no tool, and would refuse every call; give a tool its rules"
         )
+    refuse_unreadable(table, f"policy {file.name}")
     rules = {tool: _read_rules(each, f"policy {file.name}: {tool}") for tool, each in table.items()}
     for tool, each in rules.items():
         refuse_contradiction(each, f"policy {file.name}: {tool}")
     return rules
+
+
+def refuse_unreadable(table: object, where: str) -> None:
+    """Raise a `ConfigError` where `table` is too deep to be checked, or has a number that bounds nothing."""
+    left: list[tuple[object, int]] = [(table, 1)]
+    while left:
+        found, depth = left.pop()
+        if depth > DEEPEST:
+            raise ConfigError(
+                f"{where}: got more than {DEEPEST} tables and lists in each other; make it flatter"
+            )
+        if isinstance(found, float) and not math.isfinite(found):
+            raise ConfigError(f"{where}: got the number {found}, which bounds nothing; give a finite one")
+        inner: object = found
+        if isinstance(found, dict):
+            inner = list(cast("dict[str, object]", found).values())
+        if isinstance(inner, list):
+            left += [(each, depth + 1) for each in cast("list[object]", inner)]
 
 
 def _read_rules(found: object, where: str) -> tuple[Rule, ...]:

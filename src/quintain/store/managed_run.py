@@ -38,7 +38,11 @@ def looked_after(run: Run, *, start: str | None, is_new: bool, is_continued: boo
         with run:
             yield run
     except Exception as error:
-        has_begun = start is not None and (folder / start).exists() and not is_hopeless(error, run)
+        has_begun = (
+            start is not None
+            and (folder / start).exists()
+            and not is_hopeless(error, run, is_continued=is_continued)
+        )
         is_empty = is_new and not has_begun
         if is_empty:
             shutil.rmtree(folder, ignore_errors=True)
@@ -48,9 +52,17 @@ def looked_after(run: Run, *, start: str | None, is_new: bool, is_continued: boo
         raise last from error
 
 
-def is_hopeless(error: Exception, run: Run) -> bool:
-    """Whether what ended `run` before its first step is in its settings or data: to continue it would end the same."""
-    return isinstance(error, DataError | UsageError) and run.next_step == 0
+def is_hopeless(error: Exception, run: Run, *, is_continued: bool) -> bool:
+    """Whether what ended `run` before its first step is in its settings or data: to continue it would end the same.
+
+    One that is not to be `is_continued` is there for its episodes: with one of them it is not hopeless.
+    """
+    if not isinstance(error, DataError | UsageError) or run.next_step > 0:
+        return False
+    if is_continued:
+        return True
+    with Run.open(run.folder, writable=False) as again:
+        return next(again.read_rows(), None) is None
 
 
 def told(error: Exception, folder: Path, *, is_gone: bool, is_continued: bool = True) -> Exception:
