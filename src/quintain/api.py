@@ -105,6 +105,8 @@ LOG = logging.getLogger(__name__)
 ROOT = Path("runs")
 ENDING = 60.0
 """Seconds that what is being answered may take when a model is served no longer."""
+MOST_EPISODES = 1_000_000
+"""Episodes of an evaluation; more are a slip of the pen, which would fill the memory before one is played."""
 USUAL_TOKENS = 1024
 """Tokens of an answer where neither the client nor whoever serves says how many."""
 WORLDS = ("environment", "eval_environment")
@@ -441,6 +443,10 @@ def evaluate(
     """
     if attempts > 1 and trials > 1:
         raise UsageError(f"evaluation: got {trials} trials and {attempts} attempts; give one of the two as 1")
+    if episodes * trials > MOST_EPISODES:
+        raise UsageError(
+            f"evaluation: got {episodes} tasks in {trials} trials; ask for {MOST_EPISODES:,} episodes at most"
+        )
     if reflect and attempts < 2:
         raise UsageError("reflect: got one attempt, after which nothing is told; give 2 attempts or more")
     target = str(target)

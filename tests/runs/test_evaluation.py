@@ -107,6 +107,7 @@ def test_lessons_carry_from_attempt_to_attempt_and_plain_ones_do_not(learner: Le
             {"trials": 2, "episodes": 1},
             "a clustered interval needs two clusters or more: got 1 of 1; evaluate more",
         ),
+        ({"trials": 10**12}, "evaluation: got 256 tasks in 1000000000000 trials; ask for 1,000,000 episodes"),
         ({"reflect": True}, "reflect: got one attempt, after which nothing is told; give 2 attempts or more"),
     ],
 )
