@@ -164,12 +164,12 @@ def test_eval_of_several_models_pairs_them_by_task(cli: Cli, launcher: Launcher)
     assert found["baseline"] == "a" and found["reports"]["b"]["success"] == 0.6
     assert found["rows"][2]["p_value"] == pytest.approx(2 * 2 / 2**9), "exact, and corrected for two rows"
     assert cli("eval", "a", "a").line == "quintain eval: got 'a' twice; name different models"
-    launcher.calls.clear()
+    places.clear()
     assert (
         "got several models"
         in cli("eval", "a", "b", "--environment", "calc?withheld=0.5", "--hallucination").line
     )
-    assert not launcher.calls, "it is refused before anything is played"
+    assert not places, "it is refused before anything is played"
 
 
 def test_several_models_are_not_kept_in_the_folder_of_one(
