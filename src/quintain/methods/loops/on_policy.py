@@ -15,7 +15,13 @@ from quintain.data.pairs import all_ids
 from quintain.data.seats import split_seats
 from quintain.errors import UsageError
 from quintain.eval.reward_model import refuse_constant
-from quintain.learning.train_config import ColdStart, OnPolicyConfig, RoundsConfig, TrainConfig, require_config
+from quintain.learning.train_config import (
+    ColdStart,
+    OnPolicyConfig,
+    RoundsConfig,
+    TrainConfig,
+    require_config,
+)
 from quintain.learning.update import Corpus, Update, learn_all
 from quintain.methods.method import (
     Collect,
