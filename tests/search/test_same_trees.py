@@ -134,13 +134,13 @@ def grow_dits(collector: Any) -> Any:
 
 def grow_agent_r(collector: Any) -> Any:
     config = agent_r.Config(environment=WORLD, tasks=4, branches=3, expansions=4, undo_turns=0)
-    revisions = agent_r.Revisions(config)
-    return acts(t for g in revisions.collect(collector, 1) for t in g.trajectories)
+    revisions = agent_r.Revisions(config, agent_r.good_at(config, 1))
+    return acts(t for g in revisions.collect(collector, 1).groups for t in g.trajectories)
 
 
 def grow_rro(collector: Any) -> Any:
-    rising = rro.Rising(rro.Config(tasks=3, rollouts=2, cap=3))
-    rising.collect(collector, 1)
+    rising = rro.Rising(rro.Config(tasks=3, rollouts=2, cap=3), collector, 1)
+    rising.collect()
     return families_of(rising.families), rising.num_states, rising.num_rollouts
 
 
