@@ -80,7 +80,10 @@ def unify_options(source: str, options: Mapping[str, Sequence[str]], *, before: 
             node.value = texts.sub(lambda found: earlier[found[0]], node.value)
         if isinstance(node, ast.ClassDef):
             node.body = [each for each in node.body if not _is_table_of_renames(each)] or [ast.Pass()]
-    tree.body = [each for each in tree.body if not _serves_renames(each)]
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module in ("typing", "collections.abc"):
+            node.names = [alias for alias in node.names if alias.name not in ("ClassVar", "Mapping")]
+    tree.body = [each for each in tree.body if not isinstance(each, ast.ImportFrom) or each.names]
     return ast.unparse(tree)
 
 
@@ -88,14 +91,6 @@ def _is_table_of_renames(node: ast.stmt) -> bool:
     return (
         isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "renamed"
     )
-
-
-def _serves_renames(node: ast.stmt) -> bool:
-    """Take the names that tables of renames need from an import, and return whether none is left."""
-    if isinstance(node, ast.ImportFrom) and node.module in ("typing", "collections.abc"):
-        node.names = [alias for alias in node.names if alias.name not in ("ClassVar", "Mapping")]
-        return not node.names
-    return False
 
 
 def rename(dotted: str, names: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from quintain.errors import DataError, UsageError
 from quintain.eval.evaluate import Evaluation, evaluate, outcomes_by_task, pass_rates
 from quintain.eval.outcomes import OutcomeKind, count_outcomes, outcome_of
-from quintain.eval.statistics import clustered_mean, wilson
+from quintain.eval.statistics import ClusteredMean, clustered_mean, wilson
 from quintain.types import Failure, Score, Task, Trajectory
 
 ABILITIES = ("planning", "tools", "memory", "self-improvement", "reasoning", "perception")
@@ -109,14 +109,14 @@ def make_report(
     key = cluster or (TASK if trials > 1 else "")
     found = evaluate_clustered(trajectories, key)
     scored = [t for t in trajectories if isinstance(t.outcome, Score)]
-    names, values = _scored_clusters(trajectories, key or TASK)
+    mean = _mean_of_clusters(trajectories, key) if key else None
     most = min(trials, max(map(len, outcomes_by_task(scored).values())))
     passed = {k: pass_rates(scored, k) for k in range(1, most + 1)}
     return Report(
         evaluation=found,
         clusters=key,
-        num_clusters=len(set(names)) if key else 0,
-        error=clustered_mean(values, names).error if key else None,
+        num_clusters=0 if mean is None else mean.num_clusters,
+        error=None if mean is None else mean.error,
         pass_at={k: rates[0] for k, rates in passed.items()},
         pass_hat={k: rates[1] for k, rates in passed.items()},
         outcomes=count_outcomes(trajectories),
@@ -158,7 +158,7 @@ def evaluate_clustered(trajectories: Sequence[Trajectory], cluster: str) -> Eval
     if len(set(values)) == 1:
         low, high = wilson(num if values[0] else 0, num)
         return replace(found, low=low, high=high)
-    mean = clustered_mean(values, names)
+    mean = _mean_of_clusters(trajectories, cluster)
     return replace(found, low=max(0.0, mean.low), high=min(1.0, mean.high))
 
 
@@ -166,6 +166,12 @@ def _scored_clusters(trajectories: Sequence[Trajectory], cluster: str) -> tuple[
     """Return the cluster and the success of each scored episode."""
     scored = [t for t in trajectories if isinstance(t.outcome, Score)]
     return [cluster_of(t.task, cluster) for t in scored], [float(t.is_success) for t in scored]
+
+
+def _mean_of_clusters(trajectories: Sequence[Trajectory], cluster: str) -> ClusteredMean:
+    """Return the success rate of the scored episodes with its error over each `cluster`."""
+    names, values = _scored_clusters(trajectories, cluster)
+    return clustered_mean(values, names)
 
 
 def check_clusters(tasks: Sequence[Task], cluster: str) -> None:

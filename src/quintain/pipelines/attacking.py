@@ -218,16 +218,26 @@ def split_target(spec: str, policy: str) -> tuple[str, str]:
     return inner, policy or own
 
 
+def list_tools(spec: str, named: Sequence[str], what: str) -> list[str]:
+    """Return the names of the environment's tools, which those that are `named` as `what` have to be.
+
+    Raises:
+        UsageError: one of them is none.
+    """
+    known = [tool.name for tool in ask(find(spec), lambda environment: environment.tools())]
+    for name in named:
+        if name not in known:
+            raise UsageError(f"{what}: got {name!r}; {suggestion(name, known)}")
+    return known
+
+
 def choose_tools(spec: str, policy: str, tools: Sequence[str]) -> tuple[str, ...]:
     """Return the tools that texts ask for: those given, else those that the policy restricts, else all.
 
     Raises:
         UsageError: one of them is none.
     """
-    known = [tool.name for tool in ask(find(spec), lambda environment: environment.tools())]
-    for name in tools:
-        if name not in known:
-            raise UsageError(f"tools to ask for: got {name!r}; {suggestion(name, known)}")
+    known = list_tools(spec, tools, "tools to ask for")
     if tools or not policy:
         return tuple(tools)
     restricted = [name for name, rules in read_policy(policy).items() if any(rule.when for rule in rules)]
@@ -240,10 +250,7 @@ def choose_sources(spec: str, policy: str, sources: Sequence[str]) -> tuple[str,
     Raises:
         UsageError: one of them is none.
     """
-    known = [tool.name for tool in ask(find(spec), lambda environment: environment.tools())]
-    for name in sources:
-        if name not in known:
-            raise UsageError(f"tools in whose results texts stand: got {name!r}; {suggestion(name, known)}")
+    known = list_tools(spec, sources, "tools in whose results texts stand")
     if sources or not policy:
         return tuple(sources)
     trusted = {*find_sources(read_policy(policy))}
