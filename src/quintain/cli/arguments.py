@@ -171,6 +171,11 @@ def resolve_folder(text: str, root: str) -> Path:
     return folder
 
 
+def split_names(text: str) -> list[str]:
+    """Return the names that `text` lists with commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def resolve_model(text: str, root: str) -> str:
     """Return the folder of the run `text` under `root` if there is one, else `text`: a folder or a hub id.
 

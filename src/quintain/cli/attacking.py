@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from quintain.cli.arguments import TRUST, Parser, positive, resolve_model, whole_number
+from quintain.cli.arguments import TRUST, Parser, positive, resolve_model, split_names, whole_number
 from quintain.cli.findings import report
 from quintain.cli.tables import show
 from quintain.errors import QuintainError, UsageError, suggestion
@@ -57,7 +57,7 @@ def attack(argv: Sequence[str]) -> int:
     from quintain import api as launch
     from quintain.pipelines.attacking import ATTACKS, MINDS
 
-    attacks = names_in(arguments.attacks)
+    attacks = split_names(arguments.attacks)
     for name in attacks:
         if name not in ATTACKS:
             raise UsageError(f"--attacks: got {name!r}; {suggestion(name, ATTACKS)}")
@@ -70,8 +70,8 @@ def attack(argv: Sequence[str]) -> int:
         guard=arguments.guard,
         agent=arguments.agent,
         attacks=attacks,
-        tools=names_in(arguments.tools),
-        sources=names_in(arguments.sources),
+        tools=split_names(arguments.tools),
+        sources=split_names(arguments.sources),
         episodes=episodes,
         seed=seed,
         temperature=temperature,
@@ -91,8 +91,3 @@ def attack(argv: Sequence[str]) -> int:
         for name, value in arm.rates().items()
     }
     return report(arguments.target, found.findings, arguments.json, QuintainError, measured)
-
-
-def names_in(text: str) -> list[str]:
-    """Return the names that `text` lists with commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]

@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quintain.cli.arguments import TRUST, Parser, resolve_folder, whole_number
+from quintain.cli.arguments import TRUST, Parser, resolve_folder, split_names, whole_number
 from quintain.cli.tables import show
 from quintain.cli.training import ROOT_HELP, RUNS, free_name
 from quintain.errors import UsageError, suggestion
@@ -126,7 +126,7 @@ def read_choices(arguments: Any) -> dict[str, Any]:
     def names(text: str | None) -> list[str] | None:
         if text is None:
             return None
-        return [name.strip() for name in text.split(",") if name.strip() and name.strip() != "none"]
+        return [name for name in split_names(text) if name != "none"]
 
     return {
         "ideas": names(arguments.ideas),

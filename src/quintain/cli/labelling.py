@@ -16,7 +16,14 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quintain.cli.arguments import Parser, one_of, resolve_folder, resolve_model, whole_number
+from quintain.cli.arguments import (
+    Parser,
+    one_of,
+    resolve_folder,
+    resolve_model,
+    split_names,
+    whole_number,
+)
 from quintain.cli.playing import QUIT, ask
 from quintain.data.files import TABLES, TEXTS
 from quintain.errors import DataError, UsageError, suggestion
@@ -70,7 +77,7 @@ def label(argv: Sequence[str]) -> int:
     seed = whole_number(arguments.seed, "--seed")
     port = whole_number(arguments.port, "--port")
     count = None if arguments.count is None else whole_number(arguments.count, "--count", least=1)
-    models = [name.strip() for name in (arguments.reward_models or "").split(",") if name.strip()]
+    models = split_names(arguments.reward_models or "")
     source = Path(arguments.source)
     if source.suffix not in (*TEXTS, *TABLES):
         source = resolve_folder(arguments.source, arguments.runs)

@@ -180,6 +180,14 @@ def has_expert(make_environment: Factory) -> bool:
     return ask(make_environment, lambda environment: isinstance(environment, Expert))
 
 
+def require_expert(make_environment: Factory, agent: str) -> None:
+    """Raise a `UsageError` if the environment, in which `agent` is to act, has no expert."""
+    if not has_expert(make_environment):
+        raise UsageError(
+            f"agent: got {agent!r}, but {spec_of(make_environment)} has no expert_action; take random or a model"
+        )
+
+
 def check_acts(environment: Environment) -> None:
     """Raise where no action does anything: there are no tools, and `step` is nobody's own.
 

@@ -25,7 +25,7 @@ from quintain.agents.attacked import (
 from quintain.agents.guarded import apply_policy
 from quintain.curriculum.streams import draw_held_out
 from quintain.engines.protocol import Engine
-from quintain.environments.boundary import ask, has_expert, tasks_of
+from quintain.environments.boundary import ask, require_expert, tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.guarding import split_guard
 from quintain.environments.protocol import Environment
@@ -274,8 +274,8 @@ def make_player(
         UsageError: the mind is an expert's, and the environment has none.
     """
     recipe = find(spec)
-    if agent in ("expert", GULLIBLE) and not has_expert(recipe):
-        raise UsageError(f"agent: got {agent!r}, but {spec} has no expert_action; take random or a model")
+    if agent in ("expert", GULLIBLE):
+        require_expert(recipe, agent)
     tasks = draw_held_out(tasks_of(recipe), episodes)
     chosen = derive_seed("attack", seed)
 

@@ -18,7 +18,7 @@ from quintain.config.trust import files_named
 from quintain.engines.build import build_engine
 from quintain.engines.chat_client import is_endpoint
 from quintain.engines.settings import EngineSettings
-from quintain.environments.boundary import ask, has_expert
+from quintain.environments.boundary import ask, require_expert
 from quintain.environments.catalog import EnvironmentSpec
 from quintain.environments.noisy import noisy
 from quintain.errors import UsageError
@@ -134,10 +134,8 @@ def find_acting(
     """
     teacher = Teacher.read(target) if is_endpoint(target) else None
     searcher = Searcher.read(target) if is_search(target) else None
-    if target == "expert" and not has_expert(make_environment):
-        raise UsageError(
-            f"agent: got 'expert', but {make_environment.spec} has no expert_action; take random or a model"
-        )
+    if target == "expert":
+        require_expert(make_environment, target)
     if searcher is not None:
         ask(make_environment, refuse_unsearchable)
         limits = replace(limits, step_timeout=limits.step_timeout + searcher.nodes * PER_NODE)
