@@ -60,6 +60,8 @@ class Try:
     checks: tuple[Check, ...]
     figures: Mapping[str, float]
     seconds: float
+    model: str = MODEL
+    """what it was tried on"""
 
 
 def try_method(row: str, docs: Path, runs: Path, seconds: float = SECONDS) -> Try:
@@ -214,7 +216,7 @@ def record(folder: Path, row: str, found: Try) -> None:
     line = {
         "layer": LAYER,
         "row": row,
-        "model": MODEL,
+        "model": found.model,
         "command": found.command,
         "checks": [
             {"name": each["name"], "passed": each["has_passed"], "detail": each["detail"]}

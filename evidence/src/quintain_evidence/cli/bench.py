@@ -62,7 +62,8 @@ def promise(argv: Sequence[str]) -> int:
     parser = Parser(
         "bench promise",
         "Train SmolLM2-135M-Instruct by LoRA with a method, on the world that its page names: one small step, resumed "
-        "for another. What came of it is recorded; a row whose newest try went well has its promise.",
+        "for another; a row that trains nothing does its job on real input (quintain_evidence/promises). What came "
+        "of it is recorded; a row whose newest try went well has its promise.",
     )
     parser.flag("--only", "methods, separated by commas", "NAMES")
     parser.flag("--results", "folder of results (default: those of the package)", "FOLDER")

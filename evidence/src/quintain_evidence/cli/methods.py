@@ -196,18 +196,25 @@ def write_pages(arguments: Namespace) -> int:
 
 
 def keep_promises(arguments: Namespace, seconds: int) -> int:
-    """Try methods on a real model one after the other, and record what came; 1 where one of them did not go well."""
+    """Try rows on a real model or real input one after the other, and record what came; 1 where one did not go well."""
     from quintain.errors import suggestion
     from quintain.methods.table import MODULES
+    from quintain_evidence.promises import find_rows, try_row
     from quintain_evidence.real_model import record, try_method
 
     names = [name.strip() for name in arguments.only.split(",") if name.strip()]
+    jobs = find_rows()
     for name in names:
-        if name not in MODULES:
-            raise UsageError(f"--only: got {name!r}; {suggestion(name, list(MODULES))}")
+        if name not in MODULES and name not in jobs:
+            raise UsageError(f"--only: got {name!r}; {suggestion(name, [*MODULES, *jobs])}")
     folder, has_failed = results_of(arguments.results), False
     for name in names:
-        found = try_method(name, Path(arguments.docs), Path(arguments.runs), float(seconds))
+        runs = Path(arguments.runs)
+        found = (
+            try_row(name, runs)
+            if name in jobs
+            else try_method(name, Path(arguments.docs), runs, float(seconds))
+        )
         record(folder, name, found)
         print_lines({name: found.checks})
         has_failed = has_failed or not all(check.has_passed for check in found.checks)
