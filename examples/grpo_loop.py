@@ -1,8 +1,8 @@
 """GRPO (arXiv 2402.03300) as one loop that is read from its tasks to its new weights.
 
 A = (R - mean of the group) / std, L = -Σ w · min(r A, clip(r, 0.8, 1.28) A), r = π / π at sampling. This is what
-`quintain train grpo` does by its defaults, written out; a test holds the two to the same weights, bit for bit. The method
-is made of parts that others share, and can do besides: several policies, ranks, epochs, a KL, branches.
+`quintain train grpo` does by its defaults, written out; a test holds the two to the same weights, bit for bit. The
+method is made of parts that others share, and can do besides: several policies, ranks, epochs, a KL, branches.
 """
 
 from collections.abc import Sequence
