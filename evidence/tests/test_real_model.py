@@ -13,7 +13,16 @@ from quintain.cli.main import main
 from quintain.errors import UsageError
 from quintain_evidence import real_model
 from quintain_evidence.layers.promises import promise_of
-from quintain_evidence.real_model import command_of, judge, perform, shortened, try_method
+from quintain_evidence.real_model import (
+    begin_with,
+    command_of,
+    has_own_start,
+    judge,
+    make_start,
+    perform,
+    shortened,
+    try_method,
+)
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 GOOD: list[dict[str, Any]] = [
@@ -162,3 +171,43 @@ def test_only_methods_are_tried(capsys: pytest.CaptureFixture[str]) -> None:
 def test_figures_are_of_the_last_rows() -> None:
     checks, figures = judge(GOOD)
     assert all(check.has_passed for check in checks) and figures["train/loss"] == 0.4
+
+
+def test_a_start_is_made_once_for_all_rows_of_a_world(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def answer(words: Sequence[str], _: float) -> str:
+        asked.append(list(words))
+        (tmp_path / words[words.index("--run") + 1] / "model").mkdir(parents=True)
+        return ""
+
+    monkeypatch.setattr(real_model, "perform", answer)
+    words = ["train", "toolrl", "--model", "smollm2", "--environment", "calc", "--tasks", "2"]
+    other = ["train", "torl", "--model", "smollm2", "--tasks", "4", "--environment", "calc"]
+    first = make_start(words, tmp_path, 48)
+    assert make_start(other, tmp_path, 48) == first and len(asked) == 1
+    assert make_start([*words, "--agent", "tags"], tmp_path, 48) != first and len(asked) == 2
+    assert make_start(words, tmp_path, 32) != first
+    given = dict(zip(asked[0][2::2], asked[0][3::2], strict=True))
+    assert (given["--environment"], given["--demonstrations"], given["--steps"]) == ("calc", "48", "24")
+
+
+def test_a_start_that_fails_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_outcome(monkeypatch, "exit status 2: error: no expert")
+    words = ["train", "toolrl", "--model", "smollm2", "--environment", "calc"]
+    with pytest.raises(
+        UsageError, match="--start 48: got a supervised run that did not end well: exit status 2"
+    ):
+        make_start(words, tmp_path, 48)
+
+
+def test_what_begins_with_a_start_needs_no_demonstrations_unless_they_are_a_part_of_it() -> None:
+    words = ["train", "x", "--model", "smollm2", "--demonstrations", "16", "--tasks", "2"]
+    assert begin_with(words, Path("start/model"), keeps_demonstrations=False) == [
+        "train", "x", "--model", "start/model", "--demonstrations", "0", "--tasks", "2"
+    ]  # fmt: skip
+    kept = begin_with(words, Path("start/model"), keeps_demonstrations=True)
+    assert kept[5] == "16" and kept[-2:] == ["--imitation-epochs", "1"]
+    assert not has_own_start("grpo") and has_own_start("eto")

@@ -3,9 +3,11 @@
 What is asked: both commands end well, the second goes on where the first ended, something was learned from, every
 number of the run is finite, and the log-probs of engine and learner agree, where anything was sampled. A model that
 solved nothing in two steps gives a group nothing to compare: the run is resumed once more, for up to six steps. A
-line of the layer ``promise`` in the results of the row keeps what came.
+world that sixteen demonstrations do not open to a model of this size takes a common start: supervised, all weights,
+once for all rows of the world. A line of the layer ``promise`` in the results of the row keeps what came.
 """
 
+import hashlib
 import math
 import shlex
 import shutil
@@ -20,6 +22,7 @@ from typing import Any
 from quintain.environments.catalog import find
 from quintain.errors import QuintainError, UsageError
 from quintain.methods.find import find_method
+from quintain.methods.method import traits_of
 from quintain.methods.reading import find_unread
 from quintain.store.run import Run
 from quintain_evidence.layers.promises import LAYER
@@ -35,6 +38,8 @@ GAP = 0.02
 GAPS = ("gap/mean", "gap/canary")
 SECONDS = 600.0
 """What both commands may take together."""
+START_SECONDS = 1800.0
+"""What the supervised start of a world may take."""
 TURNS = 3
 """Most turns of an episode, where the world can be told so."""
 GIVEN: dict[str, Any] = {
@@ -64,9 +69,14 @@ class Try:
     """what it was tried on"""
 
 
-def try_method(row: str, docs: Path, runs: Path, seconds: float = SECONDS) -> Try:
-    """Return what came of `row` on the real model; its run is below `runs` and is replaced if it is there."""
+def try_method(row: str, docs: Path, runs: Path, seconds: float = SECONDS, start: int = 0) -> Try:
+    """Return what came of `row` on the real model; its run is below `runs` and is replaced if it is there.
+
+    With a `start` of so many demonstrations the method begins with what `make_start` returns.
+    """
     words = command_of(row, docs)
+    if start:
+        words = begin_with(words, make_start(words, runs, start), has_own_start(row))
     run = f"promise-{row}"
     shutil.rmtree(runs / run, ignore_errors=True)
     started = time.monotonic()
@@ -134,6 +144,52 @@ def command_of(row: str, docs: Path) -> list[str]:
     for name, value in values.items():
         words += [f"--{name.replace('_', '-')}", str(value)]
     return words
+
+
+def has_own_start(row: str) -> bool:
+    """Return whether `row` imitates or reads demonstrations as a part of what it is."""
+    method = find_method(row)
+    made = method.make(method.config_class())
+    return traits_of(made).has_own_start or not traits_of(made).is_on_policy
+
+
+def begin_with(words: Sequence[str], model: Path, keeps_demonstrations: bool) -> list[str]:
+    """Return the command `words` with `model` to begin with, and without demonstrations that it needs no more."""
+    changed = list(words)
+    changed[changed.index("--model") + 1] = str(model)
+    if "--demonstrations" in changed:
+        place = changed.index("--demonstrations") + 1
+        if keeps_demonstrations:
+            changed += ["--imitation-epochs", "1"]
+        else:
+            changed[place] = "0"
+    return changed
+
+
+def make_start(words: Sequence[str], runs: Path, demonstrations: int) -> Path:
+    """Return the model of a supervised run on the world of the command `words`, trained if it is not there yet.
+
+    Raises:
+        UsageError: that run fails.
+    """
+    given = dict(zip(words[2::2], words[3::2], strict=True))
+    world = [f for name in ("--environment", "--agent") if name in given for f in (name, given[name])]
+    digest = hashlib.sha256(repr((world, demonstrations)).encode()).hexdigest()[:8]
+    folder = runs / f"start-{digest}"
+    if not (folder / "model").is_dir():
+        shutil.rmtree(folder, ignore_errors=True)
+        failed = perform(
+            ["train", "sft", "--model", MODEL, *world, "--demonstrations", str(demonstrations),
+             "--batch-size", "4", "--steps", str(demonstrations // 2), "--eval-every", str(demonstrations),
+             "--eval-episodes", "8", "--eval-start", "false", "--max-turn-tokens", "64", "--held-out", "0",
+             "--run", folder.name, "--runs", str(runs)],
+            START_SECONDS,
+        )  # fmt: skip
+        if failed:
+            raise UsageError(
+                f"--start {demonstrations}: got a supervised run that did not end well: {failed}"
+            )
+    return folder / "model"
 
 
 def shortened(environment: str) -> str:

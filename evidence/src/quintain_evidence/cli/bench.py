@@ -72,10 +72,21 @@ def promise(argv: Sequence[str]) -> int:
         "--docs", "folder of the documentation, whose pages name the worlds (default docs)", "FOLDER", "docs"
     )
     parser.flag("--seconds", "what both commands of a method may take together (default 600)", "N", "600")
+    parser.flag(
+        "--start",
+        "demonstrations of a supervised run on the world, with all weights, that methods begin with; it is made once a "
+        "world (default 0: they begin with the model as it is)",
+        "N",
+        "0",
+    )
     arguments = parser.read(argv)
     if not arguments.only:
         raise UsageError("bench promise needs --only: got nothing; name methods, separated by commas")
-    return keep_promises(arguments, whole_number(arguments.seconds, "--seconds", least=1))
+    return keep_promises(
+        arguments,
+        whole_number(arguments.seconds, "--seconds", least=1),
+        whole_number(arguments.start, "--start", least=0),
+    )
 
 
 def rename(argv: Sequence[str]) -> int:

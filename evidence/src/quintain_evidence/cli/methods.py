@@ -195,7 +195,7 @@ def write_pages(arguments: Namespace) -> int:
     return 0
 
 
-def keep_promises(arguments: Namespace, seconds: int) -> int:
+def keep_promises(arguments: Namespace, seconds: int, start: int) -> int:
     """Try rows on a real model or real input one after the other, and record what came; 1 where one did not go well."""
     from quintain.errors import suggestion
     from quintain.methods.table import MODULES
@@ -213,7 +213,7 @@ def keep_promises(arguments: Namespace, seconds: int) -> int:
         found = (
             try_row(name, runs)
             if name in jobs
-            else try_method(name, Path(arguments.docs), runs, float(seconds))
+            else try_method(name, Path(arguments.docs), runs, float(seconds), start)
         )
         record(folder, name, found)
         print_lines({name: found.checks})
