@@ -6,7 +6,7 @@ from dataclasses import replace
 from tests.build import make_episode, make_turn
 
 from quintain.data.samples import since_segment
-from quintain.data.seats import by_seat, split_seats
+from quintain.data.seats import by_seat, order_turns, split_seats
 from quintain.types import (
     Failure,
     Group,
@@ -39,6 +39,23 @@ def test_own_rewards_go_to_the_turn_before_them() -> None:
     assert first.outcome == Score(value=-1.0, is_success=False)
     assert second.outcome == Score(value=1.0, is_success=True)
     assert (first.group, second.group) == ("g/A", "g/B")
+
+
+def test_the_order_of_speaking_outlives_the_separation() -> None:
+    talk = episode(turn("A/plan"), turn("B"), turn("A"), turn("B"), turn("A"))
+    other = replace(episode(turn("B"), turn("A")), seed=5)
+    alone = replace(episode(turn("agent"), turn("agent")), seed=6)
+    parts = [*by_seat(talk), *by_seat(other), *by_seat(alone)]
+    assert [part.turn_numbers for part in parts] == [(0, 2, 4), (1, 3), (0,), (1,), ()]
+    mixed = [parts[i] for i in (2, 0, 4, 3, 1)]
+    assert order_turns(mixed) == [
+        [(0, 0), (3, 0)],
+        [(1, 0), (4, 0), (1, 1), (4, 1), (1, 2)],
+        [(2, 0), (2, 1)],
+    ]
+    assert order_turns([parts[1], parts[3]]) == [[(0, 0), (0, 1)], [(1, 0)]], (
+        "a seat that is left out is no gap"
+    )
 
 
 def test_a_shared_reward_is_everybodys() -> None:

@@ -63,6 +63,23 @@ def comparable_groups(groups: Sequence[Group]) -> list[Group]:
     return [part for group in groups for part in (split_seats([group]) if _is_paid_apart(group) else [group])]
 
 
+def order_turns(trajectories: Sequence[Trajectory]) -> list[list[tuple[int, int]]]:
+    """Return for each episode that `by_seat` took apart (trajectory, turn) of `trajectories` in the order of speaking.
+
+    Parts of one episode share its seed, which no other episode of a step has; what was not taken apart is an episode by
+    itself. Example: A, B, A spoke, so the parts A and B → ``[[(0, 0), (1, 0), (0, 1)]]``.
+    """
+    found: dict[tuple[str, int, int], list[tuple[int, int, int]]] = {}
+    for place, trajectory in enumerate(trajectories):
+        numbers = trajectory.turn_numbers
+        key = (trajectory.task.id, trajectory.seed, -1 if numbers else place)
+        turns = found.setdefault(key, [])
+        turns += [
+            (number, place, turn) for turn, number in enumerate(numbers or range(len(trajectory.turns)))
+        ]
+    return [[(place, turn) for _, place, turn in sorted(turns)] for turns in found.values()]
+
+
 def _is_paid_apart(group: Group) -> bool:
     return any(turn.rewards for trajectory in group.trajectories for turn in trajectory.turns)
 
@@ -104,15 +121,17 @@ def _alone(trajectory: Trajectory, parts: Mapping[str, str], part: str, *, has_t
     """Return the episode of `part`; with `has_terms`, turns without rewards by seat have them as terms of its name."""
     seat = part.partition("/")[0]
     turns: list[Turn] = []
+    numbers: list[int] = []
     rewards: list[float] = []
     early = 0.0
-    for turn in trajectory.turns:
+    for number, turn in enumerate(trajectory.turns):
         if turn.rewards:
             reward = turn.rewards.get(seat, 0.0)
         else:
             reward = turn.reward_terms.get(seat, 0.0) if has_terms else turn.reward
         if parts[turn.seat] == part:
             turns.append(turn)
+            numbers.append(number)
             rewards.append(reward + early)
             early = 0.0
         elif turns:
@@ -129,4 +148,5 @@ def _alone(trajectory: Trajectory, parts: Mapping[str, str], part: str, *, has_t
         turns=tuple(own),
         outcome=outcome,
         group=f"{trajectory.group}/{part}",
+        turn_numbers=tuple(numbers),
     )

@@ -383,6 +383,8 @@ class Trajectory:
     """The journal's name of it, 20 hexadecimal digits from run, phase, step, group and index; empty until recorded."""
     parent: Branch | None = None
     """The episode that it was played on from, where it did not begin with a reset."""
+    turn_numbers: tuple[int, ...] = ()
+    """Of an episode that is one seat's part of another: the number that each of its turns has there; empty: its own."""
 
     @property
     def is_success(self) -> bool:
