@@ -55,21 +55,43 @@ def columns_of_all() -> dict[str, dict[str, Any]]:
 
 
 def readme_lines() -> Iterator[str]:
-    """Yield the tables of README.md: methods by what they are for, each with its columns."""
+    """Yield the table of README.md: methods by what they are for, and of how many of them what is known."""
+    yield "| you have, or want | methods | formula holds | mechanism shown | ran on a real model |"
+    yield "|---|---|---|---|---|"
+    for purpose, names in PURPOSES.items():
+        cells = [cells_of(name) for name in names]
+        counts = (
+            sum(formula == "holds" for formula, *_ in cells),
+            sum(mechanism in ("shown", "property") for _, mechanism, *_ in cells),
+            sum(model != "no" for *_, model in cells),
+        )
+        some = ", ".join(f"[`{name}`](docs/methods/{name}.md)" for name in names[:3])
+        more = (
+            f" and [{len(names) - 3} more](docs/which-method.md#{anchor_of(purpose)})"
+            if len(names) > 3
+            else ""
+        )
+        yield f"| {purpose} | {some}{more} | {' | '.join(f'{count} of {len(names)}' for count in counts)} |"
+
+
+def purpose_lines() -> Iterator[str]:
+    """Yield the tables of docs/which-method.md: methods by what they are for, each with its columns."""
     entries = {entry.name: entry for entry in told()}
     yield count_behind(KNOWN)
-    yield ""
     for purpose, names in PURPOSES.items():
-        yield f"<details><summary>{purpose}</summary>"
+        yield ""
+        yield f"### {purpose}"
         yield ""
         yield "| method | what it is about | formula | mechanism | comparison | real model |"
         yield "|---|---|---|---|---|---|"
         for name in names:
-            e = entries[name]
-            yield f"| [`{name}`](docs/methods/{name}.md) | {e.about} | {' | '.join(cells_of(name))} |"
-        yield ""
-        yield "</details>"
-        yield ""
+            yield f"| [`{name}`](methods/{name}.md) | {entries[name].about} | {' | '.join(cells_of(name))} |"
+    yield ""
+
+
+def anchor_of(heading: str) -> str:
+    """Return what a link to `heading` ends with."""
+    return re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
 
 
 def cells_of(name: str) -> tuple[str, str, str, str]:
@@ -241,6 +263,7 @@ def main(is_check: bool) -> int:
     marks = ("<!-- methods -->", "<!-- /methods -->")
     plan = (
         ("README.md", readme_lines(), marks),
+        ("docs/which-method.md", purpose_lines(), marks),
         ("docs/methods/index.md", index_lines(), marks),
         ("docs/data.md", stage_lines(), ("<!-- stages -->", "<!-- /stages -->")),
         ("docs/pretrained.md", rate_lines(), ("<!-- rates -->", "<!-- /rates -->")),

@@ -20,7 +20,7 @@ from quintain.errors import EXIT_CODES
 from quintain.learning.thresholds import Thresholds
 from quintain.learning.train_config import GroupConfig
 from quintain.methods.rl import grpo
-from quintain.methods.table import MODULES, TABLE
+from quintain.methods.table import MODULES, PURPOSES, TABLE
 from quintain.runs.monitors.alarms import Alarm
 from quintain.runs.monitors.cures import CURES, INSTEAD, WHICH, WHY, Advice
 from quintain.types import Action
@@ -132,11 +132,10 @@ def test_the_table_of_worlds_has_the_recorded_scores() -> None:
         assert [float(cell) / 100 for cell in cells] == pytest.approx(found)  # pyright: ignore[reportUnknownMemberType]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/methods/index.md"])
+@pytest.mark.parametrize("page", ["docs/which-method.md", "docs/methods/index.md"])
 def test_every_method_is_in_the_table_of_methods(page: str) -> None:
-    linked = re.findall(
-        r"\[`(\w+)`\]\((?:docs/methods/)?(\w+)\.md\)", (ROOT / page).read_text(encoding="utf-8")
-    )
+    table = (ROOT / page).read_text(encoding="utf-8").partition("<!-- methods -->")[2]
+    linked = re.findall(r"\[`(\w+)`\]\((?:methods/)?(\w+)\.md\)", table)
     files = {name: module.rpartition(".")[2] for name, module in MODULES.items() if name not in QUICKSTARTS}
     files |= {
         entry.name: entry.name for entry in TABLE if entry.page and not entry.module
@@ -146,9 +145,9 @@ def test_every_method_is_in_the_table_of_methods(page: str) -> None:
 
 def test_the_columns_of_methods_are_those_of_the_command() -> None:
     rows = re.findall(
-        r"^\| \[`(\w+)`\]\(docs/methods/\w+\.md\) \| .* \| ([a-z ]+) \| ([a-z ]+) \| ([a-z, ]+) "
+        r"^\| \[`(\w+)`\]\(methods/\w+\.md\) \| .* \| ([a-z ]+) \| ([a-z ]+) \| ([a-z, ]+) "
         r"\| (no|yes, [0-9-]+) \|$",
-        (ROOT / "README.md").read_text(encoding="utf-8"),
+        (ROOT / "docs" / "which-method.md").read_text(encoding="utf-8"),
         re.MULTILINE,
     )
     told = {
@@ -166,6 +165,28 @@ def test_the_columns_of_methods_are_those_of_the_command() -> None:
         if e.page
     }
     assert told == listed
+
+
+def test_the_readme_counts_what_is_known_of_methods() -> None:
+    """One screen: a line for each purpose, with its first methods, and of how many of all of them something holds."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 100
+    rows = re.findall(
+        r"^\| (.+?) \| \[`.* \| (\d+) of (\d+) \| (\d+) of \d+ \| (\d+) of \d+ \|$", text, re.MULTILINE
+    )
+    columns = {e.name: e.columns for e in TABLE}
+    assert [row[0] for row in rows] == list(PURPOSES)
+    for purpose, *counts in rows:
+        own = [columns[name] for name in PURPOSES[purpose]]
+        shown = [c.mechanism in ("shown", "property") for c in own]
+        holds, ran = [c.formula == "holds" for c in own], [c.real_model is not None for c in own]
+        assert list(map(int, counts)) == [sum(holds), len(own), sum(shown), sum(ran)], purpose
+    page = (ROOT / "docs" / "which-method.md").read_text(encoding="utf-8")
+    headings = {
+        re.sub(r"[^a-z0-9 -]", "", line.lower()).replace(" ", "-")
+        for line in re.findall(r"^### (.+)$", page, re.MULTILINE)
+    }
+    assert set(re.findall(r"which-method\.md#([a-z0-9-]+)", text)) <= headings
 
 
 def test_no_page_calls_a_method_by_the_words_of_before() -> None:
@@ -275,7 +296,9 @@ def test_commands_of_the_pages_that_alarms_name_are_ones(page: str) -> None:
             flags,
         )
     names = {
-        name for name in re.findall(r"`(\w+)`", text) if (ROOT / "docs" / "methods" / f"{name}.md").is_file()
+        name
+        for name in re.findall(r"`(\w+)`", text.partition("<!-- methods -->")[0])
+        if (ROOT / "docs" / "methods" / f"{name}.md").is_file()
     }
     assert names <= set(MODULES)
 
