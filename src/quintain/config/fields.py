@@ -3,14 +3,13 @@
 import ast
 import inspect
 import re
-import textwrap
 import types
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import cache
 from itertools import pairwise
 from threading import Lock
-from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 NAME = "NAME"
 """Stands in the name of an option for any name in a table: ``policies.NAME.device``."""
@@ -135,18 +134,48 @@ def field_helps(config_class: type[Any]) -> dict[str, str]:
     """Return the string under each field of `config_class` and its bases, as one line, where the source is at hand."""
     helps: dict[str, str] = {}
     for base in reversed(dataclasses_of(config_class)):
-        try:
-            with READING:
-                body = cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]).body
-        except (OSError, TypeError):
-            continue
-        for node, below in pairwise(body):
-            match node, below:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    helps[name] = " ".join(text.split())
-                case _:
-                    pass
+        helps |= _own_helps(base)
     return helps
+
+
+@cache
+def _own_helps(config_class: type[Any]) -> dict[str, str]:
+    """Return what `field_helps` does, of the fields that `config_class` itself declares."""
+    try:
+        with READING:
+            lines, _ = inspect.findsource(inspect.getmodule(config_class) or config_class)
+            body = _classes_of("".join(lines))[config_class.__qualname__]
+    except (OSError, TypeError, KeyError, SyntaxError):
+        return {}
+    return {
+        node.target.id: " ".join(below.value.value.split())
+        for node, below in pairwise(body)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+        if isinstance(below.value.value, str)
+    }
+
+
+@cache
+def _classes_of(source: str) -> dict[str, list[ast.stmt]]:
+    """Return the bodies of the classes that a module of this `source` defines, by qualified name."""
+    found: dict[str, list[ast.stmt]] = {}
+
+    def look(node: ast.AST, where: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            match child:
+                case ast.ClassDef(name=name, body=body):
+                    found[where + name] = body
+                    look(child, f"{where}{name}.")
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    look(child, f"{where}{name}.<locals>.")
+                case ast.expr():
+                    pass
+                case _:
+                    look(child, where)
+
+    look(ast.parse(source), "")
+    return found
 
 
 def renames(config_class: type[Any]) -> dict[str, str]:

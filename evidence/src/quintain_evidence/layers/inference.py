@@ -83,6 +83,12 @@ def t_test(values: Values) -> float:
 
 def flip_test(values: Values, seed: int = 0) -> float:
     """Return the one-sided p-value of the sign-flip test: all patterns up to 13 values, 9,999 random ones above."""
+    return _flip_test(tuple(map(float, values)), seed)
+
+
+@cache
+def _flip_test(values: tuple[float, ...], seed: int) -> float:
+    """Return what `flip_test` does; the same values are asked for by several tables."""
     array = strata_of([values])[0]
     if not array.any():
         return 1.0
