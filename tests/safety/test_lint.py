@@ -185,3 +185,19 @@ def test_our_own_harnesses_have_no_finding() -> None:
     import quintain
 
     assert [each.state for each in lint_agent(Path(quintain.__file__).parent / "agents")] == ["pass"]
+
+
+def test_a_source_that_python_could_not_decode_is_a_finding(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_bytes(b'NAME = "caf\xe9"\n')
+    (found,) = lint_agent(file)
+    assert (found.name, found.state) == ("source", "fail")
+    file.write_bytes(b'# coding: latin-1\nNAME = "caf\xe9"\n')
+    assert [finding.state for finding in lint_agent(file)] == ["pass"]
+
+
+def test_a_loop_that_may_be_left_gives_no_result() -> None:
+    body = "    while True:\n        if x:\n            break\n        return 'a'\n"
+    assert [finding.name for finding in lint_source(HEAD + SAY + "\n" + body, "a.py")] == ["tool result"]
+    body = "    while True:\n        for x in y:\n            break\n        return 'a'\n    spare = 1\n"
+    assert lint_source(HEAD + SAY + "\n" + body, "a.py") == []

@@ -61,18 +61,14 @@ def lint_agent(path: Path) -> list[Finding]:
         raise UsageError(
             f"agent: got {str(path)!r}, and there is no Python file; give AGENT.py or a folder with some"
         )
-    found = [
-        finding
-        for file in files
-        for finding in lint_source(file.read_text(encoding="utf-8", errors="replace"), file.name)
-    ]
+    found = [finding for file in files for finding in lint_source(file.read_bytes(), file.name)]
     if path.is_dir():
         found += list(_find_unpinned(path))
     return found or [Finding("production", "pass", f"{len(files)} files, nothing found")]
 
 
-def lint_source(text: str, name: str) -> list[Finding]:
-    """Return what is found in the source `text` of the file `name`, in the order of its lines."""
+def lint_source(text: str | bytes, name: str) -> list[Finding]:
+    """Return what is found in the source `text` of the file `name`, by line; bytes are decoded as Python would."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -474,25 +470,44 @@ def _is_none(node: ast.AST) -> bool:
 
 
 def _always_ends(body: Sequence[ast.stmt]) -> bool:
-    """Whether `body` always returns or raises."""
-    last = body[-1] if body else None
-    if isinstance(last, (ast.Return, ast.Raise)):
+    """Whether `body` always returns or raises: one of its statements does."""
+    return any(map(_ends, body))
+
+
+def _ends(statement: ast.stmt) -> bool:
+    """Whether nothing that stands behind `statement` is reached."""
+    if isinstance(statement, (ast.Return, ast.Raise)):
         return True
-    if isinstance(last, ast.If):
-        return bool(last.orelse) and _always_ends(last.body) and _always_ends(last.orelse)
-    if isinstance(last, ast.Try):
-        main = _always_ends([*last.body, *last.orelse]) and all(
-            _always_ends(each.body) for each in last.handlers
+    if isinstance(statement, ast.If):
+        return bool(statement.orelse) and _always_ends(statement.body) and _always_ends(statement.orelse)
+    if isinstance(statement, ast.Try):
+        main = _always_ends([*statement.body, *statement.orelse]) and all(
+            _always_ends(each.body) for each in statement.handlers
         )
-        return main or _always_ends(last.finalbody)
-    if isinstance(last, (ast.With, ast.AsyncWith)):
-        return _always_ends(last.body)
-    if isinstance(last, ast.Match):
+        return main or _always_ends(statement.finalbody)
+    if isinstance(statement, (ast.With, ast.AsyncWith)):
+        return _always_ends(statement.body)
+    if isinstance(statement, ast.Match):
         has_rest = any(
-            isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None for case in last.cases
+            isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None and case.guard is None
+            for case in statement.cases
         )
-        return has_rest and all(_always_ends(case.body) for case in last.cases)
-    return isinstance(last, ast.While) and isinstance(last.test, ast.Constant) and bool(last.test.value)
+        return has_rest and all(_always_ends(case.body) for case in statement.cases)
+    is_endless = (
+        isinstance(statement, ast.While)
+        and isinstance(statement.test, ast.Constant)
+        and bool(statement.test.value)
+    )
+    return is_endless and not _breaks(statement)
+
+
+def _breaks(node: ast.AST) -> bool:
+    """Whether a break that stands in `node`, a loop, leaves it."""
+    return any(
+        isinstance(child, ast.Break)
+        or (not isinstance(child, (ast.For, ast.AsyncFor, ast.While)) and _breaks(child))
+        for child in ast.iter_child_nodes(node)
+    )
 
 
 def _counts(loop: ast.While) -> bool:

@@ -30,7 +30,7 @@ BREAKS = (
 """How a mutant may break."""
 ROOMS = (
     "credit", "losses", "rewards", "stages", "choices", "conduct", "scoring", "estimators", "rounds", "imitation",
-    "preference", "rlhf", "synthesis", "steps", "critics", "tools", "dialogue",
+    "preference", "rlhf", "synthesis", "steps", "critics", "tools", "dialogue", "safety",
 )  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""Experiments on guards, lints, attacks and benchmarks of what agents may do."""

@@ -1,0 +1,192 @@
+"""Policies, lints and temporal formulas: what decides, beside plain second versions of it."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from quintain.safety.policy import TASK, Rule
+from quintain.types import ToolCall
+from quintain_evidence.formulas.formula import Formula, Rng
+
+# a policy's word on a call
+
+CONDITIONS: Sequence[Mapping[str, Any]] = (
+    {"enum": [1, "a"]}, {"minimum": 1}, {"exclusiveMaximum": 1}, {"pattern": "a+"}, {"const": True},
+    {"type": "integer"}, {"said_by": [TASK]}, {"said_by": ["look"]},
+)  # fmt: skip
+VALUES: Sequence[Any] = (0, 1, 2, True, False, "a", "aa", "aab", "b", None, 1.5, "71", 71, [71, "a"], [])
+SAID = ((TASK, "Order 71, please, a."), ("look", "It has 171 parts, b and 2."))
+Judged = tuple[list[Rule], list[dict[str, Any]]]
+"""rules of one tool, and the arguments of calls of it"""
+
+
+def drawn_policies(rng: Rng) -> list[Judged]:
+    """Return policies of up to four rules, and calls that lack some of the arguments."""
+    found: list[Judged] = []
+    for _ in range(20):
+        rules: list[Rule] = []
+        for _ in range(int(rng.integers(0, 5))):
+            names = [name for name in "ab" if rng.random() < 0.5]
+            rules.append(
+                Rule(
+                    effect="forbid" if rng.random() < 0.4 else "allow",
+                    priority=int(rng.integers(1, 4)),
+                    when={name: CONDITIONS[int(rng.integers(len(CONDITIONS)))] for name in names},
+                    optional=frozenset(name for name in names if rng.random() < 0.3),
+                )
+            )
+        calls = [
+            {name: VALUES[int(rng.integers(len(VALUES)))] for name in "ab" if rng.random() < 0.8}
+            for _ in range(4)
+        ]
+        found.append((rules, calls))
+    return found
+
+
+def judged(module: ModuleType, case: Sequence[Judged]) -> list[float]:
+    """Return 1 for each call that the code allows, else 0."""
+    found: list[float] = []
+    for rules, calls in case:
+        order = module.sort_rules(rules)
+        for arguments in calls:
+            verdict, _ = module.decide(order, ToolCall(name="t", arguments=arguments), SAID)
+            found.append(float(verdict.effect == "allow"))
+    return found
+
+
+def holds(schema: Mapping[str, Any], value: Any) -> bool:
+    """Whether `value` is as `schema`, of one word, asks; no library of schemas."""
+    ((word, wanted),) = schema.items()
+    if word == "enum":
+        return any(type(value) is type(each) and value == each for each in wanted)
+    if word == "const":
+        return value is wanted
+    if word == "type":
+        return type(value) is int
+    if word == "pattern":
+        return type(value) is str and re.match(rf"(?:{wanted})\Z", value) is not None
+    if word == "said_by":
+        parts = value if isinstance(value, list) else [value]
+        texts = [re.findall(r"\w+", text.lower()) for source, text in SAID if source in wanted]
+        words = [str(part).lower() for part in parts if type(part) in (int, str)]
+        return 0 < len(parts) == len(words) and all(any(word in text for text in texts) for word in words)
+    is_number = type(value) in (int, float)
+    return is_number and (value >= wanted if word == "minimum" else value < wanted)
+
+
+def permitted(case: Sequence[Judged]) -> list[float]:
+    """Return the same of the first rule that says something: the highest rank, forbidding before allowing."""
+    found: list[float] = []
+    for rules, calls in case:
+        for arguments in calls:
+            words: list[tuple[int, str]] = []
+            for rule in rules:
+                states: list[bool | None] = []
+                for name, schema in rule.when.items():
+                    if name in arguments:
+                        states.append(holds(schema, arguments[name]))
+                    elif name in rule.optional:
+                        states.append(rule.effect == "allow")
+                    else:
+                        states.append(None)  # nobody knows
+                has_word = False not in states if rule.effect == "forbid" else all(x is True for x in states)
+                if has_word:
+                    words.append((rule.priority, rule.effect))
+            least = min((rank for rank, _ in words), default=0)
+            first = {effect for rank, effect in words if rank == least}
+            found.append(float(bool(first) and "forbid" not in first))
+    return found
+
+
+# whether a tool ends with a result on every path
+
+KINDS = ("pass", "return", "raise", "if", "ifelse", "try", "while", "leave", "with", "match")
+
+
+def drawn_bodies(rng: Rng) -> list[str]:
+    """Return functions of one or two statements in a block, with branches within branches."""
+    return ["\n".join(["def f():", *drawn_block(rng, 2, " ")]) for _ in range(12)]
+
+
+def drawn_block(rng: Rng, depth: int, pad: str) -> list[str]:
+    """Return the lines of a block; at depth 0 without branches."""
+    lines: list[str] = []
+    for _ in range(int(rng.integers(1, 3))):
+        kind = KINDS[int(rng.integers(len(KINDS) if depth else 3))]
+        one, other = ([] if depth == 0 else drawn_block(rng, depth - 1, pad + "  ") for _ in range(2))
+        lines += {
+            "pass": [f"{pad}x()"],
+            "return": [f"{pad}return 'a'"],
+            "raise": [f"{pad}raise ValueError"],
+            "if": [f"{pad}if y:", *one],
+            "ifelse": [f"{pad}if y:", *one, f"{pad}else:", *other],
+            "try": [f"{pad}try:", *one, f"{pad}except OSError:", *other],
+            "while": [f"{pad}while True:", *one],
+            "leave": [f"{pad}while True:", f"{pad}  if y:", f"{pad}    break", *one],
+            "with": [f"{pad}with y:", *one],
+            "match": [f"{pad}match y:", f"{pad} case 1:", *one, f"{pad} case _:", *other],
+        }[kind]
+    return lines
+
+
+def ends(module: ModuleType, case: Sequence[str]) -> list[float]:
+    """Return 1 for each body that the code takes to end on every path."""
+    found: list[float] = []
+    for text in case:
+        (function,) = ast.parse(text).body
+        assert isinstance(function, ast.FunctionDef)
+        found.append(float(module._always_ends(function.body)))
+    return found
+
+
+def ways(body: Sequence[ast.stmt]) -> set[str]:
+    """Return how `body` may be left: by falling through, a break, or an end."""
+    found: set[str] = set()
+    for statement in body:
+        one = ways_of(statement)
+        found |= one - {"falls"}
+        if "falls" not in one:
+            return found
+    return found | {"falls"}
+
+
+def ways_of(statement: ast.stmt) -> set[str]:
+    """Return how one statement may be left."""
+    if isinstance(statement, (ast.Return, ast.Raise)):
+        return {"ends"}
+    if isinstance(statement, ast.Break):
+        return {"breaks"}
+    if isinstance(statement, ast.If):
+        return ways(statement.body) | (ways(statement.orelse) if statement.orelse else {"falls"})
+    if isinstance(statement, ast.Try):
+        return ways(statement.body) | set(itertools.chain(*(ways(each.body) for each in statement.handlers)))
+    if isinstance(statement, ast.While):
+        found = ways(statement.body) - {"falls"}  # what falls goes round again
+        return found - {"breaks"} | ({"falls"} if "breaks" in found else set())
+    if isinstance(statement, ast.With):
+        return ways(statement.body)
+    if isinstance(statement, ast.Match):
+        return set(itertools.chain(*(ways(each.body) for each in statement.cases)))
+    return {"falls"}
+
+
+def left(case: Sequence[str]) -> list[float]:
+    """Return the same by listing how a body may be left."""
+    found: list[float] = []
+    for text in case:
+        (function,) = ast.parse(text).body
+        assert isinstance(function, ast.FunctionDef)
+        found.append(float("falls" not in ways(function.body)))
+    return found
+
+
+FORMULAS: tuple[Formula, ...] = (
+    Formula("safety.decide", "safety.policy", ("sort_rules", "decide", "find_fault", "is_said", "is_kind"),
+        drawn_policies, judged, permitted, aside=("_refuse",)),
+    Formula("safety.always_ends", "safety.lint", ("_always_ends",), drawn_bodies, ends, left),
+)  # fmt: skip
