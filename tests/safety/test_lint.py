@@ -92,6 +92,38 @@ PAIRS: dict[str, tuple[str, str, str]] = {
         "n = 0\nwhile True:\n    n += 1\n    if n > 9:\n        break\n"
         '    client.chat.completions.create(model="m", messages=[], max_tokens=3)\n',
     ),
+    "endless through a function": (
+        "fault tolerance",
+        "while True:\n    ask([])\n",
+        "while True:\n    other.ask([])\n",
+    ),
+    "endless through a method": (
+        "fault tolerance",
+        "class A:\n    def once(self):\n        return ask([])\n    def run(self):\n"
+        "        while True:\n            self.once()\n",
+        "class A:\n    def once(self):\n        return ask([])\n    def run(self):\n"
+        "        for _ in range(3):\n            self.once()\n",
+    ),
+    "parsed under another name": (
+        "output parsing",
+        "from json import loads as read\ndef run(text):\n    return read(text)\n",
+        "from yours import loads as read\ndef run(text):\n    return read(text)\n",
+    ),
+    "a setting at the top": (
+        "model interface",
+        'HOT = 7\nclient.chat.completions.create(model="m", messages=[], max_tokens=3, temperature=HOT)\n',
+        'HOT = 1\nclient.chat.completions.create(model="m", messages=[], max_tokens=3, temperature=HOT)\n',
+    ),
+    "a message at the top": (
+        "prompt",
+        'TEXT = "Hello {name}"\nM = [{"role": "user", "content": TEXT}]\n',
+        'TEXT = "Hello {name}"\nM = [{"role": "user", "content": TEXT.format(name=1)}]\n',
+    ),
+    "handed over by a comprehension": (
+        "tool description",
+        "def find(name: str) -> str:\n    return name\nrun(tools=[each for each in (find,)])\n",
+        "def find(name: str) -> str:\n    return name\nrun(tools=[find(each) for each in (1,)])\n",
+    ),
     "no timeout": ("fault tolerance", "other = OpenAI()\n", "other = OpenAI(timeout=3)\n"),
     "range": (
         "model interface",

@@ -83,14 +83,23 @@ Row = tuple[int, str, State, str]
 
 
 class _Source:
-    """A parsed file: its tools, its calls of models, and what is around each node."""
+    """A parsed file: its tools, its calls of models, what its names stand for, and what is around each node."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
         self.parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         self.functions = {node.name: node for node in ast.walk(tree) if isinstance(node, Function)}
+        self.aliases = dict(_find_aliases(tree))
+        self.settings = {
+            target.id: node.value
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
         self.calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
         self.asked = [call for call in self.calls if self._asks_model(call)]
+        self.asking = self._find_asking()
         self.tools = list(self._find_tools())
 
     def find_all(self) -> Iterator[Row]:
@@ -195,7 +204,7 @@ class _Source:
         if not self.asked:
             return
         for call in self.calls:
-            if _name_of(call.func) in (
+            if self._name(call.func) in (
                 "json.loads",
                 "loads",
                 "literal_eval",
@@ -213,7 +222,7 @@ class _Source:
                 and isinstance(node.value, ast.Call)
                 and not self._is_caught(node)
             ):
-                called = _name_of(node.value.func)
+                called = self._name(node.value.func)
                 if (
                     called.endswith((".split", ".findall"))
                     and isinstance(node.slice, ast.Constant)
@@ -233,7 +242,7 @@ class _Source:
             for call in self.calls
             for word in call.keywords
             if word.arg in ("stop", "stop_sequences")
-            for each in ast.walk(word.value)
+            for each in ast.walk(self._value(word.value))
             if isinstance(each, ast.Constant) and isinstance(each.value, str)
         ]
         for tool in self.tools:
@@ -255,7 +264,7 @@ class _Source:
         """Yield faults that are swallowed, and loops and requests without a bound."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.ExceptHandler):
-                is_wide = node.type is None or _name_of(node.type) in ("Exception", "BaseException")
+                is_wide = node.type is None or self._name(node.type) in ("Exception", "BaseException")
                 if is_wide and all(isinstance(each, (ast.Pass, ast.Continue)) for each in node.body):
                     yield (
                         node.lineno,
@@ -264,7 +273,9 @@ class _Source:
                         "every error is swallowed here; catch what you expect, and say it",
                     )
             if isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and node.test.value:
-                asks = any(call in self.asked for call in ast.walk(node) if isinstance(call, ast.Call))
+                asks = any(
+                    self._leads_to_model(call) for call in ast.walk(node) if isinstance(call, ast.Call)
+                )
                 if asks and not _counts(node):
                     yield (
                         node.lineno,
@@ -273,7 +284,7 @@ class _Source:
                         "the model is asked in a loop without a limit; use for _ in range(…)",
                     )
         for call in self.calls:
-            if _name_of(call.func).rpartition(".")[2] in CLIENTS:
+            if self._name(call.func).rpartition(".")[2] in CLIENTS:
                 words = {word.arg for word in call.keywords}
                 if "timeout" not in words and None not in words:
                     yield (
@@ -286,7 +297,7 @@ class _Source:
     def check_calls(self) -> Iterator[Row]:
         """Yield requests that misuse a model's interface."""
         for call in self.asked:
-            words = {word.arg: word.value for word in call.keywords}
+            words = {word.arg: self._value(word.value) for word in call.keywords}
             for name, low, high in (("temperature", 0.0, 2.0), ("top_p", 0.0, 1.0)):
                 value = words.get(name)
                 if (
@@ -323,7 +334,8 @@ class _Source:
             for key, value in zip(node.keys, node.values, strict=True):
                 if not (isinstance(key, ast.Constant) and key.value == "content"):
                     continue
-                text = value.value if isinstance(value, ast.Constant) else None
+                given = self._value(value)
+                text = given.value if isinstance(given, ast.Constant) else None
                 found = PLACEHOLDER.search(text) if isinstance(text, str) else None
                 if found:
                     yield (
@@ -336,7 +348,7 @@ class _Source:
     def check_hardening(self) -> Iterator[Row]:
         """Yield what nobody leaves open in production."""
         for call in self.calls:
-            name = _name_of(call.func)
+            name = self._name(call.func)
             if name in DANGEROUS and not (
                 name == "yaml.load" and any(w.arg == "Loader" for w in call.keywords)
             ):
@@ -375,37 +387,63 @@ class _Source:
 
     def _asks_model(self, call: ast.Call) -> bool:
         """Whether `call` asks a model for an answer."""
-        name = _name_of(call.func)
+        name = self._name(call.func)
         words = {word.arg for word in call.keywords}
         return name.rpartition(".")[2] in CALLS_MODEL and bool(
             words & {"messages", "prompt", "input", "model"}
         )
 
+    def _name(self, node: ast.AST) -> str:
+        """Return the dotted name that `node` is, by the name that it was imported under."""
+        first, dot, rest = _name_of(node).partition(".")
+        return f"{self.aliases.get(first, first)}{dot}{rest}"
+
+    def _value(self, node: ast.expr) -> ast.expr:
+        """Return what `node` stands for: itself, or what a name of the module was set to."""
+        return self.settings.get(node.id, node) if isinstance(node, ast.Name) else node
+
+    def _find_asking(self) -> set[str]:
+        """Return the names of the functions that ask a model, by themselves or through others."""
+        found: set[str] = set()
+        calls = {
+            name: [each for each in ast.walk(node) if isinstance(each, ast.Call)]
+            for name, node in self.functions.items()
+        }
+        while True:
+            more = {
+                name
+                for name, own in calls.items()
+                if any(call in self.asked or _called_here(call) in found for call in own)
+            }
+            if more <= found:
+                return found
+            found |= more
+
+    def _leads_to_model(self, call: ast.Call) -> bool:
+        """Whether `call` asks a model, or calls a function of the file that does."""
+        return call in self.asked or _called_here(call) in self.asking
+
     def _find_tools(self) -> Iterator[Function]:
         """Yield the functions that are tools: marked so, or handed over as tools by name."""
         handed: set[str] = set()
         for call in self.calls:
-            is_maker = _name_of(call.func).rpartition(".")[2] in {
+            is_maker = self._name(call.func).rpartition(".")[2] in {
                 *TOOL_MARKS,
                 "from_function",
                 "from_defaults",
             }
             given = [word.value for word in call.keywords if word.arg in ("tools", "functions", "func", "fn")]
             given += list(call.args[:1]) if is_maker else []
-            for value in given:
-                parts = value.elts if isinstance(value, (ast.List, ast.Tuple)) else [value]
-                handed |= {part.id for part in parts if isinstance(part, ast.Name)}
-        lists = [
-            node
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.Assign) and isinstance(node.value, (ast.List, ast.Tuple))
-        ]
-        for node in lists:
-            if any(isinstance(target, ast.Name) and target.id in handed for target in node.targets):
-                handed |= {part.id for part in node.value.elts if isinstance(part, ast.Name)}  # pyright: ignore[reportAttributeAccessIssue]
+            handed |= {name for value in given for name in _names_in(value)}
+        for node in ast.walk(self.tree):
+            is_list = isinstance(node, ast.Assign) and isinstance(
+                node.value, (ast.List, ast.Tuple, ast.ListComp)
+            )
+            if is_list and any(isinstance(each, ast.Name) and each.id in handed for each in node.targets):
+                handed |= {*_names_in(node.value)}
         for function in self.functions.values():
             marks = {
-                _name_of(each.func if isinstance(each, ast.Call) else each).rpartition(".")[2]
+                self._name(each.func if isinstance(each, ast.Call) else each).rpartition(".")[2]
                 for each in function.decorator_list
             }
             if marks & TOOL_MARKS or function.name in handed:
@@ -424,7 +462,7 @@ class _Source:
         while at is not None and not isinstance(at, Function):
             if isinstance(at, ast.Try) and child in at.body:
                 names = {
-                    _name_of(part).rpartition(".")[2]
+                    self._name(part).rpartition(".")[2]
                     for handler in at.handlers
                     for part in (handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type])
                     if part is not None
@@ -441,6 +479,29 @@ class _Source:
             or (isinstance(node, ast.Constant) and node.value in READS)
             for node in ast.walk(self.tree)
         )
+
+
+def _find_aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield names that something is imported under, and what that is called where it comes from."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield from ((each.asname or each.name, f"{node.module}.{each.name}") for each in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((each.asname, each.name) for each in node.names if each.asname)
+
+
+def _called_here(call: ast.Call) -> str:
+    """Return the name of the function, or of the method of the same object, that is called; empty for all others."""
+    name = _name_of(call.func).removeprefix("self.").removeprefix("cls.")
+    return "" if "." in name else name
+
+
+def _names_in(value: ast.expr) -> Iterator[str]:
+    """Yield the names that `value` holds; what it calls to be made is none of them."""
+    called = {id(node.func) for node in ast.walk(value) if isinstance(node, ast.Call)}
+    for node in ast.walk(value):
+        if isinstance(node, ast.Name) and id(node) not in called:
+            yield node.id
 
 
 def _find_unpinned(folder: Path) -> Iterator[Finding]:
