@@ -69,6 +69,11 @@ PAIRS: dict[str, tuple[str, str, str]] = {
         "import json\ndef run(text):\n    try:\n        return json.loads(text)\n"
         "    except ValueError:\n        return {}\n",
     ),
+    "parsed, not from a file": (
+        "output parsing",
+        "import json\ndef run(text):\n    return json.loads(text)\n",
+        "import json\ndef run(path):\n    return json.loads(path.read_text())\n",
+    ),
     "split": (
         "output parsing",
         'def run(text):\n    return text.split(":")[1]\n',
@@ -151,11 +156,16 @@ PAIRS: dict[str, tuple[str, str, str]] = {
         'M = [{"role": "user", "content": "Hello {name}"}]\n',
         'M = [{"role": "user", "content": f"Hello {name}"}, {"role": "user", "content": "{{name}}"}]\n',
     ),
-    "eval": ("hardening", "eval(text)\n", "model.eval()\n"),
+    "eval": ("hardening", "eval(text)\n", "model.eval()\nsuper().exec(text)\n"),
     "shell": ("hardening", "subprocess.run(text, shell=True)\n", "subprocess.run([text], shell=False)\n"),
     "certificates": ("hardening", "get(url, verify=False)\n", "get(url, verify=True)\n"),
     "everybody": ("hardening", 'serve(host="0.0.0.0")\n', 'serve(host="127.0.0.1")\n'),
     "key": ("hardening", 'KEY = "sk-abcdefghijklmnop1234"\n', 'KEY = open("key").read()\n'),
+    "key of its own": (
+        "hardening",
+        'KEY = "hf_abcdefghijklmnop1234"\n',
+        'KEY = "a task-abcdefghijklmnop1234"\n',
+    ),
     "yaml": ("hardening", "yaml.load(text)\n", "yaml.load(text, Loader=yaml.SafeLoader)\n"),
 }
 

@@ -37,7 +37,7 @@ TOOL_MARKS = frozenset(
 CATCHES = frozenset({"ValueError", "JSONDecodeError", "Exception", "TypeError", "KeyError"})
 READS = frozenset({"tool_calls", "function_call", "tool_use", "output", "stop_reason"})
 """What of an answer is looked at by whoever looks for calls in it."""
-SECRET = re.compile(r"(sk-|ghp_|hf_|AKIA|xox[bp]-)[\w-]{12,}")
+SECRET = re.compile(r"(?<![\w-])(sk-|ghp_|hf_|AKIA|xox[bp]-)[\w-]{12,}")
 PLACEHOLDER = re.compile(r"(?<!\{)\{[a-z_]\w*\}(?!\})")
 DANGEROUS = {
     "eval": "evaluates text", "exec": "runs text as code", "os.system": "runs text in a shell",
@@ -209,7 +209,7 @@ class _Source:
                 "loads",
                 "literal_eval",
                 "ast.literal_eval",
-            ) and not self._is_caught(call):
+            ) and not (self._is_caught(call) or _reads_file(call)):
                 yield (
                     call.lineno,
                     "output parsing",
@@ -435,11 +435,13 @@ class _Source:
             given = [word.value for word in call.keywords if word.arg in ("tools", "functions", "func", "fn")]
             given += list(call.args[:1]) if is_maker else []
             handed |= {name for value in given for name in _names_in(value)}
-        for node in ast.walk(self.tree):
-            is_list = isinstance(node, ast.Assign) and isinstance(
-                node.value, (ast.List, ast.Tuple, ast.ListComp)
-            )
-            if is_list and any(isinstance(each, ast.Name) and each.id in handed for each in node.targets):
+        lists = [
+            node
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Assign) and isinstance(node.value, (ast.List, ast.Tuple, ast.ListComp))
+        ]
+        for node in lists:
+            if any(isinstance(target, ast.Name) and target.id in handed for target in node.targets):
                 handed |= {*_names_in(node.value)}
         for function in self.functions.values():
             marks = {
@@ -490,6 +492,14 @@ def _find_aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
             yield from ((each.asname, each.name) for each in node.names if each.asname)
 
 
+def _reads_file(call: ast.Call) -> bool:
+    """Whether what `call` is given was just read from a file, which no model wrote."""
+    inner = [node for value in call.args for node in ast.walk(value) if isinstance(node, ast.Call)]
+    return any(
+        _name_of(each.func).rpartition(".")[2] in ("read_text", "read_bytes", "open") for each in inner
+    )
+
+
 def _called_here(call: ast.Call) -> str:
     """Return the name of the function, or of the method of the same object, that is called; empty for all others."""
     name = _name_of(call.func).removeprefix("self.").removeprefix("cls.")
@@ -518,11 +528,11 @@ def _find_unpinned(folder: Path) -> Iterator[Finding]:
 
 
 def _name_of(node: ast.AST) -> str:
-    """Return the dotted name that `node` is: ``client.chat.completions.create``."""
+    """Return the dotted name that `node` is: ``client.chat.completions.create``; ``.create`` of what has no name."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
-        return f"{_name_of(node.value)}.{node.attr}".lstrip(".")
+        return f"{_name_of(node.value)}.{node.attr}"
     return ""
 
 

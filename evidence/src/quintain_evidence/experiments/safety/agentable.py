@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import inspect
 import re
 import sys
 import tempfile
@@ -129,8 +130,8 @@ MOST_CALLS = 60
 
 def rename(tree: ast.Module, rng: Random) -> ast.Module:
     """Give every function, argument and variable of the agent another name."""
-    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    own |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    methods = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    own = methods | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)} - {"self"}
     own |= {
         node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
@@ -143,6 +144,8 @@ def rename(tree: ast.Module, rng: Random) -> ast.Module:
             node.id = names.get(node.id, node.id)
         elif isinstance(node, ast.FunctionDef):
             node.name = names.get(node.name, node.name)
+        elif isinstance(node, ast.Attribute) and node.attr in methods:
+            node.attr = names[node.attr]
         elif isinstance(node, ast.arg):
             node.arg = names.get(node.arg, node.arg)
     return tree
@@ -170,7 +173,8 @@ def extract(tree: ast.Module, _rng: Random) -> ast.Module:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             for word in node.keywords:
-                if isinstance(word.value, (ast.Constant, ast.List)):
+                parts = word.value.elts if isinstance(word.value, ast.List) else [word.value]
+                if all(isinstance(part, ast.Constant) for part in parts):
                     word.value = named(word.value)
         if isinstance(node, ast.Dict):
             for place, (key, value) in enumerate(zip(node.keys, node.values, strict=True)):
@@ -194,10 +198,13 @@ def alias(tree: ast.Module, rng: Random) -> ast.Module:
 
 def reorder(tree: ast.Module, _rng: Random) -> ast.Module:
     """Turn around the order of functions that stand side by side, of keys and of keyword arguments."""
-    tools = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list]
-    others = [node for node in tree.body if isinstance(node, ast.FunctionDef) and not node.decorator_list]
-    first = [node for node in tree.body if not isinstance(node, ast.FunctionDef)]
-    tree.body = [*first[:-1], *tools[::-1], first[-1], *others[::-1]]
+    for is_tool in (True, False):
+        own = [
+            isinstance(node, ast.FunctionDef) and bool(node.decorator_list) == is_tool for node in tree.body
+        ]
+        places = [place for place, is_own in enumerate(own) if is_own]
+        for place, node in zip(places, [tree.body[each] for each in places[::-1]], strict=True):
+            tree.body[place] = node
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             node.keywords.reverse()
@@ -255,9 +262,10 @@ def pad(tree: ast.Module, rng: Random) -> ast.Module:
 
 
 REWRITES: Mapping[str, Callable[[ast.Module, Random], ast.Module]] = {
-    "rename": rename, "inline": inline, "extract": extract, "alias": alias, "reorder": reorder, "wrap": wrap,
-    "comprehend": comprehend, "pad": pad,
+    "inline": inline, "extract": extract, "alias": alias, "reorder": reorder, "wrap": wrap, "comprehend": comprehend,
+    "pad": pad, "rename": rename,
 }  # fmt: skip
+"""In the order in which they can be done one after the other."""
 
 
 def twin(defect: str, rewrites: Sequence[str], rng: Random) -> str:
@@ -267,7 +275,7 @@ def twin(defect: str, rewrites: Sequence[str], rng: Random) -> str:
         _, before, after = DEFECTS[defect]
         assert text.count(before) == 1, f"{defect} has one place"
         text = text.replace(before, after)
-    for each in rewrites:
+    for each in (name for name in REWRITES if name in rewrites):
         tree = REWRITES[each](ast.parse(text), rng)
         text = ast.unparse(ast.fix_missing_locations(tree)) + "\n"
     return text
@@ -374,7 +382,7 @@ def last_function(module: Any, text: str) -> Any:
     """Return the function of two arguments of a renamed agent that is no tool."""
     names = [node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
     taken = [name for name in names if getattr(module, name, None) is not None]
-    (found,) = (name for name in taken if getattr(module, name).__code__.co_argcount == 2)
+    (found,) = {name for name in taken if len(inspect.signature(getattr(module, name)).parameters) == 2}
     return getattr(module, found)
 
 
