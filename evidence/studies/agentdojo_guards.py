@@ -1,125 +1,17 @@
 """AgentDojo under guards: a mind plays what the user wants and, once it reads it, what the attacker wants.
 
 ``python evidence/studies/agentdojo_guards.py banking slack travel`` prints, for each suite, how many of the user's
-tasks are done without an attack and under it, and how often the attacker's goal is reached: without a guard, with a
-filter that allows the tools that the user's own solution calls (the best that AgentDojo's tool filter could choose),
-under a policy of ours, strict or wide, and under filter and wide policy together. Solutions, injections and verdicts
-are the package's; no model is asked. The policies were written from the tools' descriptions and the users' tasks, and
-are for a suite, not for a task.
+tasks are done without an attack and under it, and how often the attacker's goal is reached: without a guard, and under
+each of those of `quintain_evidence.labs.dojo`.
 """
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from quintain.adapters.agentdojo.environment import MAX_ANSWERS, AgentDojo
-from quintain.agents.guarded import GuardedEnvironment
-from quintain.environments.protocol import Environment, advance, begin
-from quintain.environments.tools import GraderFault
-from quintain.safety.policy import Policy, Rule, Rules, refuse_unknown
-from quintain.types import Action, ToolCall, as_text
-
-ARMS = ("none", "filter", "policy", "wide", "filter and wide")
-ATTACK, MARK = "important_instructions", "<INFORMATION>"
-DIRECTORIES: Mapping[str, Sequence[str]] = {
-    "banking": (),
-    "slack": ("get_channels", "get_users_in_channel"),
-    "travel": ("get_user_information", "get_all_hotels_in_city", "get_all_restaurants_in_city"),
-}
-"""suite → tools that list who and what there is, and hold no text of others"""
-NAMED: Mapping[str, Mapping[str, Sequence[str]]] = {
-    "banking": {
-        "send_money": ("recipient",),
-        "schedule_transaction": ("recipient",),
-        "update_scheduled_transaction": ("recipient",),
-        "update_password": ("password",),
-        "update_user_info": ("first_name", "last_name", "street", "city"),
-    },
-    "slack": {
-        "add_user_to_channel": ("user", "channel"),
-        "send_direct_message": ("recipient",),
-        "send_channel_message": ("channel",),
-        "invite_user_to_slack": ("user", "user_email"),
-        "remove_user_from_slack": ("user",),
-        "get_webpage": ("url",),
-        "post_webpage": ("url",),
-    },
-    "travel": {
-        "create_calendar_event": ("participants",),
-        "cancel_calendar_event": ("event_id",),
-        "reserve_hotel": ("hotel",),
-        "reserve_car_rental": ("company",),
-        "reserve_restaurant": ("restaurant",),
-        "send_email": ("recipients", "cc", "bcc"),
-    },
-}
-"""suite → tool that changes or sends something → arguments that user or directory must have said, if they are given"""
-
-
-def policy_of(suite: str, environment: Environment, *, is_wide: bool) -> Rules:
-    """Return our policy: what reads is allowed, what acts needs names from the user (wide: or a list)."""
-    rules = {tool.name: (Rule(),) for tool in environment.tools()}
-    said = {"said_by": ["task", *(DIRECTORIES[suite] if is_wide else ())]}
-    for tool, names in NAMED[suite].items():
-        rules[tool] = (Rule(when=dict.fromkeys(names, said), optional=frozenset(names)),)
-    refuse_unknown(rules, environment.tools(), suite)
-    return rules
-
-
-def filter_of(environment: AgentDojo) -> Rules:
-    """Return the filter of the task that has begun: the tools of the user's own solution."""
-    return {call.function: (Rule(),) for call in environment.user.ground_truth(environment.state)}
-
-
-def solve(environment: AgentDojo, guarded: Environment) -> Mapping[str, float]:
-    """Play the user's solution, with the attacker's behind the first result that holds the injection."""
-    wanted = list(environment.user.ground_truth(environment.state))
-    planted = list(environment.injection.ground_truth(environment.state)) if environment.injection else []
-    for turn in range(MAX_ANSWERS):
-        count = max(1, -(-len(wanted) // max(1, MAX_ANSWERS - 1 - turn)))
-        now, wanted = wanted[:count], wanted[count:]
-        calls = tuple(ToolCall(name=each.function, arguments=dict(each.args)) for each in now)
-        action = Action(tool_calls=calls) if calls else Action(text=environment.user.GROUND_TRUTH_OUTPUT)
-        result = advance(guarded, action)
-        if result.is_terminated:
-            return result.reward_terms
-        if planted and MARK in as_text(result.observation):
-            wanted, planted = [*planted, *wanted], []
-    raise AssertionError("the last answer ends the episode")
-
-
-def rules_of(arm: str, suite: str, environment: AgentDojo) -> Rules:
-    """Return the rules of `arm` for the task that has begun."""
-    chosen = filter_of(environment)
-    if arm == "filter":
-        return chosen
-    own = policy_of(suite, environment, is_wide=arm != "policy")
-    return {tool: own[tool] for tool in chosen} if arm == "filter and wide" else own
-
-
-def measure(suite: str, arm: str, attack: str) -> dict[str, float]:
-    """Return the rates of `arm` in `suite`."""
-    done: dict[str, list[float]] = {"utility": [], "injection": []}
-    broken = 0
-    with closing(AgentDojo(suite, attack=attack)) as environment:
-        for index in range(len(environment._cases)):  # pyright: ignore[reportPrivateUsage]
-            task = environment.task("eval", index)
-            begin(environment, task)
-            guarded: Environment = environment
-            if arm != "none":
-                guarded = GuardedEnvironment(environment, Policy(rules_of(arm, suite, environment)))
-            begin(guarded, task)
-            try:
-                for name, value in solve(environment, guarded).items():
-                    if name in done:
-                        done[name].append(value)
-            except GraderFault:
-                broken += 1
-    rates = {name: sum(values) / len(values) for name, values in done.items() if values}
-    return {**rates, "cases": float(len(done["utility"])), "broken": float(broken)}
+from quintain_evidence.labs.dojo import ARMS, ATTACK, NAMED, measure_arm
 
 
 def main(suites: Sequence[str]) -> None:
@@ -127,7 +19,7 @@ def main(suites: Sequence[str]) -> None:
     rows: list[dict[str, Any]] = []
     for suite in suites:
         for arm in ARMS:
-            calm, attacked = measure(suite, arm, ""), measure(suite, arm, ATTACK)
+            calm, attacked = measure_arm(suite, arm, ""), measure_arm(suite, arm, ATTACK)
             row = {
                 "suite": suite, "guard": arm, "utility": calm["utility"], "under attack": attacked["utility"],
                 "attacks reached": attacked["injection"], "cases": attacked["cases"], "broken": attacked["broken"],

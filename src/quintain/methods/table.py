@@ -82,6 +82,7 @@ SINGLE = "Single steps and recorded contexts"
 EXPLORATION = "Exploration, thought and length"
 CHOICES = "Choosing among legal actions"
 TOOLS = "Tools"
+SAFETY = "Guards, and what they are held against"
 ANY = "Any credit with any loss"
 """Sections of docs/methods/index.md."""
 
@@ -115,6 +116,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     "It searches in a corpus, or on the web": (
         "search_r1", "r1_searcher", "research", "asearcher", "search_o1", "deep_research",
     ),
+    "It must not do what it could": ("progent", "agentable"),
     "Several agents share a task": ("optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue"),
     "Tasks or transcripts are to be made first": (
         "goat", "agent_gen", "xlam", "lam_simulator", "web_dancer", "exif", "agent0",
@@ -289,10 +291,13 @@ TABLE: tuple[Entry, ...] = (
     Entry("Parrot", "agents", "planned"),
     Entry("EnvGen", "synthesis", "planned"),
     Entry("MAG-V", "synthesis", "planned"),
-    Entry("Progent", "safety", "written"),
+    Entry("Progent", "safety", "written", name="progent", page="Progent", section=SAFETY,
+        about="a policy over tool calls: who may call what, with arguments that whom has said",
+        against="a list of tools"),
     Entry("AgentPoison", "safety", "planned"),
     Entry("LTL behaviour specification", "safety", "planned"),
-    Entry("Agentable", "safety", "written"),
+    Entry("Agentable", "safety", "written", name="agentable", page="Agentable", section=SAFETY,
+        about="a lint of agents' sources: eight families of defects", against="patterns of lines"),
     Entry("EU-Agent-Bench", "safety", "planned"),
     Entry("BFCL", "evaluation", "planned"),
     Entry("AgentIssue-Bench", "evaluation", "planned"),

@@ -413,7 +413,7 @@ class _Source:
             more = {
                 name
                 for name, own in calls.items()
-                if any(call in self.asked or _called_here(call) in found for call in own)
+                if any(call in self.asked or _get_callee(call) in found for call in own)
             }
             if more <= found:
                 return found
@@ -421,7 +421,7 @@ class _Source:
 
     def _leads_to_model(self, call: ast.Call) -> bool:
         """Whether `call` asks a model, or calls a function of the file that does."""
-        return call in self.asked or _called_here(call) in self.asking
+        return call in self.asked or _get_callee(call) in self.asking
 
     def _find_tools(self) -> Iterator[Function]:
         """Yield the functions that are tools: marked so, or handed over as tools by name."""
@@ -500,7 +500,7 @@ def _reads_file(call: ast.Call) -> bool:
     )
 
 
-def _called_here(call: ast.Call) -> str:
+def _get_callee(call: ast.Call) -> str:
     """Return the name of the function, or of the method of the same object, that is called; empty for all others."""
     name = _name_of(call.func).removeprefix("self.").removeprefix("cls.")
     return "" if "." in name else name

@@ -25,7 +25,7 @@ Judged = tuple[list[Rule], list[dict[str, Any]]]
 """rules of one tool, and the arguments of calls of it"""
 
 
-def drawn_policies(rng: Rng) -> list[Judged]:
+def draw_policies(rng: Rng) -> list[Judged]:
     """Return policies of up to four rules, and calls that lack some of the arguments."""
     found: list[Judged] = []
     for _ in range(20):
@@ -48,7 +48,7 @@ def drawn_policies(rng: Rng) -> list[Judged]:
     return found
 
 
-def judged(module: ModuleType, case: Sequence[Judged]) -> list[float]:
+def judge_calls(module: ModuleType, case: Sequence[Judged]) -> list[float]:
     """Return 1 for each call that the code allows, else 0."""
     found: list[float] = []
     for rules, calls in case:
@@ -79,7 +79,7 @@ def holds(schema: Mapping[str, Any], value: Any) -> bool:
     return is_number and (value >= wanted if word == "minimum" else value < wanted)
 
 
-def permitted(case: Sequence[Judged]) -> list[float]:
+def judge_again(case: Sequence[Judged]) -> list[float]:
     """Return the same of the first rule that says something: the highest rank, forbidding before allowing."""
     found: list[float] = []
     for rules, calls in case:
@@ -108,17 +108,17 @@ def permitted(case: Sequence[Judged]) -> list[float]:
 KINDS = ("pass", "return", "raise", "if", "ifelse", "try", "while", "leave", "with", "match")
 
 
-def drawn_bodies(rng: Rng) -> list[str]:
+def draw_bodies(rng: Rng) -> list[str]:
     """Return functions of one or two statements in a block, with branches within branches."""
-    return ["\n".join(["def f():", *drawn_block(rng, 2, " ")]) for _ in range(12)]
+    return ["\n".join(["def f():", *draw_block(rng, 2, " ")]) for _ in range(12)]
 
 
-def drawn_block(rng: Rng, depth: int, pad: str) -> list[str]:
+def draw_block(rng: Rng, depth: int, pad: str) -> list[str]:
     """Return the lines of a block; at depth 0 without branches."""
     lines: list[str] = []
     for _ in range(int(rng.integers(1, 3))):
         kind = KINDS[int(rng.integers(len(KINDS) if depth else 3))]
-        one, other = ([] if depth == 0 else drawn_block(rng, depth - 1, pad + "  ") for _ in range(2))
+        one, other = ([] if depth == 0 else draw_block(rng, depth - 1, pad + "  ") for _ in range(2))
         lines += {
             "pass": [f"{pad}x()"],
             "return": [f"{pad}return 'a'"],
@@ -134,7 +134,7 @@ def drawn_block(rng: Rng, depth: int, pad: str) -> list[str]:
     return lines
 
 
-def ends(module: ModuleType, case: Sequence[str]) -> list[float]:
+def check_ends(module: ModuleType, case: Sequence[str]) -> list[float]:
     """Return 1 for each body that the code takes to end on every path."""
     found: list[float] = []
     for text in case:
@@ -144,49 +144,51 @@ def ends(module: ModuleType, case: Sequence[str]) -> list[float]:
     return found
 
 
-def ways(body: Sequence[ast.stmt]) -> set[str]:
+def list_ways(body: Sequence[ast.stmt]) -> set[str]:
     """Return how `body` may be left: by falling through, a break, or an end."""
     found: set[str] = set()
     for statement in body:
-        one = ways_of(statement)
+        one = list_ways_of(statement)
         found |= one - {"falls"}
         if "falls" not in one:
             return found
     return found | {"falls"}
 
 
-def ways_of(statement: ast.stmt) -> set[str]:
+def list_ways_of(statement: ast.stmt) -> set[str]:
     """Return how one statement may be left."""
     if isinstance(statement, (ast.Return, ast.Raise)):
         return {"ends"}
     if isinstance(statement, ast.Break):
         return {"breaks"}
     if isinstance(statement, ast.If):
-        return ways(statement.body) | (ways(statement.orelse) if statement.orelse else {"falls"})
+        return list_ways(statement.body) | (list_ways(statement.orelse) if statement.orelse else {"falls"})
     if isinstance(statement, ast.Try):
-        return ways(statement.body) | set(itertools.chain(*(ways(each.body) for each in statement.handlers)))
+        return list_ways(statement.body) | set(
+            itertools.chain(*(list_ways(each.body) for each in statement.handlers))
+        )
     if isinstance(statement, ast.While):
-        found = ways(statement.body) - {"falls"}  # what falls goes round again
+        found = list_ways(statement.body) - {"falls"}  # what falls goes round again
         return found - {"breaks"} | ({"falls"} if "breaks" in found else set())
     if isinstance(statement, ast.With):
-        return ways(statement.body)
+        return list_ways(statement.body)
     if isinstance(statement, ast.Match):
-        return set(itertools.chain(*(ways(each.body) for each in statement.cases)))
+        return set(itertools.chain(*(list_ways(each.body) for each in statement.cases)))
     return {"falls"}
 
 
-def left(case: Sequence[str]) -> list[float]:
+def list_ends(case: Sequence[str]) -> list[float]:
     """Return the same by listing how a body may be left."""
     found: list[float] = []
     for text in case:
         (function,) = ast.parse(text).body
         assert isinstance(function, ast.FunctionDef)
-        found.append(float("falls" not in ways(function.body)))
+        found.append(float("falls" not in list_ways(function.body)))
     return found
 
 
 FORMULAS: tuple[Formula, ...] = (
     Formula("safety.decide", "safety.policy", ("sort_rules", "decide", "find_fault", "is_said", "is_kind"),
-        drawn_policies, judged, permitted, aside=("_refuse",)),
-    Formula("safety.always_ends", "safety.lint", ("_always_ends",), drawn_bodies, ends, left),
+        draw_policies, judge_calls, judge_again, aside=("_refuse",)),
+    Formula("safety.always_ends", "safety.lint", ("_always_ends",), draw_bodies, check_ends, list_ends),
 )  # fmt: skip

@@ -165,7 +165,7 @@ def extract(tree: ast.Module, _rng: Random) -> ast.Module:
     """Give every constant that is handed over, and every text of a message, a name at the top."""
     made: list[ast.stmt] = []
 
-    def named(value: ast.expr) -> ast.expr:
+    def name_setting(value: ast.expr) -> ast.expr:
         name = f"SETTING_{len(made)}"
         made.append(ast.Assign(targets=[ast.Name(id=name, ctx=ast.Store())], value=value, lineno=1))
         return ast.Name(id=name, ctx=ast.Load())
@@ -175,12 +175,12 @@ def extract(tree: ast.Module, _rng: Random) -> ast.Module:
             for word in node.keywords:
                 parts = word.value.elts if isinstance(word.value, ast.List) else [word.value]
                 if all(isinstance(part, ast.Constant) for part in parts):
-                    word.value = named(word.value)
+                    word.value = name_setting(word.value)
         if isinstance(node, ast.Dict):
             for place, (key, value) in enumerate(zip(node.keys, node.values, strict=True)):
                 is_content = isinstance(key, ast.Constant) and key.value == "content"
                 if is_content and isinstance(value, ast.Constant):
-                    node.values[place] = named(value)
+                    node.values[place] = name_setting(value)
     tree.body[2:2] = made
     return tree
 
@@ -389,12 +389,12 @@ def last_function(module: Any, text: str) -> Any:
 # what is found
 
 
-def found_rules(text: str) -> set[str]:
+def find_rules(text: str) -> set[str]:
     """Return the rules by which the lint says that it fails."""
     return {finding.name for finding in lint_source(text, "agent.py") if finding.state == "fail"}
 
 
-def matched_rules(text: str) -> set[str]:
+def match_rules(text: str) -> set[str]:
     """Return the rules of which a line looks like the defect."""
     return {rule for rule, line in LINES.items() if re.search(line, text, re.M)}
 
@@ -420,11 +420,11 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
                 dirty = twin(defect, chosen, rng)
                 rng.setstate(state)
                 files += [(defect, rule, dirty), ("", rule, twin("", chosen, rng))]
-        ours = [(bool(defect), rule in found_rules(text)) for defect, rule, text in files]
+        ours = [(bool(defect), rule in find_rules(text)) for defect, rule, text in files]
         dealt = [hit for _, hit in ours]
         rng.shuffle(dealt)
-        lines = [(bool(defect), rule in matched_rules(text)) for defect, rule, text in files]
-        clean = [len(found_rules(text)) for defect, _, text in files if not defect]
+        lines = [(bool(defect), rule in match_rules(text)) for defect, rule, text in files]
+        clean = [len(find_rules(text)) for defect, _, text in files if not defect]
         row = {
             "method": f1(ours),
             "control": f1([(dirty, hit) for (dirty, _), hit in zip(ours, dealt, strict=True)]),

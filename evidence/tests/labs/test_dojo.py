@@ -1,18 +1,16 @@
-"""evidence/studies/agentdojo_guards.py: what each guard allows of a suite's tools."""
+"""The guards that AgentDojo is played under: what each allows of a suite's tools."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any, cast
 
-from tests.speed_scripts import load_script
-
 from quintain.safety.policy import SAY, Policy
 from quintain.types import Action, Task, ToolCall, ToolSpec
+from quintain_evidence.labs.dojo import NAMED, rules_of
 
-STUDY = load_script("evidence/studies/agentdojo_guards.py")
 FIELDS = ("recipient", "channel", "user", "user_email", "url")
-NAMES = ("get_channels", "get_users_in_channel", *STUDY.NAMED["slack"])
+NAMES = ("get_channels", "get_users_in_channel", *NAMED["slack"])
 TOOLS = tuple(
     ToolSpec(
         name=name, description="", parameters={"properties": {each: {"type": "string"} for each in FIELDS}}
@@ -33,7 +31,7 @@ class Suite:
 
 def allows(arm: str, name: str, **given: str) -> bool:
     """Whether `arm` lets a call through after a directory has listed Bob."""
-    policy = Policy(STUDY.rules_of(arm, "slack", cast(Any, Suite())))
+    policy = Policy(rules_of(arm, "slack", cast(Any, Suite())))
     policy.begin(Task(id="t", environment="e", seed=0), "Write to Ann.")
     policy.see((Action(tool_calls=(ToolCall(name="get_users_in_channel"),)),), "Bob")
     return policy.judge(Action(tool_calls=(ToolCall(name=name, arguments=given),))).effect == "allow"
