@@ -86,7 +86,7 @@ from quintain.text.chat import Chat
 from quintain.text.settings import set_template
 from quintain.text.template_check import check_template
 from quintain.trained import TrainedRun
-from quintain.types import Trajectory, derive_seed
+from quintain.types import NOTHING, Trajectory, derive_seed
 from quintain.types.terminal import spell_out, write_command, write_line
 from quintain.warm_start.demonstrations import COLLECT, TOKENIZERS, harness_of, place_data, write_run
 from quintain.warm_start.start import (
@@ -415,6 +415,8 @@ def evaluate(
     trials: int = 1,
     attempts: int = 1,
     reflect: bool = False,
+    show_attempt: bool = False,
+    max_repeats: int | None = None,
     cluster: str = "",
     seed: int = 0,
     temperature: float = 1.0,
@@ -426,8 +428,10 @@ def evaluate(
     """Return what `episodes` held-out tasks, each played in `trials` episodes, say of a model, and the episodes.
 
     `target` is a model folder, a hub id or a run, or who acts without one: expert, random, a search, an endpoint. With
-    `attempts` a task that was not solved is attempted again, told of what it `reflect` on where it does; the evaluation
-    is then of the last attempts, and the episodes are those of all rounds, one round after the other.
+    `attempts` a task that was not solved is attempted again, told of what it `reflect` on where it does, and shown its
+    last attempt with `show_attempt`; one whose action has the same reply more than `max_repeats` times in a row ends as
+    failed. The evaluation is then of the last attempts, and the episodes are those of all rounds, one round after the
+    other.
 
     A model acts through the harness `agent`; empty: the one that a run was trained with, or that fits. What is kept in
     the folder `out` is not played again where the same is asked for. Tasks that do not say what `cluster` they are of
@@ -447,14 +451,9 @@ def evaluate(
         raise UsageError(
             f"evaluation: got {episodes} tasks in {trials} trials; ask for {MOST_EPISODES:,} episodes at most"
         )
-    if reflect and attempts < 2:
-        raise UsageError("reflect: got one attempt, after which nothing is told; give 2 attempts or more")
+    check_attempts(str(target), attempts, reflect=reflect, show_attempt=show_attempt, max_repeats=max_repeats)
     target = str(target)
     if is_script(target):
-        if attempts > 1:
-            raise UsageError(
-                f"attempts: got {target!r}, which is no model here and could be told nothing of the last one; give 1"
-            )
         if environment is None:
             raise UsageError(f"evaluating {target}: got no environment; name one with --environment")
         agent = agent or AUTO
@@ -484,6 +483,8 @@ def evaluate(
         "environment": make_environment.spec, "agent": agent,
         "tasks": len(tasks), "trials": trials, "attempts": attempts, "reflect": reflect, "seed": seed,
         "temperature": temperature,
+        **({"show_attempt": True} if show_attempt else {}),
+        **({"max_repeats": max_repeats} if max_repeats is not None else {}),
     }  # fmt: skip
     chosen = derive_seed("evaluation", seed)
     with (
@@ -499,13 +500,12 @@ def evaluate(
 
         if attempts > 1:
             rounds = acting.play_rounds(
-                tasks, rounds=attempts, seed=chosen, reflects=reflect, on_episode=take, known=known
-            )
+                tasks, rounds=attempts, seed=chosen, reflects=reflect, shows_attempt=show_attempt,
+                max_repeats=max_repeats, on_episode=take, known=known,
+            )  # fmt: skip
+            played = [trajectory for trial in rounds for trajectory in trial.trajectories]
         else:
-            rounds = [
-                acting.play(tasks, size=trials, seed=chosen, on_episode=partial(take, 0), known=known(0))
-            ]
-    played = [trajectory for own in rounds for trajectory in own]
+            played = acting.play(tasks, size=trials, seed=chosen, on_episode=partial(take, 0), known=known(0))
     return evaluated(last_attempts(played) if attempts > 1 else played), played
 
 
@@ -726,9 +726,16 @@ def collect(
     seed: int = 0,
     split: str = "train",
     expert_noise: float = 0.0,
+    attempts: int = 1,
+    reflect: bool = False,
+    show_attempt: bool = False,
+    max_repeats: int | None = None,
     trust_run: bool = False,
 ) -> tuple[list[Trajectory], PreTrainedTokenizerBase]:
     """Return episodes of the expert, of random actions, a search, a model or a chat endpoint, and their tokenizer.
+
+    With several `attempts`, as `evaluate` has them, the episodes are those of all rounds; an attempt that was told a
+    new lesson begins with the turn in which that was written (role ``reflection``), to be imitated where it helped.
 
     A model of a run acts through the harness that the run names; one of a run of somebody else's that names an agent of
     its own only if this user does `trust_run`.
@@ -743,6 +750,7 @@ def collect(
         raise UsageError(
             f"expert_noise: got {expert_noise} with the agent {agent}, which errs by itself; give 0"
         )
+    check_attempts(agent, attempts, reflect=reflect, show_attempt=show_attempt, max_repeats=max_repeats)
     make_environment = find_ready(environment, for_training=split == "train", for_model=not is_script(agent))
     acting = find_acting(
         agent,
@@ -756,8 +764,45 @@ def collect(
     tasks = TaskStream(tasks_of(make_environment), "eval" if split == "eval" else "train").draw(0, episodes)
     chosen = derive_seed("collect", seed)
     with progressing("collecting", episodes) as display, closing(acting.rollout):
-        found = acting.play(tasks, seed=chosen, on_episode=lambda _: display.advance())
+        if attempts < 2:
+            found = acting.play(tasks, seed=chosen, on_episode=lambda _: display.advance())
+            return found, acting.tokenizer
+
+        def take(number: int, _trajectory: Trajectory) -> None:
+            if number == 0:
+                display.advance()
+
+        rounds = acting.play_rounds(
+            tasks, rounds=attempts, seed=chosen, reflects=reflect, shows_attempt=show_attempt,
+            max_repeats=max_repeats, on_episode=take,
+        )  # fmt: skip
+    before = [NOTHING, *(trial.reflections for trial in rounds)]
+    found = [
+        replace(each, group=f"{each.group}/attempt {number}")
+        for number, trial in enumerate(rounds, start=1)
+        for each in trial.with_lessons(before[number - 1])
+    ]
     return found, acting.tokenizer
+
+
+def check_attempts(
+    target: str, attempts: int, *, reflect: bool, show_attempt: bool, max_repeats: int | None
+) -> None:
+    """Refuse several attempts of who could not be told of the last one, and what needs several.
+
+    Raises:
+        UsageError: see above.
+    """
+    if attempts > 1 and is_script(target):
+        raise UsageError(
+            f"attempts: got {target!r}, which is no model here and could be told nothing of the last one; give 1"
+        )
+    asked = {"reflect": reflect, "show_attempt": show_attempt, "max_repeats": max_repeats is not None}
+    if attempts < 2 and any(asked.values()):
+        name = next(name for name, is_asked in asked.items() if is_asked)
+        raise UsageError(f"{name}: got one attempt, after which nothing is told; give 2 attempts or more")
+    if max_repeats is not None and max_repeats < 1:
+        raise UsageError(f"max_repeats: got {max_repeats}; give 1 or more, or leave it out")
 
 
 def attack(

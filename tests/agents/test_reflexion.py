@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 
+import pytest
 from tests.agents.conftest import Talk
+from tests.build import make_episode, make_turn
 
 from quintain.agents.harness import PlainText
 from quintain.agents.protocol import Brief
-from quintain.agents.reflexion import Lessons, Reflexion
+from quintain.agents.reflexion import MAX_TRANSCRIPT, Lessons, Reflexion, attempt_text, count_repeats
 from quintain.text.chat import Chat
-from quintain.types import Task
+from quintain.types import Action, Task, ToolCall
 
 Briefs = Callable[..., Brief]
 
@@ -38,3 +40,56 @@ def test_golden_prompt_with_lessons(small_chat: Chat, brief_of: Briefs) -> None:
     assert "- x" not in other.sees("A wall.")
     plain = Talk(small_chat, Reflexion(PlainText(small_chat)).open(brief_of()))
     assert plain.sees("A wall.") == "<|system|>Go.<|user|>A wall.<|assistant|>"
+
+
+def test_the_last_attempt_stands_in_the_prompt_behind_lessons(small_chat: Chat, brief_of: Briefs) -> None:
+    failed = make_episode(
+        make_turn(shows="A wall.", text="left"), task=task_of("t/train/0"), final_observation="Ouch."
+    )
+    agent = Reflexion(PlainText(small_chat), Lessons(), {"t/train/0": failed})
+    told = "Your last attempt, which failed:\nObservation: A wall.\nAction: left\nObservation: Ouch."
+    assert Talk(small_chat, agent.open(brief_of())).sees("A wall.") == (
+        f"<|system|>Go.\n\n{told}<|user|>A wall.<|assistant|>"
+    )
+    both = Reflexion(PlainText(small_chat), Lessons().add(task_of("t/train/0"), "Go right."), agent.attempts)
+    seen = Talk(small_chat, both.open(brief_of())).sees("A wall.")
+    assert seen.index("- Go right.") < seen.index(told)
+    assert Talk(small_chat, Reflexion(PlainText(small_chat), Lessons(), {"u": failed}).open(brief_of())).sees(
+        "A wall."
+    ) == ("<|system|>Go.<|user|>A wall.<|assistant|>")
+
+
+def test_of_a_long_attempt_the_end_is_shown() -> None:
+    turns = [make_turn(shows=f"room {n}", text="go") for n in range(900)]
+    shown = attempt_text(make_episode(*turns, final_observation="the end"))
+    assert shown.endswith("Action: go\nObservation: the end") and "room 0\n" not in shown
+    assert MAX_TRANSCRIPT - 30 < len(shown.partition("\n")[2]) <= MAX_TRANSCRIPT
+
+
+@pytest.mark.parametrize(
+    ("moves", "reply", "count"),
+    [
+        ("", "wall", 0),
+        ("left:wall", "wall", 1),
+        ("left:hall left:wall left:wall left:wall", "wall", 3),
+        ("left:wall left:wall left:door", "door", 1),
+        ("left:wall right:wall left:wall", "wall", 1),
+        ("left:wall right:wall right:wall", "wall", 2),
+    ],
+)
+def test_an_action_is_repeated_where_its_reply_is_the_same(moves: str, reply: str, count: int) -> None:
+    # Each is ACTION:REPLY; the reply stands in the turn after, of the last one in what is given.
+    pairs = [move.split(":") for move in moves.split()]
+    shown = ["start", *(said for _, said in pairs)]
+    turns = [make_turn(shows=seen, text=action) for seen, (action, _) in zip(shown, pairs, strict=False)]
+    assert count_repeats(turns, reply) == count
+    thoughts = [part for turn in turns for part in (make_turn(shows="x", text="hm", seat="agent/plan"), turn)]
+    assert count_repeats(thoughts, reply) == count
+
+
+def test_calls_are_told_apart_by_their_arguments() -> None:
+    def call(number: int) -> Action:
+        return Action(tool_calls=(ToolCall(name="guess", arguments={"number": number}, id=f"c{number}"),))
+
+    turns = [make_turn(shows="no", action=call(number)) for number in (1, 2, 2)]
+    assert count_repeats(turns, "no") == 2

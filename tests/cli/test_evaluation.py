@@ -81,11 +81,15 @@ def answer(launcher: Launcher) -> Launcher:
     return launcher
 
 
+ALONE = {"reflect": False, "show_attempt": False, "max_repeats": None}
+"""What is passed on where nothing is attempted again."""
+
+
 def test_eval_passes_everything_on(cli: Cli, answer: Launcher) -> None:
     argv = ["--environment", "guess", "--episodes", "12", "--seed", "3", "--temperature", "0"]
     assert cli("eval", "model", *argv, "--agent", "react").status == 0
     settings = {"episodes": 12, "seed": 3, "temperature": 0.0, "agent": "react"}
-    settings |= {"trials": 1, "attempts": 1, "reflect": False, "out": None, "cluster": ""}
+    settings |= {"trials": 1, "attempts": 1, "out": None, "cluster": "", **ALONE}
     assert answer.calls == [("evaluate", "model", "guess", settings)]
 
 
@@ -143,6 +147,11 @@ def test_eval_of_several_attempts_tells_success_by_round(cli: Cli, launcher: Lau
     ]  # fmt: skip
     assert "success\t66.7 %" in lines and "episodes\t3" in lines, "the last attempt at each task"
     assert (launcher.calls[0][3]["attempts"], launcher.calls[0][3]["reflect"]) == (3, True)
+    assert cli("eval", "model", "--attempts", "2", "--show-attempt", "--max-repeats", "3").status == 0
+    told = launcher.calls[1][3]
+    assert (told["reflect"], told["show_attempt"], told["max_repeats"]) == (False, True, 3)
+    refused = cli("collect", "guess", "--max-repeats", "0", "--out", "x.jsonl")
+    assert refused.status != 0 and "--max-repeats" in refused.error
 
 
 def test_eval_of_several_models_pairs_them_by_task(cli: Cli, launcher: Launcher) -> None:
@@ -323,7 +332,7 @@ def test_collect_writes_a_run(cli: Cli, launcher: Launcher) -> None:
         "collect", "guess", "--agent", "random", "--episodes", "4", "--out", "data", "--split", "eval"
     )
     assert (found.status, found.out) == (0, "data: success 66.7 % [20.8, 93.9], 3 episodes, 1 failed\n")
-    settings = {"episodes": 4, "seed": 0, "split": "eval", "expert_noise": 0.0}
+    settings = {"episodes": 4, "seed": 0, "split": "eval", "expert_noise": 0.0, "attempts": 1, **ALONE}
     assert launcher.calls == [("collect", "guess", "random", settings)]
     with Run.open(Path("data"), writable=False) as run:
         assert list(run.trajectories()) == episodes("110x")

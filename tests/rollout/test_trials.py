@@ -11,7 +11,7 @@ from quintain.errors import EngineFault
 from quintain.rollout.collect import Limits, Rollout
 from quintain.rollout.trials import Trial, reflect, trials
 from quintain.text.chat import Chat
-from quintain.types import Action, Failure, Observation, Split, StepResult, Task
+from quintain.types import Action, Failure, Observation, Split, StepResult, Stop, Task
 
 
 class Number(Environment):
@@ -62,10 +62,23 @@ def run(
     max_length: int = 4000,
     rounds: int = 3,
     split: Split = "train",
+    shows_attempt: bool = False,
+    max_repeats: int | None = None,
+    max_turns: int = 1,
 ) -> list[Trial]:
     agent = PlainText(chat, max_tokens=32)
-    rollout = Rollout(agent, Number, Scripted(learner, max_length=max_length), limits=Limits(max_turns=1))
-    found = trials(rollout, chat, [Number().task(split, n) for n in range(count)], rounds=rounds, seed=1)
+    rollout = Rollout(
+        agent, Number, Scripted(learner, max_length=max_length), limits=Limits(max_turns=max_turns)
+    )
+    found = trials(
+        rollout,
+        chat,
+        [Number().task(split, n) for n in range(count)],
+        rounds=rounds,
+        seed=1,
+        shows_attempt=shows_attempt,
+        max_repeats=max_repeats,
+    )
     assert rollout.agent is agent
     return found
 
@@ -135,3 +148,42 @@ def test_a_reflection_that_never_comes_is_the_engines_fault_with_its_name(chat: 
     ):
         reflect(engine, chat, attempts, Lessons(), seed=1, max_tokens=64, patience=0.0)
     assert len(engine.released) == 3
+
+
+def test_the_last_attempt_alone_is_shown_where_it_is_asked_for(chat: Chat) -> None:
+    learner = Learner(chat)
+    run(chat, learner, count=3, shows_attempt=True)
+    first, second, third = learner.told[0], learner.told[3], learner.told[5]
+    assert "last attempt" not in first
+    assert "Your last attempt, which failed:\nObservation: Which?\nAction: 0\nObservation: not 0" in second
+    assert third.count("Your last attempt") == 1 and "Action: 1\n" in third and "Action: 0\n" not in third
+
+
+class Stubborn(Number):
+    """Say the number, as often as you like."""
+
+    max_turns = 9
+
+
+@pytest.mark.parametrize(("most", "num"), [(None, 9), (1, 2), (3, 4)])
+def test_an_attempt_in_which_nothing_changes_is_cut_and_failed(
+    chat: Chat, most: int | None, num: int
+) -> None:
+    engine = Scripted(lambda request, stream: chat.write("7"))
+    rollout = Rollout(PlainText(chat), Stubborn, engine)
+    (trial,) = trials(
+        rollout, chat, [Stubborn().task("train", 0)], rounds=1, seed=0, max_repeats=most, reflects=False
+    )
+    (attempt,) = trial.trajectories
+    assert len(attempt.turns) == num and not attempt.is_success
+    assert attempt.stop == (Stop.MAX_TURNS if most is None else Stop.CUT)
+
+
+def test_an_attempt_begins_with_the_lesson_that_it_was_told(chat: Chat) -> None:
+    found = run(chat, Learner(chat), count=3)
+    told = found[1].with_lessons(found[0].reflections)
+    assert [len(attempt.turns) for attempt in told] == [2, 2]
+    lesson, act = told[0].turns
+    assert (lesson.seat, lesson.is_internal, act.is_internal) == ("agent/reflection", True, False)
+    assert lesson.starts_segment and act.starts_segment and told[0].is_success
+    assert found[0].with_lessons({}) == list(found[0].trajectories)

@@ -95,6 +95,16 @@ def test_lessons_carry_from_attempt_to_attempt_and_plain_ones_do_not(learner: Le
     assert again.success == 0.25 and rate_rounds(retried) == {1: 0.25, 2: 0.25, 3: 0.25}
 
 
+def test_what_is_collected_in_rounds_has_attempts_and_lessons_of_their_own(learner: Learner) -> None:
+    found, _ = api.collect(WORLD, "m", episodes=4, attempts=3, reflect=True)
+    assert [t.group.partition("/attempt ")[2] for t in found] == ["1"] * 4 + ["2"] * 3 + ["3"] * 2
+    assert len({(t.group, t.index) for t in found}) == 9
+    lessons = [[turn.action.text for turn in t.turns if turn.seat == "agent/reflection"] for t in found]
+    assert lessons == [[]] * 4 + [["It is not 0"]] * 3 + [["It is not 1"]] * 2
+    plain, _ = api.collect(WORLD, "m", episodes=4, attempts=2, show_attempt=True, max_repeats=5)
+    assert len(plain) == 7 and not any(turn.is_internal for t in plain for turn in t.turns)
+
+
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
@@ -109,6 +119,8 @@ def test_lessons_carry_from_attempt_to_attempt_and_plain_ones_do_not(learner: Le
         ),
         ({"trials": 10**12}, "evaluation: got 256 tasks in 1000000000000 trials; ask for 1,000,000 episodes"),
         ({"reflect": True}, "reflect: got one attempt, after which nothing is told; give 2 attempts or more"),
+        ({"show_attempt": True}, "show_attempt: got one attempt, after which nothing is told; give 2 attemp"),
+        ({"max_repeats": 0, "attempts": 2}, "max_repeats: got 0; give 1 or more, or leave it out"),
     ],
 )
 def test_what_cannot_be_said_is_refused_before_anything_is_played(

@@ -52,6 +52,7 @@ WRAPPERS: dict[str, str] = {
     "memory": "quintain.agents.context:Memory",
     "pivotal": "quintain.agents.shaping:Pivotal",
     "plan": "quintain.agents.plan:PlanAndAct",
+    "ramp": "quintain.agents.ramp:Ramp",
     "rci": "quintain.agents.rci:Critique",
     "refined": "quintain.agents.refined:Refined",
     "simplified": "quintain.agents.shaping:Simplified",

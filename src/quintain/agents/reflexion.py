@@ -2,22 +2,29 @@
 
 The lessons are kept outside of episodes, by task, as a value: an attempt reads them and never writes them, so that
 the attempts of a round do not depend on each other's order. `quintain.rollout.trials` runs the rounds. Only a failed
-attempt is reflected on, and at most the newest `MAX_LESSONS` are shown.
+attempt is reflected on, and at most the newest `MAX_LESSONS` are shown. The last attempt itself may stand in the
+prompt, beside lessons or without, and an attempt in which nothing changes may be ended (`count_repeats`).
+
+Differences to the paper: there an attempt ends where an action and its reply come more than three times in a row, in
+its code where an action comes twice; here after as many as are asked for, none by default. Whether an attempt failed
+is the environment's to say; the agent writes no tests of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from quintain.agents.deliberation import describe_action
 from quintain.agents.protocol import Agent, Brief, Prompt, Session
 from quintain.engines.protocol import Sampling
 from quintain.text.chat import Chat
-from quintain.types import NOTHING, Message, Task, Trajectory, as_content, as_text
+from quintain.types import NOTHING, Message, Observation, Task, Trajectory, Turn, as_content, as_text
 
 MAX_LESSONS = 3
 """As in the paper's code, for acting and for reflecting."""
+MAX_TRANSCRIPT = 4000
+"""Characters of the last attempt that stand in the prompt of the next; older lines are left out."""
 REFLECT = (
     "You failed at the task below. In a few sentences, say why, and what to do differently the next time. "
     "Do not repeat what happened."
@@ -54,14 +61,41 @@ class Reflexion:
 
     agent: Agent
     lessons: Lessons = Lessons()
+    attempts: Mapping[str, Trajectory] = NOTHING
+    """task id → the attempt that it is shown, the last one"""
 
     def open(self, brief: Brief) -> Session:
         """See `Agent.open`."""
-        lessons = self.lessons.of(brief.task.id)
-        if not lessons:
+        lessons, attempt = self.lessons.of(brief.task.id), self.attempts.get(brief.task.id)
+        told = [lessons_text(lessons)] if lessons else []
+        told += [] if attempt is None else [attempt_text(attempt)]
+        if not told:
             return self.agent.open(brief)
-        told = f"{brief.instructions}\n\n{lessons_text(lessons)}".strip()
-        return self.agent.open(replace(brief, instructions=told))
+        return self.agent.open(replace(brief, instructions="\n\n".join((brief.instructions, *told)).strip()))
+
+
+def count_repeats(turns: Sequence[Turn], reply: Observation) -> int:
+    """Return how often the last action, with the same reply, was taken in a row; `reply` is that to the last turn.
+
+    Example: 3 after ``left → wall, left → wall, left → wall``. What an agent says to itself is left out.
+    """
+    count, wanted = 0, None
+    for turn in reversed(turns):
+        if turn.is_internal:
+            continue
+        move = describe_action(turn.action), as_content(reply)
+        if wanted is not None and move != wanted:
+            break
+        wanted, count, reply = move, count + 1, turn.observation
+    return count
+
+
+def attempt_text(attempt: Trajectory) -> str:
+    """Return the failed `attempt` as the next prompt shows it: its last lines, within `MAX_TRANSCRIPT`."""
+    lines = transcript(attempt)
+    while len(lines) > 1 and sum(len(line) + 1 for line in lines) > MAX_TRANSCRIPT:
+        lines = lines[1:]
+    return "\n".join(["Your last attempt, which failed:", *lines])
 
 
 def lessons_text(lessons: tuple[str, ...]) -> str:

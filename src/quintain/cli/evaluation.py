@@ -57,7 +57,7 @@ def evaluate(argv: Sequence[str]) -> int:
     parser.flag(
         "--attempts", "attempts at a task that is not solved (default 1), and success by round", "N", "1"
     )
-    parser.switch("--reflect", "tell every attempt what was learned of the failed ones before it (Reflexion)")
+    add_attempts(parser)
     parser.flag(
         "--cluster",
         "what belongs together, for the interval: task (default with --trials), environment, or a key of tasks' data",
@@ -119,6 +119,25 @@ def evaluate(argv: Sequence[str]) -> int:
     return 0
 
 
+def add_attempts(parser: Parser) -> None:
+    """Let `parser` read what attempts after the first are told, and when one ends (Reflexion)."""
+    parser.switch("--reflect", "tell every attempt what was learned of the failed ones before it (Reflexion)")
+    parser.switch("--show-attempt", "show every attempt the failed one before it")
+    parser.flag(
+        "--max-repeats", "end an attempt whose action has the same reply more than N times in a row", "N"
+    )
+
+
+def read_attempts(arguments: Namespace) -> dict[str, Any]:
+    """Return what `add_attempts` read."""
+    most = arguments.max_repeats
+    return {
+        "reflect": arguments.reflect,
+        "show_attempt": arguments.show_attempt,
+        "max_repeats": None if most is None else whole_number(most, "--max-repeats", least=1),
+    }
+
+
 def _play(name: str, arguments: Namespace, **settings: Any) -> list["Trajectory"]:
     """Return the episodes of the model or run that is called `name`."""
     from quintain import api as launch
@@ -133,7 +152,7 @@ def _play(name: str, arguments: Namespace, **settings: Any) -> list["Trajectory"
             target,
             world,
             agent=arguments.agent,
-            reflect=arguments.reflect,
+            **read_attempts(arguments),
             cluster=arguments.cluster,
             trust_run=arguments.trust_run,
             accept_changes=arguments.accept_changes,
@@ -326,12 +345,15 @@ def collect(argv: Sequence[str]) -> int:
     parser.flag("--guard", GUARD_HELP, "POLICY.json")
     parser.flag("--split", "tasks to act on: train (default) or eval", "SPLIT", "train")
     parser.flag("--expert-noise", "share of turns in which the expert errs (default 0)", "SHARE", "0")
+    parser.flag("--attempts", "attempts of a model at a task that is not solved (default 1)", "N", "1")
+    add_attempts(parser)
     parser.flag("--out", "file to write, .jsonl, or folder of a new run", "PATH")
     parser.switch("--trust-run", TRUST)
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", RUNS)
     arguments = parser.read(argv)
     episodes = whole_number(arguments.episodes, "--episodes", least=1)
     seed = whole_number(arguments.seed, "--seed")
+    attempts = whole_number(arguments.attempts, "--attempts", least=1)
     split = one_of(arguments.split, "--split", ("train", "eval"))
     out = new_path(arguments.out)
     expert_noise = positive(arguments.expert_noise, "--expert-noise")
@@ -356,12 +378,13 @@ def collect(argv: Sequence[str]) -> int:
         world = guard_spec(world, arguments.guard)
     trajectories, tokenizer = launch.collect(
         world, agent, episodes=episodes, seed=seed, split=split, expert_noise=expert_noise,
-        trust_run=arguments.trust_run,
+        attempts=attempts, **read_attempts(arguments), trust_run=arguments.trust_run,
     )  # fmt: skip
     if out.suffix == ".jsonl":
         write_messages(trajectories, tokenizer, out, teller(world))
     else:
         settings = {"environment": world, "agent": agent, "seed": seed, "split": split}
+        settings |= {"attempts": attempts} if attempts > 1 else {}
         write_run(trajectories, tokenizer, out, settings, make_environment=find(world))
     write_line(f"{out}: {evaluated(trajectories)}")
     return 0

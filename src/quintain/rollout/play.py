@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
+from quintain.agents.reflexion import count_repeats
 from quintain.engines.protocol import Engine
 from quintain.environments.protocol import Environment, Killable, SimultaneousSeats
 from quintain.errors import QuintainError
@@ -27,7 +28,7 @@ from quintain.rollout.staleness import judge_age
 from quintain.rollout.stepper import Stepper
 from quintain.rollout.views import Answer, EnvironmentReader, Start
 from quintain.rollout.watchdog import Patience
-from quintain.types import Failure, Outcome, Stop, Trajectory
+from quintain.types import Failure, Outcome, Score, Stop, Trajectory
 
 PATIENCE = 5.0
 """Seconds that calls into environments have to return when everything is given up."""
@@ -342,9 +343,16 @@ class Play:
         elif answer.result.is_truncated or episode.num_acted >= limit:
             is_own = answer.result.is_truncated or episode.num_acted >= own
             self._end(episode, Stop.MAX_TURNS if is_own else Stop.CUT, episode.score())
+        elif self._is_stuck(episode):
+            self._end(episode, Stop.CUT, Score(value=episode.score().value, is_success=False))
         else:
             episode.show(answer.views)
             self._ready += [(episode, seat) for seat in episode.acting]
+
+    def _is_stuck(self, episode: LiveEpisode) -> bool:
+        """Whether `episode` took an action with the same reply more often in a row than it may."""
+        most = self.stage.limits.max_repeats
+        return most is not None and count_repeats(episode.turns, episode.shown) > most
 
     def _fail(self, episode: LiveEpisode, failure: Failure) -> None:
         """Try `episode` again in a fresh environment, or record its failure."""

@@ -24,6 +24,8 @@ class Limits:
     """Seconds that one call into an environment may take."""
     reply_timeout: float = 600.0
     """Seconds without any reply of the engine after which its requests count as lost."""
+    max_repeats: int | None = None
+    """Times in a row that an action may have the same reply before the episode is cut; None: as often as it likes."""
     attempts: int = 2
     """Times an episode is tried before its failure is recorded."""
     max_failure_share: float = 0.05

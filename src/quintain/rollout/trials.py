@@ -2,13 +2,13 @@
 
 Each round attempts the tasks that are not solved yet, all with the lessons of the rounds before; then every scored
 attempt that failed is reflected on, in the order of the tasks. A `Failure` is not the agent's, so it is attempted again
-without a lesson.
+without a lesson. The four strategies of the paper: an attempt is told nothing, the last attempt, lessons, or both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from quintain.agents.reflexion import Lessons, Reflexion, reflection_prompt
@@ -30,6 +30,18 @@ class Trial:
     lessons: Lessons = field(default_factory=Lessons)
     """What is known after the round and may be kept: nothing of held-out tasks, whose lessons end with the rounds."""
 
+    def with_lessons(self, before: Mapping[str, Turn]) -> list[Trajectory]:
+        """Return its attempts, each behind the turn in which its newest lesson was written, if one was.
+
+        `before` are the reflections of the round before: an attempt that is solved speaks for its lesson, and whoever
+        imitates it imitates both.
+        """
+        found = list[Trajectory]()
+        for attempt in self.trajectories:
+            lesson = before.get(attempt.task.id)
+            found.append(attempt if lesson is None else replace(attempt, turns=(lesson, *attempt.turns)))
+        return found
+
     @property
     def solved(self) -> frozenset[str]:
         """The ids of the tasks that were solved in this round."""
@@ -46,19 +58,23 @@ def trials(
     max_tokens: int = 128,
     lessons: Lessons | None = None,
     reflects: bool = True,
+    shows_attempt: bool = False,
+    max_repeats: int | None = None,
     on_episode: Callable[[int, Trajectory], None] | None = None,
     known: Callable[[int], Iterable[Trajectory]] = lambda _round: (),
 ) -> list[Trial]:
     """Attempt `tasks` in up to `rounds` rounds and return these; solved tasks are not attempted again.
 
     `max_tokens` bounds a reflection. In every round the rollout's agent is wrapped in `Reflexion`, and told
-    nothing unless it `reflects`. Report success by round: each attempt after the first knows from the score that the
-    one before failed. `on_episode` is told the round and each of its episodes as it ends; what is `known` of a round
-    is not played again.
+    nothing unless it `reflects`; with `shows_attempt` the last attempt stands in its prompt. An attempt whose action
+    has the same reply more than `max_repeats` times in a row ends as failed. Report success by round: each attempt
+    after the first knows from the score that the one before failed. `on_episode` is told the round and each of its
+    episodes as it ends; what is `known` of a round is not played again.
     """
     assert rollout.engine is not None, "reflections are sampled from an engine"
     agent, kept = rollout.agent, lessons or Lessons()
-    told = kept
+    told, shown = kept, dict[str, Trajectory]()
+    limits = rollout.limits if max_repeats is None else replace(rollout.limits, max_repeats=max_repeats)
     left, done = list(tasks), list[Trial]()
     for number in range(rounds):
         if not left:
@@ -67,7 +83,7 @@ def trials(
             left,
             size=1,
             seed=derive_seed(seed, "trial", number),
-            options=Options(agent=Reflexion(agent, told)),
+            options=Options(agent=Reflexion(agent, told, dict(shown)), limits=limits),
             on_episode=None if on_episode is None else partial(on_episode, number),
             known=known(number),
         )
@@ -86,6 +102,8 @@ def trials(
             )
         )
         for attempt in trial:
+            if shows_attempt and not attempt.is_success and not isinstance(attempt.outcome, Failure):
+                shown[attempt.task.id] = attempt
             if attempt.task.id in reflections:
                 lesson = reflections[attempt.task.id].action.text
                 kept = kept.add(attempt.task, lesson)

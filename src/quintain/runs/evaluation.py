@@ -27,7 +27,7 @@ from quintain.learning.saved import load_policy
 from quintain.models.fingerprint import fingerprint
 from quintain.rollout.collect import Limits, Rollout
 from quintain.rollout.samplers import Demonstrator, DialogueTeacher
-from quintain.rollout.trials import trials
+from quintain.rollout.trials import Trial, trials
 from quintain.search.agent import Searcher, is_search, refuse_unsearchable
 from quintain.serve.agent_source import find_source
 from quintain.store.creation import is_run
@@ -100,21 +100,24 @@ class Acting:
         rounds: int,
         seed: int,
         reflects: bool,
+        shows_attempt: bool = False,
+        max_repeats: int | None = None,
         on_episode: Keep,
-        known: Known,
-    ) -> list[list[Trajectory]]:
+        known: Known = lambda _round: (),
+    ) -> list[Trial]:
         """Return up to `rounds` attempts of a model at each of `tasks`, by round; none after a solved one."""
-        found = trials(
+        return trials(
             self.rollout,
             Chat(self.tokenizer),
             tasks,
             rounds=rounds,
             seed=seed,
             reflects=reflects,
+            shows_attempt=shows_attempt,
+            max_repeats=max_repeats,
             on_episode=on_episode,
             known=known,
         )
-        return [list(trial.trajectories) for trial in found]
 
 
 def find_acting(
