@@ -83,6 +83,7 @@ EXPLORATION = "Exploration, thought and length"
 CHOICES = "Choosing among legal actions"
 TOOLS = "Tools"
 SAFETY = "Guards, and what they are held against"
+AROUND = "Around a model that is not trained"
 ANY = "Any credit with any loss"
 """Sections of docs/methods/index.md."""
 
@@ -117,6 +118,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "search_r1", "r1_searcher", "research", "asearcher", "search_o1", "deep_research",
     ),
     "It must not do what it could": ("progent", "agentable"),
+    "The model stays as it is, and what stands around it is to be better": ("reflexion",),
     "Several agents share a task": ("optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue"),
     "Tasks or transcripts are to be made first": (
         "goat", "agent_gen", "xlam", "lam_simulator", "web_dancer", "exif", "agent0",
@@ -256,7 +258,8 @@ TABLE: tuple[Entry, ...] = (
     Entry("TTI (Thinking vs Doing)", "horizon", "planned"),
     Entry("AGILE", "horizon", "planned"),
     Entry("Memento (AgentFly)", "horizon", "planned"),
-    Entry("Reflexion", "horizon", "written"),
+    Entry("Reflexion", "horizon", "written", name="reflexion", page="Reflexion", section=AROUND,
+        about="rounds of attempts: lessons of failed ones stand in the next prompt", against="plain retries"),
     Entry("Trained planner / router", "horizon", "planned"),
     Entry("MARFT", "multiagent", "planned"),
     Entry("Dr. MAS", "multiagent", "planned"),

@@ -31,6 +31,7 @@ BREAKS = (
 ROOMS = (
     "credit", "losses", "rewards", "stages", "choices", "conduct", "scoring", "estimators", "rounds", "imitation",
     "preference", "rlhf", "synthesis", "steps", "critics", "tools", "dialogue", "safety",
+    "harnesses",
 )  # fmt: skip
 
 

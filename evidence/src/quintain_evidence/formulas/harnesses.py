@@ -1,0 +1,162 @@
+"""What harnesses and rounds of attempts compute, each beside a plain second version."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from types import ModuleType
+
+from quintain.testing.episodes import episode_of, turn_of
+from quintain.types import Action, Failure, Task, Trajectory, Turn
+from quintain_evidence.formulas.formula import Formula, Rng
+
+Told = tuple[int, str, bool, int]
+"""(task, lesson, whether it may outlive, how many are kept)"""
+HELD_OUT = 2
+"""The task of three that is held out."""
+
+
+def task(number: int) -> Task:
+    """Return one of three tasks."""
+    return Task(id=f"t{number}", environment="e", seed=0, split="eval" if number == HELD_OUT else "train")
+
+
+def lessons_drawn(rng: Rng) -> list[Told]:
+    """Return up to a dozen lessons, each a number between blanks, or nothing."""
+
+    def text() -> str:
+        return (
+            "  \n" if rng.random() < 0.2 else f" {int(rng.integers(1, 99))} \n  {int(rng.integers(1, 99))} "
+        )
+
+    return [
+        (int(rng.integers(0, 3)), text(), bool(rng.random() < 0.5), int(rng.integers(1, 5)))
+        for _ in range(int(rng.integers(1, 13)))
+    ]
+
+
+def lessons_kept(module: ModuleType, case: Sequence[Told]) -> list[float]:
+    """Return what the code keeps of each task, oldest first."""
+    lessons = module.Lessons()
+    for number, text, may_outlive, most in case:
+        lessons = lessons.add(task(number), text, most, may_outlive=may_outlive)
+    return numbers_of([list(lessons.of(f"t{number}")) for number in range(3)])
+
+
+def kept_lessons(case: Sequence[Told]) -> list[float]:
+    """Return the newest lessons of each task; of a held-out one those that do not outlive, and nothing of blanks."""
+    kept: list[list[str]] = [[], [], []]
+    for number, text, may_outlive, most in case:
+        words = text.split()
+        if words and not (number == HELD_OUT and may_outlive):
+            kept[number].append(" ".join(words))
+            while len(kept[number]) > most:
+                del kept[number][0]
+    return numbers_of(kept)
+
+
+def numbers_of(kept: Sequence[Sequence[str]]) -> list[float]:
+    """Return lessons as numbers, each task's behind their count; words are told apart from one another."""
+    return [
+        number
+        for own in kept
+        for number in (
+            float(len(own)),
+            *(float(sum(ord(sign) * 7**k for k, sign in enumerate(text))) for text in own),
+        )
+    ]
+
+
+def moves_drawn(rng: Rng) -> list[tuple[list[Turn], str]]:
+    """Return ten beginnings of an episode of few actions and replies, with thoughts, and the reply to the last."""
+    found: list[tuple[list[Turn], str]] = []
+    for _ in range(10):
+        turns = [
+            replace(
+                turn_of([1], Action(text="ab"[int(rng.random() < 0.2)])),
+                observation="xy"[int(rng.random() < 0.2)],
+                seat="agent/plan" if rng.random() < 0.2 else "agent",
+            )
+            for _ in range(int(rng.integers(0, 9)))
+        ]
+        found.append((turns, "xy"[int(rng.random() < 0.2)]))
+    return found
+
+
+def repeats_counted(module: ModuleType, case: Sequence[tuple[list[Turn], str]]) -> list[float]:
+    """Return what the code counts."""
+    return [float(module.count_repeats(turns, reply)) for turns, reply in case]
+
+
+def counted_repeats(case: Sequence[tuple[list[Turn], str]]) -> list[float]:
+    """Return the length of the last run of equal moves, counted from the first move on."""
+    found: list[float] = []
+    for turns, reply in case:
+        acts = [turn for turn in turns if "/" not in turn.seat]
+        shown = [*(str(turn.observation) for turn in acts), reply]
+        run, before = 0, ("", "")
+        for number, turn in enumerate(acts):
+            move = turn.action.text, shown[number + 1]
+            run = run + 1 if move == before else 1
+            before = move
+        found.append(float(run))
+    return found
+
+
+def temperatures(rng: Rng) -> list[tuple[float, float]]:
+    """Return temperatures and steps, some of which reach the hottest exactly."""
+    return [(round(float(rng.uniform(0, 1.3)), 1), round(float(rng.uniform(0.1, 0.9)), 1)) for _ in range(12)]
+
+
+def ramp_of(module: ModuleType, case: Sequence[tuple[float, float]]) -> list[float]:
+    """Return the code's next temperatures, -1 where there is none."""
+    found = [module.next_temperature(*each) for each in case]
+    return [-1.0 if each is None else each for each in found]
+
+
+def ramped(case: Sequence[tuple[float, float]]) -> list[float]:
+    """Return the next temperature: higher by a step, 1 where that is more, none from 1 on."""
+    return [-1.0 if now >= 1 else 1.0 if now + step > 1 else now + step for now, step in case]
+
+
+def attempts_drawn(rng: Rng) -> list[Trajectory]:
+    """Return up to four attempts at each of up to five tasks, some of which broke; none after a solved one."""
+    found: list[Trajectory] = []
+    for number in range(int(rng.integers(1, 6))):
+        for index in range(int(rng.integers(1, 5))):
+            is_solved = bool(rng.random() < 0.3)
+            made = episode_of(
+                [turn_of([1], Action(text="a"))], float(is_solved), is_success=is_solved,
+                task=Task(id=f"t{number}", environment="e", seed=0), group=f"g{number}", index=index,
+            )  # fmt: skip
+            is_broken = rng.random() < 0.25 and (
+                number or index
+            )  # the first is scored, so that there is a rate
+            broken = Failure(owner="environment", kind="x", message="y")
+            found.append(replace(made, outcome=broken) if is_broken else made)
+            if found[-1].is_success:
+                break
+    return found
+
+
+def rates_of(module: ModuleType, case: Sequence[Trajectory]) -> list[float]:
+    """Return the code's shares by number of attempts."""
+    return [number for pair in sorted(module.rate_rounds(case).items()) for number in pair]
+
+
+def rated(case: Sequence[Trajectory]) -> list[float]:
+    """Return for 1, 2, … attempts the share of tasks solved by then, of tasks of which one attempt did not break."""
+    names = {t.task.id for t in case if not isinstance(t.outcome, Failure)}
+    own = {name: [t for t in case if t.task.id == name] for name in names}
+    found: list[float] = []
+    for number in range(1, max(len(each) for each in own.values()) + 1):
+        solved = [name for name in names if [t for t in own[name][:number] if t.is_success]]
+        found += [number, len(solved) / len(names)]
+    return found
+
+
+FORMULAS: tuple[Formula, ...] = (
+    Formula("agents.lessons", "agents.reflexion", ("Lessons",), lessons_drawn, lessons_kept, kept_lessons),
+    Formula("agents.repeats", "agents.reflexion", ("count_repeats",), moves_drawn, repeats_counted,
+        counted_repeats),
+    Formula("agents.ramp", "agents.ramp", ("next_temperature",), temperatures, ramp_of, ramped),
+    Formula("eval.by_round", "eval.report", ("rate_rounds",), attempts_drawn, rates_of, rated),
+)  # fmt: skip
