@@ -291,3 +291,34 @@ def test_impossible_options_are_refused(options: dict[str, Any], said: str) -> N
     with pytest.raises(UsageError) as raised:
         Calc(**options)
     assert said in str(raised.value)
+
+
+def test_a_thought_says_what_was_shown_and_no_more() -> None:
+    world = world_with()
+    thoughts = [world.thought()]
+    for words in ("lookup fig", "add 3 4", "multiply 7 5", "lookup pear", "subtract 35 6"):
+        act(world, words)
+        thoughts.append(world.thought())
+    assert thoughts == [
+        "next is lookup fig",
+        "next is add 3 4",
+        "3 add 4 is 7; next is multiply 7 5",
+        "3 add 4 is 7; 7 multiply 5 is 35; next is lookup pear",
+        "3 add 4 is 7; 7 multiply 5 is 35; next is subtract 35 6",
+        "3 add 4 is 7; 7 multiply 5 is 35; 35 subtract 6 is 29",
+    ]
+
+
+def test_without_a_calculator_the_sums_are_thought() -> None:
+    world = world_with(calculator=False)
+    thoughts = [world.thought()]
+    for words in ("lookup fig", "lookup pear"):
+        act(world, words)
+        thoughts.append(world.thought())
+    assert thoughts == [
+        "next is lookup fig",
+        "3 add 4 is 7; 7 multiply 5 is 35; next is lookup pear",
+        "3 add 4 is 7; 7 multiply 5 is 35; 35 subtract 6 is 29",
+    ]
+    withheld = world_with(withheld=1.0)
+    assert withheld.thought() == "None of the tools does this."

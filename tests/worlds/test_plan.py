@@ -288,3 +288,10 @@ def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
         Planning(**options)
     with pytest.raises(UsageError, match="packages=3, cities=3"):
         Planning(packages=3, cities=3)
+
+
+def test_a_thought_is_the_plan_that_is_left() -> None:
+    world = world_at_start()
+    assert world.thought() == f"4 left: {'; '.join(WAY)}"
+    act(world, *WAY[:3])
+    assert world.thought() == "1 left: stack a on b"

@@ -45,6 +45,7 @@ HARNESSES: dict[str, str] = {
 }
 """Harnesses, by name."""
 WRAPPERS: dict[str, str] = {
+    "backoff": "quintain.agents.backoff:Backoff",
     "budget": "quintain.agents.budget:Budget",
     "capped": "quintain.agents.capped:Capped",
     "foresight": "quintain.agents.foresight:Foresight",

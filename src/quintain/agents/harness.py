@@ -16,7 +16,7 @@ from random import Random
 from quintain.agents.protocol import Agent, Brief, Prompt
 from quintain.engines.protocol import Sampling
 from quintain.environments.mixture import MixedEnvironment
-from quintain.environments.protocol import Environment, Legal
+from quintain.environments.protocol import Environment, Legal, Thinks
 from quintain.errors import DataError, UsageError
 from quintain.text.chat import Chat, WrittenIds
 from quintain.text.parse import (
@@ -196,8 +196,9 @@ class ReAct:
     """A thought and an action in words (arXiv 2210.03629): ``Thought: ...`` then ``Action: name[argument]``.
 
     Where the environment has tools, the action is a tool call and the tools are listed in the system message;
-    elsewhere it is the text after ``Action:``. Demonstrations are written without a thought, or with `filler`:
-    sentences of the instructions, drawn anew for each, as verbose models repeat what they were told.
+    elsewhere it is the text after ``Action:``. Demonstrations have the thoughts that an environment knows (`Thinks`),
+    or none; with `filler` sentences of the instructions take their place, drawn anew for each, as verbose models repeat
+    what they were told.
     """
 
     chat: Chat
@@ -205,8 +206,10 @@ class ReAct:
     max_tokens: int = 256
     filler: int = 0
     """Sentences that a demonstration repeats before its action."""
+    thoughts: bool = True
+    """Whether a demonstration thinks before it acts, where the environment knows what."""
 
-    def open(self, brief: Brief) -> ChatSession:
+    def open(self, brief: Brief) -> ReActSession:
         """See `Agent.open`.
 
         Raises:
@@ -214,20 +217,41 @@ class ReAct:
         """
         if self.filler < 0:
             raise UsageError(f"filler of react: got {self.filler}; give 0 or more sentences")
-        sampling = sampling_of(self.chat, self.temperature, self.max_tokens)
-        wording = Wording(
-            parse=partial(parse_react, tools=brief.tools),
-            write=partial(self._write, brief),
-            say=lambda words, action: write_react(action, words),
-        )
-        return ChatSession(self.chat, sampling, wording, system_text(brief, react_text(brief.tools)))
+        return ReActSession(self, brief)
 
-    def _write(self, brief: Brief, action: Action) -> str:
-        """Return `action` after the filler that its task and words draw."""
+    def fill(self, brief: Brief, action: Action) -> str:
+        """Return the filler that the task of `brief` and the words of `action` draw."""
         sentences = [part for part in SENTENCE_END.split(brief.instructions) if part]
         chance = Random(derive_seed("filler", brief.task.id, write_react(action)))
         drawn = [chance.choice(sentences) for _ in range(self.filler if sentences else 0)]
-        return write_react(action, " ".join(drawn))
+        return " ".join(drawn)
+
+
+class ReActSession(ChatSession):
+    """An episode of `ReAct`."""
+
+    def __init__(self, settings: ReAct, brief: Brief) -> None:
+        """Open the chat."""
+        self._settings, self._brief, self._thought = settings, brief, ""
+        super().__init__(
+            settings.chat,
+            sampling_of(settings.chat, settings.temperature, settings.max_tokens),
+            Wording(
+                parse=partial(parse_react, tools=brief.tools),
+                write=self._write_thoughtfully,
+                say=lambda words, action: write_react(action, words),
+            ),
+            system_text(brief, react_text(brief.tools)),
+        )
+
+    def foresee(self, environment: Environment) -> None:
+        """Note what a demonstrator thinks now; it says no more than its next action. See `Foresees`."""
+        thinks = self._settings.thoughts and not self._settings.filler
+        self._thought = environment.thought() if thinks and isinstance(environment, Thinks) else ""
+
+    def _write_thoughtfully(self, action: Action) -> str:
+        """Return `action` after the thought that was noted for it, or after filler."""
+        return write_react(action, self._thought or self._settings.fill(self._brief, action))
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,6 +211,15 @@ class PlaysWell(Protocol):
 
 
 @runtime_checkable
+class Thinks(Protocol):
+    """The environment knows what one would think who takes the expert's next action, so that thoughts are shown."""
+
+    def thought(self) -> str:
+        """Return what follows from what was shown so far, and from nothing else; empty where nothing does."""
+        ...
+
+
+@runtime_checkable
 class FindsWay(Protocol):
     """The environment knows the way to things, so that a script can act for whoever names them."""
 

@@ -40,6 +40,7 @@ from quintain.environments.protocol import (
     Snapshot,
     StateKey,
     TakesObjects,
+    Thinks,
     advance,
     begin,
     environment_name,
@@ -51,7 +52,7 @@ STATES: frozenset[type] = frozenset({Snapshot, StateKey, Progressing, Privileged
 ACTIONS: frozenset[type] = frozenset(
     {
         Advises, Described, Expert, Fallible, FindsWay, GivesObjects, Idle, Legal, Methodical, PlaysWell, PointsAt,
-        RetrievesTools, Scripted, Seats, SimultaneousSeats, TakesObjects,
+        RetrievesTools, Scripted, Seats, SimultaneousSeats, TakesObjects, Thinks,
     }
 )  # fmt: skip
 """Capabilities that speak of actions and of who takes them: dropped where other actions are taken, by others."""

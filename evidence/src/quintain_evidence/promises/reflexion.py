@@ -42,7 +42,7 @@ def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
     later = [t for t in kept if not t.group.endswith("/attempt 1")]
     told = [is_told(t, str(tokenizer.decode(list(first_act(t).prompt_ids)))) for t in later]
     samples = example_samples([as_example(t) for t in later])
-    weighed = sum(float(sum(sample.loss_weights)) for sample in samples)
+    weighed = sum(float(sample.loss_weight.sum()) for sample in samples)
     checks = [
         Check(
             name="journal",

@@ -8,6 +8,7 @@ depends on the task and on the count of calls alone.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from random import Random
 from typing import ClassVar, Literal, get_args
 
@@ -247,6 +248,23 @@ class Calc(Environment):
             is_unsure = self._rates["lies"] > 0 and ledger.checks_left > 0 and ledger.checked != value
             call = ("check" if is_unsure else "answer", (value,))
         return Action(tool_calls=(_call(*call),))
+
+    def thought(self) -> str:
+        """Return the results on the way, as far as they are known, and what is missing for the next."""
+        if self.is_withheld():
+            return "None of the tools does this."
+        ledger = self._ledger
+        told = ledger.told if self._has_calculator else {**self._sums(), **ledger.told}
+        chain = list(self._problem.calls(told))
+        parts = [
+            f"{call[1][0]} {call[0]} {call[1][1]} is {value}"
+            for (_, call), (value, _) in pairwise(chain)
+            if call is not None and call[0] != "lookup"
+        ]
+        _, missing = chain[-1]
+        if missing is not None:
+            parts.append(f"next is {' '.join(map(str, (missing[0], *missing[1])))}")
+        return "; ".join(parts)
 
     def snapshot(self) -> State:
         """Return the problem and what happened."""

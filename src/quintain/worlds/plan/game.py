@@ -268,6 +268,11 @@ class Planning(Environment):
             return Action(text=f"run {'; '.join(plan or ['wait'])}")
         return Action(text=plan[0] if plan else "wait")
 
+    def thought(self) -> str:
+        """Return the steps that are left, in order; nothing in a dead end."""
+        plan = self._problem.plan(self._state)
+        return f"{len(plan)} left: {'; '.join(plan)}" if plan else ""
+
     def mistaken_action(self, rng: random.Random) -> Action:
         """Return an action that does not come closer to the goal, where there is one."""
         legal, left = self.legal_actions(), self.distance()
