@@ -214,7 +214,5 @@ def answers_follow(pupil: Pupil, cuts: Sequence[Cut]) -> list[float]:
         reply = replies[str(k)]
         assert isinstance(reply, Completion), "an engine here does not fail"
         action = parse_react(cut.prefix + chat.text(reply.token_ids), tools)
-        found.append(
-            float(any(call.arguments.get("number") == cut.answer for call in action.tool_calls))
-        )
+        found.append(float(any(call.arguments.get("number") == cut.answer for call in action.tool_calls)))
     return found
