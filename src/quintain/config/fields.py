@@ -122,11 +122,17 @@ def limit_annotations(config_class: type[Any]) -> dict[str, Any]:
     """Return the annotation of each field of `config_class`, with the limits that a base sets to it."""
     found: dict[str, Any] = {}
     for base in dataclasses_of(config_class):
-        plain, full = get_type_hints(base), get_type_hints(base, include_extras=True)
+        plain, full = _hints_of(base)
         for name, annotation in full.items():
             if found.get(name, plain[name]) == plain[name]:
                 found[name] = annotation
     return found
+
+
+@cache
+def _hints_of(config_class: type[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the annotations of the fields of `config_class` without their limits, and with them."""
+    return get_type_hints(config_class), get_type_hints(config_class, include_extras=True)
 
 
 @cache
