@@ -39,6 +39,7 @@ FITTING: dict[str, tuple[str, ...]] = {
     "experts": ("collab", "twocards"),
     "grounded": ("screen?interface=text",),
     "plan?actor=scripted": ("keydoor", "house"),
+    "team?of=debate": ("craft", "keydoor"),
     "workforce": ("craft",),
 }
 """agent whose harness equips an environment → environments that it fits"""

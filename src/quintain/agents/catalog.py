@@ -39,6 +39,7 @@ HARNESSES: dict[str, str] = {
     "roles": "quintain.agents.roles:Roles",
     "scored": "quintain.agents.scored:Scored",
     "tags": "quintain.agents.tagged:Tagged",
+    "team": "quintain.agents.team:Together",
     "text": "quintain.agents.harness:PlainText",
     "tools": "quintain.agents.harness:JsonTools",
     "workforce": "quintain.agents.workforce:Workforce",

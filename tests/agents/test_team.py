@@ -1,0 +1,171 @@
+"""Teams as data: who hears whom, who speaks when, what ends a talk, and what is refused."""
+
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from quintain.agents.team import Role, Team, TeamWorld, Together, UnshownTeamWorld, read_team
+from quintain.environments.baselines import expert, noop, play
+from quintain.environments.catalog import find
+from quintain.environments.protocol import Environment, Expert, Snapshot, begin
+from quintain.errors import ConfigError, UsageError
+from quintain.text.chat import Chat
+from quintain.types import Action, StepResult, Task, as_text
+from quintain.warm_start.start import new_tokenizer
+
+CRAFT = "craft?depth=2&places=2"
+
+
+class Deal(Environment):
+    """A price is to be found between what the seller and the buyer know."""
+
+    def reset(self, task: Task) -> str:
+        """Begin."""
+        return "Find a price."
+
+    def step(self, action: Action) -> StepResult:
+        """Take the price."""
+        return StepResult(observation=f"You said {action.text}.", reward=1.0, is_terminated=True)
+
+
+def say(world: TeamWorld, text: str) -> str:
+    return as_text(world.step(Action(text=text)).observation)
+
+
+@pytest.mark.parametrize("name", ["debate", "planner"])
+def test_experts_in_every_role_solve_what_the_expert_solves(name: str) -> None:
+    inner = find(CRAFT)
+    for index in range(4):
+        world = TeamWorld(inner(), read_team(name))
+        task = world.task("train", index)
+        assert play(world, task, expert).is_success and not play(world, task, noop).is_success
+
+
+def test_a_planner_says_all_that_is_to_come_and_the_worker_knows_no_more() -> None:
+    world = TeamWorld(find(CRAFT)(), read_team("planner"))
+    first = as_text(begin(world, world.task("train", 0)))
+    assert world.seat() == "planner" and "Goal" in first and first.endswith("\nWrite the plan.")
+    plan = world.expert_action().text
+    assert plan.startswith("1. ")
+    assert say(world, plan) == f"planner: {plan}" and world.seat() == "worker"
+    shown = say(world, world.expert_action().text)
+    assert world.seat() == "planner" and shown.startswith(first.removesuffix("\nWrite the plan."))
+
+
+ROLES = ("a", "b", "c", "d")
+
+
+@pytest.mark.parametrize(("teller", "hearer"), [(x, y) for x, y in product(ROLES, ROLES) if x != y])
+@pytest.mark.parametrize("hears", [True, False])
+def test_a_word_reaches_who_sees_its_role_and_nobody_else(teller: str, hearer: str, hears: bool) -> None:
+    others = tuple(name for name in ROLES if name != hearer and (name != teller or hears))
+    roles = {
+        name: Role(
+            sees=others if name == hearer else tuple(each for each in ROLES if each != name),
+            asks=f"You are {name}.",
+            acts=name == "d",
+        )
+        for name in ROLES
+    }
+    world = TeamWorld(find(CRAFT)(), Team(roles=roles, order=ROLES, rounds=2))
+    shown, observation = list[str](), begin(world, world.task("train", 0))
+    for _ in range(2 * (2 * 3 + 1)):
+        seat = world.seat()
+        shown += [as_text(observation)] if seat == hearer else []
+        observation = world.step(Action(text="canary" if seat == teller else "word")).observation
+    assert len(shown) >= 2 and any("canary" in text for text in shown) is hears
+    assert all(f"You are {hearer}." in text for text in shown)
+
+
+def test_what_the_data_says_to_one_is_not_shown_to_another() -> None:
+    world = UnshownTeamWorld(Deal(), read_team("negotiation"))
+    assert not isinstance(world, Expert)
+    task = replace(world.task("train", 0), data={"seller": "at least 3", "buyer": "at most 7"})
+    assert as_text(begin(world, task)) == "Find a price.\nseller: at least 3\nName a price."
+    assert say(world, "5") == "Find a price.\nbuyer: at most 7\nseller: 5" and world.seat() == "buyer"
+    with pytest.raises(UsageError, match=r"got 'data.seller' to be seen of task .*, whose data has nothing"):
+        begin(world, world.task("train", 0))
+
+
+def test_a_word_may_end_the_talk_or_the_episode() -> None:
+    roles = {
+        "solver": Role(sees=("task", "critic"), asks="Say what to do."),
+        "critic": Role(sees=("solver",), asks="Is it right?", ends={"yes": "act", "give up": "stop"}),
+        "actor": Role(sees=("solver",), acts=True),
+    }
+    world = TeamWorld(find(CRAFT)(), Team(roles=roles, order=("solver", "critic", "actor"), rounds=3))
+    begin(world, world.task("train", 0))
+    say(world, "go hill")
+    assert world.expert_action().text == "yes"
+    say(world, "no")
+    assert world.seat() == "solver"
+    say(world, "eat")
+    assert say(world, "yes") == "solver: eat" and world.seat() == "actor"
+    say(world, "eat")
+    say(world, "go hill")
+    over = world.step(Action(text="give up"))
+    assert over.is_terminated and over.is_success is False
+    assert world.max_turns == world.inner.max_turns * 7
+
+
+def test_a_snapshot_holds_what_was_said() -> None:
+    world = TeamWorld(find(CRAFT)(), read_team("debate"))
+    begin(world, world.task("train", 0))
+    say(world, "go hill")
+    assert isinstance(world, Snapshot)
+    saved, key = world.snapshot(), world.state_key()
+    told = say(world, "eat")
+    assert say(world, "go") != told and world.state_key() != key
+    world.restore(saved)
+    assert world.state_key() == key and world.seat() == "second" and say(world, "eat") == told
+
+
+def test_an_environment_with_tools_is_refused() -> None:
+    with pytest.raises(UsageError, match="a team: got calc, which has tools; take an environment of words"):
+        TeamWorld(find("calc")(), read_team("debate"))
+
+
+ACTS = "[roles.x]\nacts = true\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("order = [", "which is no TOML"),
+        ("order = ['x']", "without roles; write"),
+        (f"order = ['y', 'x']\n{ACTS}", "order of a team: got 'y'"),
+        (f"order = ['x']\n[roles.y]\n{ACTS}", "got one without y, which then never speaks"),
+        (f"order = ['x']\nrounds = 0\n{ACTS}", "rounds of a team: got 0; give 1 or more"),
+        ("order = ['x']\n[roles.x]", r"got 0 with acts = true \(none\)"),
+        (f"order = ['x', 'y']\n[roles.y]\nacts = true\n{ACTS}", "let one act, once and last"),
+        (f"order = ['x', 'y', 'x']\n[roles.y]\n{ACTS}", "let one act, once and last"),
+        (f"order = ['y', 'x']\n[roles.y]\n{ACTS}", "got y, whom nobody sees"),
+        ("order = ['x']\n[roles.x]\nacts = true\nsees = ['tusk']", "sees of x: got 'tusk'.*task"),
+        ("order = ['x']\n[roles.x]\nacts = true\nends = {no = 'act'}", "ends of x: got some"),
+        ("order = ['x']\n[roles.x]\nacts = true\nends = {no = 'leave'}", "leave"),
+        ("order = ['x']\n[roles.x]\nacts = true\nspeaks = 'no'", "speaks"),
+        ("order = ['x']\n[roles.x]\nacts = 'yes'", "acts"),
+        ('order = ["x/y"]\n[roles."x/y"]\nacts = true', "got 'x/y'; use letters, digits and _"),
+    ],
+)
+def test_a_file_that_is_no_team_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "mine.toml").write_text(text)
+    with pytest.raises(ConfigError, match=says):
+        read_team(str(tmp_path / "mine.toml"))
+
+
+def test_a_team_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"team: got 'debat'; did you mean 'debate'\?"):
+        read_team("debat")
+    with pytest.raises(UsageError, match="team: got "):
+        read_team(str(tmp_path / "none.toml"))
+
+
+def test_the_harness_puts_the_team_around_what_it_acts_in() -> None:
+    chat = Chat(new_tokenizer(find(CRAFT), seed=0))
+    assert isinstance(Together(chat, of="planner").equip(find(CRAFT)()), TeamWorld)
+    assert isinstance(Together(chat, of="negotiation").equip(Deal()), UnshownTeamWorld)
+    with pytest.raises(UsageError, match="team: got 'nobody'"):
+        Together(chat, of="nobody")
