@@ -6,6 +6,9 @@ says next is read off its logits: the role that acts, or the one that plans anew
 in which that changes when the score is put across the threshold; the control puts another score of the same side there,
 one token for one token. The null world's model was taught transcripts whose scores were permuted over transcripts.
 Nothing is sampled, and the answer that stands before the score stays as it was.
+
+The rival knows the same roles, and no team: it was taught the same activations, each transcript's in a random order. So
+low scores stand beside plans there, too, and what does not stand there is who speaks next.
 """
 
 from __future__ import annotations
@@ -64,7 +67,8 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     first = derive_seed(seed, "tasks") % 1_000_000
     shown = blank.show(world, tasks_from(world, count, first=first), team.act, seed=seed, turns=1)
     asked = blank.show(world, held_out(world, int(options["seeds"])), team.act, seed=seed + 1, turns=1)
-    pupils = [taught(blank, episodes, options, seed) for episodes in (shown, permuted(blank, shown, seed))]
+    lessons = (shown, permuted(blank, shown, seed), disordered(blank, shown, seed))
+    pupils = [taught(blank, episodes, options, seed) for episodes in lessons]
     found = [changes(pupil, asked) for pupil in pupils]
     texts = [said_in(blank, t) for t in asked]
     idle = [
@@ -74,9 +78,9 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     return [
         {
             "method": across, "control": within, "null_method": null_across, "null_control": null_within,
-            "extra.errs": err, "extra.as_the_rule": rule,
+            "extra.errs": err, "extra.as_the_rule": rule, "extra.disordered": other,
         }
-        for (across, within, rule), (null_across, null_within, _), err in zip(*found, idle, strict=True)
+        for (across, within, rule), (null_across, null_within, _), (other, _, _), err in zip(*found, idle, strict=True)
     ]  # fmt: skip
 
 
@@ -124,6 +128,16 @@ def permuted(pupil: Pupil, shown: Sequence[Trajectory], seed: int) -> list[Traje
     for (i, k), score in zip(places, scores, strict=True):
         texts[i][k] = Activation(CHECK, score)
     return [rewritten(pupil, t, write_roles(own), ends=True) for t, own in zip(shown, texts, strict=True)]
+
+
+def disordered(pupil: Pupil, shown: Sequence[Trajectory], seed: int) -> list[Trajectory]:
+    """Return `shown` with the activations of each transcript in a random order."""
+    rng = random.Random(derive_seed("disordered", seed))
+    texts = [said_in(pupil, t) for t in shown]
+    return [
+        rewritten(pupil, t, write_roles(rng.sample(own, len(own))), ends=True)
+        for t, own in zip(shown, texts, strict=True)
+    ]
 
 
 def rewritten(pupil: Pupil, trajectory: Trajectory, text: str, *, ends: bool = False) -> Trajectory:

@@ -4,6 +4,8 @@ Arithmetic with one operation; a first line lists the tools, or words that are n
 three operations. The number is how much likelier a refusal is where the *third* operation's tool is withheld than where
 it is listed, by the probability of the whole reply. The control has as many refusals, on prompts drawn without regard
 to the list. In the null world the list is not shown.
+
+The rival imitates the same calls for as many updates, and no negatives.
 """
 
 from __future__ import annotations
@@ -76,10 +78,11 @@ def arms(world: str, options: Mapping[str, Any], seed: int) -> dict[str, float]:
     without = taught(blank, acting, options, seed)
     held_out = tasks_from(world, int(options.get("held_out", 256)), split="eval")
     known = calls(own, world, held_out)
-    first, second = told_apart(own, world, held_out), told_apart(control, world, held_out)
+    first, second, third = (told_apart(pupil, world, held_out) for pupil in (own, control, without))
     return {
         "method": first[0] - first[1],
         "control": second[0] - second[1],
+        "extra.without": third[0] - third[1],
         "extra.withheld": first[0],
         "extra.listed": first[1],
         "extra.calls": known,

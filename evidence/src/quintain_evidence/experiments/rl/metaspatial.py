@@ -6,6 +6,8 @@ loss. The number is the share of things that collide, exact under the policy tha
 layouts. The control permutes the collision term among the well-formed attempts of a group: format, constraints and the
 moments of the reward are kept. What has no form counts as a full collision in a second number, and the share of layouts
 is a bound. In the null world there is one thing, and nothing can collide.
+
+The rival is GRPO whose reward has no term for collisions: form and constraints alone.
 """
 
 from __future__ import annotations
@@ -71,7 +73,9 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     for number in range(int(options["seeds"])):
         own = derive_seed("metaspatial", seed, number)
 
-        def learned(things: int, *, is_blind: bool, own: int = own) -> tuple[float, float, float, float]:
+        def learned(
+            things: int, *, is_blind: bool = False, is_paid: bool = True, own: int = own
+        ) -> tuple[float, float, float, float]:
             room = find(
                 f"room?width=4&depth=4&things={things}&names={4 if things == 1 else things}&attempts=1"
             )()
@@ -80,8 +84,9 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
             places = {task.id: k for k, task in enumerate(tasks)}
             start = beginner(room, tasks, own)
             texts = start.world.actions
-            method = metaspatial.method(metaspatial.Config(attempts=1))
+            method = metaspatial.method(metaspatial.Config())
             arm = replace(method, reward=elsewhere(method, own)) if is_blind else method
+            arm = arm if is_paid else replace(method, reward=lambda groups: method.reward(unpaid(groups)))
             run = train_table(
                 start,
                 arm,
@@ -99,13 +104,14 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
             )
             return (*ratios(room, tasks, run.policy), *ratios(room, tasks, start))
 
-        paid, blind = learned(2, is_blind=False), learned(2, is_blind=True)
+        paid, blind = learned(2), learned(2, is_blind=True)
         found.append(
             {
                 "method": paid[0],
                 "control": blind[0],
-                "null_method": learned(1, is_blind=False)[0],
+                "null_method": learned(1)[0],
                 "null_control": learned(1, is_blind=True)[0],
+                "extra.unpaid": learned(2, is_paid=False)[0],
                 "extra.start": paid[2],
                 "extra.with_broken": (1 - paid[1]) + paid[1] * paid[0] - (1 - blind[1]) - blind[1] * blind[0],
                 "extra.fewer_layouts": blind[1] - paid[1],
@@ -178,6 +184,15 @@ def elsewhere(method: OnPolicy, seed: int) -> Any:
     return changed
 
 
+def unpaid(groups: Sequence[Group]) -> list[Group]:
+    """Return `groups` without what collisions cost."""
+
+    def without(trajectory: Trajectory) -> Trajectory:
+        return regained(trajectory, [-turn.reward_terms.get("collision", 0.0) for turn in trajectory.turns])
+
+    return [replace(group, trajectories=tuple(map(without, group.trajectories))) for group in groups]
+
+
 def exchanged(group: Group, seed: int) -> Group:
     """Return `group` whose well-formed attempts have each other's collision terms."""
     places = [
@@ -194,13 +209,18 @@ def exchanged(group: Group, seed: int) -> Group:
     }
 
     def paid(trajectory: Trajectory) -> Trajectory:
-        gains = [gain.get((trajectory.index, k), 0.0) for k in range(len(trajectory.turns))]
-        turns = tuple(
-            replace(turn, reward=turn.reward + more)
-            for turn, more in zip(trajectory.turns, gains, strict=True)
+        return regained(
+            trajectory, [gain.get((trajectory.index, k), 0.0) for k in range(len(trajectory.turns))]
         )
-        assert isinstance(trajectory.outcome, Score), "attempts are scored"
-        value = outcome_of(trajectory) + sum(gains)
-        return replace(trajectory, turns=turns, outcome=replace(trajectory.outcome, value=value))
 
     return replace(group, trajectories=tuple(map(paid, group.trajectories)))
+
+
+def regained(trajectory: Trajectory, gains: Sequence[float]) -> Trajectory:
+    """Return `trajectory` whose turns are paid `gains` more, and its outcome the sum of them."""
+    turns = tuple(
+        replace(turn, reward=turn.reward + more) for turn, more in zip(trajectory.turns, gains, strict=True)
+    )
+    assert isinstance(trajectory.outcome, Score), "attempts are scored"
+    value = outcome_of(trajectory) + sum(gains)
+    return replace(trajectory, turns=turns, outcome=replace(trajectory.outcome, value=value))

@@ -6,6 +6,9 @@ permutes the rewards among the turns of each episode, so their sum and sizes sta
 learned from outcomes that were dealt to other episodes, whose turns stand in a random order: what it places means
 nothing wherever it stands. What is left there is that contributions are differences of one value and cancel along an
 episode, and permuted ones do not.
+
+Beside it: the gradient of PPO, which leaves the outcome at the last turn, by the same estimate, and that of SPA-RL with
+grounding as it ships, which pays for every move here, for all can be carried out.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     right = learned(past)
     blind = learned([senseless(groups, derive_seed("dealt", seed)) for groups in past])
     even = spa_rl.method(spa_rl.Config())
+    grounded = learned(past, grounding=spa_rl.Config().grounding)
     found: list[Mapping[str, float]] = []
     for batch in range(int(options["seeds"])):
         own = derive_seed("spa_rl", seed, batch)
@@ -56,6 +60,8 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
                 "control": angle(right, True),
                 "null_method": angle(blind, False),
                 "null_control": angle(blind, True),
+                "extra.ppo": angle(replace(right, reward=same_groups), False),
+                "extra.grounded": angle(grounded, False),
                 "extra.even": angle(even, False),
                 "extra.rank": agreement(right, groups, start),
                 "extra.null_rank": agreement(blind, groups, start),
@@ -65,9 +71,9 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     return found
 
 
-def learned(past: Sequence[Sequence[Group]]) -> OnPolicy:
+def learned(past: Sequence[Sequence[Group]], grounding: float = 0.0) -> OnPolicy:
     """Return SPA-RL whose predictor has learned from the batches `past`, told step by step as in training."""
-    method = spa_rl.method(spa_rl.Config(grounding=0.0))
+    method = spa_rl.method(spa_rl.Config(grounding=grounding))
     for groups in [*past, []]:
         method.state.update(groups)
     return replace(method, state=type(method.state)())

@@ -5,6 +5,8 @@ is what it gains in success on held-out problems of two operations. The control 
 answered by what those of another task were told: the same calls at the same cost. In the null world there is nothing
 to be worked out, and what calls tell cannot help. Doses are the cap: problems of one and of two operations, with 0, 1
 and 2 calls an answer.
+
+The rival is the same RL without tools: what is done in the head comes out right half the time.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ from quintain.rewards.efficiency import num_calls
 from quintain.types import Group, derive_seed
 from quintain_evidence.experiments.toolrl.calculating import Setting, success, tasks
 
+HEAD = 0.5
+"""How often what is done in the head comes out right."""
+
 
 def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, float]]:
     """Return `seeds` pairs of gains in success."""
@@ -28,6 +33,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
         other, other_calls, _ = gain(Setting(steps=(2,), results="permuted"), options, own)
         easy, easy_calls, _ = gain(Setting(steps=(0,)), options, own)
         easy_other, _, _ = gain(Setting(steps=(0,), results="permuted"), options, own)
+        head, _, _ = gain(Setting(steps=(2,), calls=0, thinks=HEAD), options, own)
         doses = [gain(Setting(steps=(1, 2), calls=calls), options, own)[0] for calls in range(3)]
         found.append(
             {
@@ -36,6 +42,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
                 "null_method": easy,
                 "null_control": easy_other,
                 "extra.start": start,
+                "extra.head": head,
                 "extra.calls": real_calls - easy_calls,
                 "extra.control_calls": other_calls,
                 **{f"extra.cap{calls}": dose for calls, dose in enumerate(doses)},
