@@ -1,6 +1,7 @@
 """Blocks are measured once, failures stay on record, a changed claim is another version."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,11 @@ def test_results_of_another_form_of_the_method_are_measured_again(
     for line in without:
         append(tmp_path, "toy", line)
     assert not state_of(claim(), tmp_path).is_stale
+    outdated = claim(outdated="The claim: another β.")
+    assert state_of(outdated, tmp_path).is_stale and wanted(state_of(outdated, tmp_path)) == [0, 1, 2]
+    assert not state_of(replace(outdated, outdated_layers=("league",)), tmp_path).is_stale
+    state, _ = go(outdated, tmp_path)
+    assert not state.is_stale and state.version == 1 and wanted(state) == []
     monkeypatch.setattr("quintain_evidence.layers.runner.MODULES", {})
     assert method_digest(claim()) == ""
 

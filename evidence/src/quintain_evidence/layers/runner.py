@@ -186,11 +186,14 @@ def state_of(signature: Signature, folder: Path) -> State:
     renames = [line for line in every if line.get("layer") == RENAMES]
     codes, methods = earlier_digests(renames, code), earlier_digests(renames, method_digest(signature))
     own = [line for line in known if line["spec"] == spec]
-    # Lines from before methods were part of what is recorded do not say which one they are of.
+    # Lines from before methods were part of what is recorded do not say which one they are of. They stand unless the
+    # claim says that its method was changed since.
+    is_outdated = bool(signature.outdated) and "signature" in signature.outdated_layers
+    known_methods = methods if is_outdated else {"", *methods}
     current = {
         line["block"]: line
         for line in own
-        if line["experiment"] in codes and line.get("method", "") in {"", *methods}
+        if line["experiment"] in codes and line.get("method", "") in known_methods
     }
     good = {block: line for block, line in current.items() if not line["error"]}
     return State(

@@ -1,7 +1,8 @@
 """RLSP: pay for thinking finds the long thought that helps, where the outcome alone seldom meets it.
 
 A task is a page of scratch work: every useful step is a thought of its own, and an answer is right with probability .3
-before four of them and .9 after. A mumble is a thought that leads nowhere. Thoughts are internal turns, so the search
+before four of them and .9 after. A mumble is a thought that leads nowhere. Every move is a
+phrase of eleven tokens to the search term, which counts tokens. Thoughts are internal turns, so the search
 term counts them with the answer that they lead to. The number is the exact share of right answers after training with
 RLSP. The control pays every episode the search term of another episode of the batch: the same sums, for nothing that
 was done. In the null world scratch work is useless: an answer is right as often after it as before.
@@ -19,7 +20,7 @@ import torch
 from quintain.credit_lab.permute import permute
 from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.rl import rlsp
-from quintain.types import ALONE, Group, Score, Task, Trajectory, derive_seed, flatten_scored
+from quintain.types import ALONE, Group, Score, Task, Trajectory, Turn, derive_seed, flatten_scored
 from quintain_evidence.labs.exact import END, World, exact_values
 from quintain_evidence.labs.tabular import TablePolicy, TabularRun, train_table
 
@@ -27,6 +28,8 @@ STEPS, HELPFUL, HORIZON = 6, 4, 12
 """Useful steps that there are, after how many of them an answer is likely right, and turns of an episode."""
 ANSWER, MUMBLE = 0, 1
 """Columns of the table; step k of the scratch work is column 2 + k."""
+PHRASE = 11
+"""Tokens of a move."""
 THOUGHT = f"{ALONE}/thought"
 
 
@@ -138,8 +141,8 @@ def more(trajectory: Trajectory, gain: float) -> Trajectory:
 
 def trained(start: TablePolicy, pay: Pay, options: Mapping[str, Any], seed: int, **config: Any) -> TabularRun:
     """Train a copy of `start` by RLSP with `config`, paid as `pay` says."""
-    whole = rlsp.method(rlsp.Config(base=float(options.get("base", 0.8)), **config))
-    method = replace(whole, reward=lambda groups: pay(whole, thoughtful(groups)))
+    whole = rlsp.method(rlsp.Config(**config))
+    method = replace(whole, reward=lambda groups: shortened(pay(whole, thoughtful(groups)), groups))
     return train_table(
         start,
         method,
@@ -152,13 +155,39 @@ def trained(start: TablePolicy, pay: Pay, options: Mapping[str, Any], seed: int,
 
 
 def thoughtful(groups: Sequence[Group]) -> list[Group]:
-    """Return `groups` whose turns that do not answer are thoughts; an episode's last turn acts, whatever it says."""
+    """Return `groups` whose moves are phrases, and whose turns that do not answer are thoughts; the last turn acts."""
+
+    def phrase(turn: Turn) -> Turn:
+        (move,) = turn.completion.token_ids
+        said = turn.completion
+        tokens = tuple(range(PHRASE * move, PHRASE * (move + 1)))
+        return replace(turn, completion=replace(said, token_ids=tokens, logprobs=said.logprobs * PHRASE))
 
     def changed(trajectory: Trajectory) -> Trajectory:
-        *before, last = trajectory.turns
+        *before, last = map(phrase, trajectory.turns)
         return replace(trajectory, turns=(*(replace(turn, seat=THOUGHT) for turn in before), last))
 
     return [replace(group, trajectories=tuple(map(changed, group.trajectories))) for group in groups]
+
+
+def shortened(paid: Sequence[Group], sampled: Sequence[Group]) -> list[Group]:
+    """Return `paid` whose moves are what was sampled again."""
+
+    def changed(told: Trajectory, own: Trajectory) -> Trajectory:
+        turns = tuple(
+            replace(turn, completion=old.completion) for turn, old in zip(told.turns, own.turns, strict=True)
+        )
+        return replace(told, turns=turns)
+
+    return [
+        replace(
+            group,
+            trajectories=tuple(
+                changed(*pair) for pair in zip(group.trajectories, old.trajectories, strict=True)
+            ),
+        )
+        for group, old in zip(paid, sampled, strict=True)
+    ]
 
 
 def reached(policy: TablePolicy) -> float:

@@ -1,14 +1,14 @@
-"""WebGPT: does the reward model know which of sixteen answers is best?
+"""WebGPT: does the reward model know which of a task's answers is best?
 
 Answers (`answers`) of a frozen policy to tasks that no comparison was about: what they are worth is the same function
 in all tasks, plus a part of the answer's own that nobody can foresee. Comparisons of two answers, with ties where a
 person would not see a difference, teach a reward model through the samples and the loss that ship, a tie being half a
-preference either way. The number is the share of what an oracle gains over the mean of 16 answers that the reward
+preference either way. The number is the share of what an oracle gains over the mean of the answers that the reward
 model's pick gains. The control is a reward model of the same comparisons whose labels are permuted over them. In the
-null world a task's sixteen answers are all the same.
+null world a task's answers are all the same.
 
 Beside it: what the pick gains over one by length alone; the log loss on held-out comparisons with ties as halves
-against ties broken by a coin; agreement on held-out comparisons without a tie; and what sixteen answers gain over four.
+against ties broken by a coin; agreement on held-out comparisons without a tie; and what all answers gain over half of them.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def replication(options: Mapping[str, Any], seed: int) -> dict[str, float]:
             [[float(scores["method"][made.index(a)]) for a in each.answers] for each in untied], untied
         ),
         "extra.rises": gained(worth, scores["method"][drawn], width)
-        - gained(worth, scores["method"][drawn], 4),
+        - gained(worth, scores["method"][drawn], width // 2),
     }
 
 

@@ -111,5 +111,6 @@ def effective(method: OnPolicy, credit: Credit, now: TablePolicy) -> float:
     """Return (Σ w)² / (n · Σ w²), the share of the trained tokens that the weighted ones are worth."""
     batch = packed(kept_samples(credit, method.update), method.update, now)
     trained = batch.loss_weight > 0
-    weights = (asearcher.proximal(batch) - batch.logprobs)[trained].exp().clamp(max=asearcher.Config().cap)
+    ratios = (asearcher.proximal(batch) - batch.logprobs)[trained].exp()
+    weights = ratios.where(ratios <= asearcher.Config().cap, 0.0)
     return float(weights.sum() ** 2 / (len(weights) * (weights**2).sum()))

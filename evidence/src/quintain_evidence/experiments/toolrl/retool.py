@@ -97,7 +97,7 @@ class Lab:
     @cached_property
     def kept(self) -> dict[int, list[Action]]:
         """The traces that the method rewrites and keeps, by the number of their problem."""
-        author, rng = retool.Author(slips=self.slips / 2), Random(self.seed)
+        author, rng = retool.Author(slips=retool.Config().error_rate), Random(self.seed)
         plans: dict[int, list[Action]] = {}
         for number, task in enumerate(self.pool):
             world = Sum(self.setting, task).world
