@@ -8,7 +8,7 @@ model's pick gains. The control is a reward model of the same comparisons whose 
 null world a task's answers are all the same.
 
 Beside it: what the pick gains over one by length alone; the log loss on held-out comparisons with ties as halves
-against ties broken by a coin; agreement on held-out comparisons without a tie; and what all answers gain over half of them.
+against ties broken by a coin; agreement on held-out comparisons without a tie; and what all answers gain over a half.
 """
 
 from __future__ import annotations
