@@ -10,7 +10,8 @@ outcomes are permuted among the episodes of the round. In the null world the adv
 told, so that no message is better than another.
 
 Beside it: what success is lost where sub-goals of another episode are followed (without a loss they would be
-decoration), and how well the cosine of advice and behaviour tells true pairs from shuffled ones.
+decoration), how well the cosine of advice and behaviour tells true pairs from shuffled ones, and the rival: an adapter
+that imitates all its messages, whatever came of them.
 """
 
 from __future__ import annotations
@@ -210,16 +211,28 @@ def shuffled(episodes: Sequence[Trajectory], seed: int) -> list[Trajectory]:
     return [replace(t, turns=tuple(replace(turn, reward=next(new)) for turn in t.turns)) for t in episodes]
 
 
-def trained(
-    tasks: Sequence[Task], by: Advise, options: Mapping[str, Any], seed: int, *, is_shuffled: bool
-) -> Tensor:
-    """Return the adapter after the rounds, from a start that says any two facts."""
+def praised(episodes: Sequence[Trajectory], _: int) -> list[Trajectory]:
+    """Return `episodes` whose messages are all paid as if their sub-goals had been reached."""
+    return [replace(t, turns=tuple(replace(turn, reward=1.0) for turn in t.turns)) for t in episodes]
+
+
+def unchanged(episodes: Sequence[Trajectory], _: int) -> list[Trajectory]:
+    """Return `episodes` as they were paid."""
+    return list(episodes)
+
+
+PAYMENTS = {"method": unchanged, "control": shuffled, "extra.all": praised}
+"""arm → what its messages are paid"""
+
+
+def trained(tasks: Sequence[Task], by: Advise, options: Mapping[str, Any], seed: int, arm: str) -> Tensor:
+    """Return the adapter of `arm` after the rounds, from a start that says any two facts."""
     logits = torch.zeros(2 * len(GOALS), len(MESSAGES), dtype=torch.float64)
     size = int(options.get("tasks", 48))
     for number in range(int(options.get("rounds", 6))):
         part = tasks[number * size : (number + 1) * size]
         own = play(logits, part, lambda _: by, derive_seed(seed, "round", number)).episodes
-        paid = shuffled(own, derive_seed(seed, "shuffled", number)) if is_shuffled else own
+        paid = PAYMENTS[arm](own, derive_seed(seed, "shuffled", number))
         made = messages()([Group(task=t.task, trajectories=(t,)) for t in paid])
         logits = imitate(logits, made.examples, options)
     return logits
@@ -256,13 +269,13 @@ def replication(options: Mapping[str, Any], seed: int) -> dict[str, float]:
     shown, held_out = tasks[:num], tasks[num:]
     found: dict[str, float] = {}
     for prefix, by in (("", told), ("null_", knowing)):
-        for arm in ("method", "control"):
-            logits = trained(shown, by, options, seed, is_shuffled=arm == "control")
+        for arm in ("method", "control") if prefix else PAYMENTS:
+            logits = trained(shown, by, options, seed, arm)
             own = play(logits, held_out, lambda _, by=by: by, derive_seed(seed, "held out"))
             found[f"{prefix}{arm}"] = share(own)
             if prefix:
                 continue
-            found[f"extra.success_{arm}"] = fmean(own.successes)
+            found[f"extra.success_{arm.removeprefix('extra.')}"] = fmean(own.successes)
             if arm == "method":
                 found |= swapped(logits, held_out, own, seed)
                 found["extra.auc"] = auc(own.behaviour, derive_seed(seed, "pairs"))
