@@ -76,7 +76,7 @@ def test_refusals_of_the_control_stand_anywhere(small: None) -> None:
     options = {"world": world, "block": 0, "updates": 2, "episodes": 12, "held_out": 24}
     (row,) = agent_flan.measure(options, 3)
     assert row["extra.negatives"] > 0
-    assert abs(row["null_method"]) < 0.1
+    assert abs(row["null_method"]) < 0.1 and abs(row["extra.without"]) < 0.1
     pupil = new_pupil([world], seed=0, model="micro?tokens=words")
     tasks = tasks_from(world, 10)
     called = pupil.show(world, tasks, agent_flan.call, seed=0, turns=1)

@@ -41,6 +41,7 @@ def test_states_carry_credit_and_unique_states_carry_none() -> None:
     assert np.mean([row["method"] - row["control"] for row in rows]) > 0.02
     assert all(row["null_method"] == row["null_control"] == 0.0 for row in rows)
     assert {"extra.dose4", "extra.dose8", "extra.dose32", "extra.cosine"} <= set(rows[0])
+    assert all(row["extra.grpo"] < row["extra.whole"] for row in rows)
     assert rows[0]["extra.start"] == pytest.approx(0.55, abs=0.002)
 
 

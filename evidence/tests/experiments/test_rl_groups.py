@@ -80,6 +80,7 @@ def test_contributions_belong_where_they_are_placed() -> None:
     rows = spa_rl.measure({"seeds": 2, "earlier": 3}, 3)
     assert np.mean(effects(rows)) > 0.15 > 2 * abs(np.mean(nulls(rows)))
     assert rows[0]["extra.rank"] > max(0.4, rows[0]["extra.null_rank"])
+    assert rows[0]["extra.grounded"] < rows[0]["method"] < rows[0]["extra.ppo"]
 
 
 def test_a_critic_that_learned_first_is_ahead_of_one_that_learned_others_outcomes() -> None:
@@ -160,6 +161,17 @@ def test_search_terms_go_to_other_episodes_and_their_sum_stays() -> None:
     assert values[1] == pytest.approx([sum(turn.reward for turn in t.turns) for t in flatten_scored(other)])
     longest = max(flatten_scored(groups), key=lambda t: len(t.turns))
     assert [turn.is_internal for turn in longest.turns] == [True] * (len(longest.turns) - 1) + [False]
+
+
+def test_a_move_is_a_phrase_to_the_search_term_alone() -> None:
+    start = rlsp.thinker(rlsp.scratch(0.3, 0.9), 0, thinks=0.5)
+    sampled = start.sample(size=16, seed=0)
+    method = rlsp.rlsp.method(rlsp.rlsp.Config())
+    paid = rlsp.shortened(rlsp.same(method, rlsp.thoughtful(sampled)), sampled)
+    for before, after in zip(flatten_scored(sampled), flatten_scored(paid), strict=True):
+        assert [turn.completion for turn in before.turns] == [turn.completion for turn in after.turns]
+        told = after.turns[-1].reward_terms["search"] / 0.2
+        assert told == pytest.approx(1 - 0.98 ** (11 * len(after.turns)))
 
 
 def test_scratch_work_helps_where_it_does_and_is_found() -> None:

@@ -121,6 +121,11 @@ def test_collisions_of_others_keep_the_sum_of_a_group() -> None:
     assert sum(group.returns) == pytest.approx(sum(other.returns)) and group.returns != other.returns
     alone = replace(group, trajectories=group.trajectories[:1])
     assert metaspatial.exchanged(alone, 0) == alone
+    (free,) = metaspatial.unpaid([group])
+    cost = [t.turns[0].reward_terms.get("collision", 0.0) for t in group.trajectories]
+    assert min(cost) < 0
+    assert free.returns == pytest.approx([a - b for a, b in zip(group.returns, cost, strict=True)])
+    assert free.returns == pytest.approx([t.turns[0].reward for t in free.trajectories])
 
 
 def test_a_box_shrinks_to_its_middle_and_is_hit_as_often_as_the_table_says() -> None:

@@ -61,6 +61,7 @@ def test_rl_gains_by_what_tools_tell() -> None:
     assert row["method"] > 0.3 > row["control"]
     assert row["null_method"] == row["null_control"]
     assert row["extra.cap0"] < row["extra.cap1"] < row["extra.cap2"]
+    assert row["extra.head"] < row["method"]
 
 
 def test_traces_are_the_moves_that_their_authors_made() -> None:
