@@ -43,7 +43,13 @@ FITTING: dict[str, tuple[str, ...]] = {
     "workforce": ("craft",),
 }
 """agent whose harness equips an environment → environments that it fits"""
-MIXTURES = ("mix:plan,web,desk", "mix:plan,house,web", "mix:web,twocards")
+MIXTURES = (
+    "mix:plan,web,desk",
+    "mix:plan,house,web",
+    "mix:web,twocards",
+    "session:hopqa?tasks=3&repeats=2&advice=0.3",
+    "session:keydoor?tasks=2&repeats=1",
+)
 CASES = [pair for agent, worlds in (*FITTING.items(), ("", MIXTURES)) for pair in product((agent,), worlds)]
 UNNEEDED = ("tasks", "speed", "variety")
 """Probes of what a wrapper hands on, and measurements."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from quintain.environments.guarding import GUARDED, refuse_mixture, split_guard
 from quintain.environments.mixture import MixedEnvironment, parts_of
 from quintain.environments.protocol import Environment
+from quintain.environments.series import SESSION, Session, SessionOptions, split_session
 from quintain.environments.specs import (
     ADAPTERS,
     CATALOG,
@@ -41,6 +42,10 @@ def find(spec: str | type[Environment]) -> EnvironmentSpec:
         return find_with_tasks(spec)
     if isinstance(spec, str) and spec.startswith(GUARDED):
         return find_guarded(spec)
+    if isinstance(spec, str) and spec.startswith(SESSION):
+        name, options = split_session(spec)
+        inner = find(name)
+        return WithSession(spec=spec, kind=inner.kind, inner=inner, options_of_session=options)
     if not isinstance(spec, str) or not spec.startswith(MIXTURE):
         return find_single(spec)
     parts = spec.removeprefix(MIXTURE)
@@ -73,6 +78,18 @@ def find_with_tasks(spec: str) -> EnvironmentSpec:
         return EnvironmentSpec(spec=spec, kind=FileTasks, subject=(path,))
     inner = find(name)
     return WithTasks(spec=spec, kind=inner.kind, inner=inner, path=path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithSession(EnvironmentSpec):
+    """An environment whose episodes have several tasks: ``find("session:sums?tasks=4&repeats=2")``."""
+
+    inner: EnvironmentSpec
+    options_of_session: SessionOptions
+
+    def __call__(self) -> Environment:
+        """Build the environment, and play several of its tasks in an episode."""
+        return Session(self.inner(), self.options_of_session)
 
 
 GUARD = "quintain.agents.guarded"
