@@ -39,6 +39,7 @@ CATALOG: dict[str, str] = {
     "craft": "quintain.worlds.craft.game:Craft",
     "crafter": "quintain.adapters.crafter.environment:Crafter",
     "desk": "quintain.worlds.desk.game:Desk",
+    "flights": "quintain.worlds.flights.game:Flights",
     "guess": "quintain.worlds.guess.game:Guess",
     "gymnasium": "quintain.adapters.gym.environment:Gymnasium",
     "hopqa": "quintain.worlds.hopqa.game:HopQA",
