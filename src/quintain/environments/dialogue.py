@@ -186,6 +186,8 @@ class Service(Environment):
     is_variant: ClassVar[bool] = True
     tags: ClassVar[frozenset[str]] = frozenset({"tools", "planning", "memory"})
     max_turns = 30
+    ending_tools: frozenset[str] = frozenset()
+    """tools of the agent that end the talk, such as handing the user on"""
     _talk: Talk | None = None
 
     def open(self, task: Task) -> Talk:
@@ -210,6 +212,10 @@ class Service(Environment):
             result = StepResult(observation=f"Error: {action.error}", is_valid=False)
         elif action.tool_calls:
             result = self._carry_out(action)
+            if self.ending_tools.intersection(call.name for call in action.tool_calls):
+                return replace(
+                    self._grade(""), observation=result.observation, tool_errors=result.tool_errors
+                )
         elif not action.text.strip():
             result = StepResult(observation="Error: nothing was said; speak or call a tool.", is_valid=False)
         else:
@@ -318,16 +324,25 @@ class Service(Environment):
 def judge(talk: Talk, calls: Sequence[Call], said: Sequence[str]) -> dict[str, bool]:
     """Return whether each part of the task's basis holds, after `calls` of both and the agent's words `said`.
 
+    The reference calls are carried out on the talk's reference; the databases of the talk itself stay as they are.
+
     Raises:
-        GraderFault: a reference call that changes something fails, so that the state it leads to is not the one that is
-            wanted, and the databases are equal to it: nothing can be said.
+        GraderFault: nothing can be said. A reference call that changes something fails, so that the state that is
+            wanted was not reached, and the databases are equal to what was; or an assertion breaks there, too.
     """
     wanted, found = talk.wanted, dict[str, bool]()
+    replies = [(call, talk.reference.call(call)) for call in wanted.calls]
+    broken = [call.name for call, reply in replies if reply.failed and talk.reference.writes(call)]
     for part in wanted.basis:
         if part == "database":
-            found[part] = is_reached(talk)
+            found[part] = talk.domain.digests() == talk.reference.digests()
+            if found[part] and broken:
+                raise GraderFault(
+                    f"reference of a task: got the failing call {broken[0]}, so the state that is wanted was not "
+                    "reached; leave this task out"
+                )
         elif part == "assertions":
-            found[part] = all(map(talk.domain.holds, wanted.assertions))
+            found[part] = all(_holds(talk, assertion) for assertion in wanted.assertions)
         elif part == "actions":
             found[part] = all(any(map(call.matches, calls)) for call in wanted.calls)
         else:
@@ -335,18 +350,14 @@ def judge(talk: Talk, calls: Sequence[Call], said: Sequence[str]) -> dict[str, b
     return found
 
 
-def is_reached(talk: Talk) -> bool:
-    """Return whether the databases are as the reference calls leave them; see `judge` for what it raises."""
-    broken = [
-        call for call in talk.wanted.calls if talk.reference.call(call).failed and talk.reference.writes(call)
-    ]
-    is_equal = talk.domain.digests() == talk.reference.digests()
-    if is_equal and broken:
-        raise GraderFault(
-            f"reference of a task: got the failing call {broken[0].name}, so the state that is wanted was not reached; "
-            "leave this task out"
-        )
-    return is_equal
+def _holds(talk: Talk, assertion: Mapping[str, Any]) -> bool:
+    """Return whether `assertion` holds; one that breaks here, and holds of the reference, does not."""
+    try:
+        return talk.domain.holds(assertion)
+    except GraderFault:
+        if not talk.reference.holds(assertion):
+            raise
+        return False
 
 
 @dataclass(slots=True)
@@ -373,7 +384,8 @@ class Scenario:
         place = max(number for number, (speaker, _) in enumerate(lines) if speaker == "agent")
         used = [text.partition(":")[0] for speaker, text in lines[place:] if speaker == "tool"]
         asked = lines[place][1].lower()
-        named = [name for name in self.tools if name in asked or name.replace("_", " ") in asked]
+        found = [name for name in self.tools if name in asked or name.replace("_", " ") in asked]
+        named = [name for name in found if not any(name != other and name in other for other in found)]
         if self.persona.leaves(lines):
             return LEAVES
         if unused := [name for name in named if name not in used]:
