@@ -15,11 +15,12 @@ from tests.attacks.attack import Attack, Found, Scene, refused
 from tests.attacks.box import SHARED_NETWORK, inside, shown
 
 from quintain.engines import chat_client
+from quintain.environments.dialogue import UserFault
 from quintain.errors import UsageError
 from quintain.processes import http_json
 from quintain.worlds.desk import endpoint as user_endpoint
 from quintain.worlds.desk.case import Shape, draw_case
-from quintain.worlds.desk.endpoint import EndpointUser, UserFault
+from quintain.worlds.desk.endpoint import EndpointUser
 
 ROUTES = {
     "the metadata of a cloud": ("AF_INET", "169.254.169.254", 80),

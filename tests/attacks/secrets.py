@@ -9,9 +9,10 @@ from tests.attacks.box import bare, filled, inside, shown, started_with
 from tests.attacks.canaries import SECRET
 from tests.attacks.network import CASE, KEY, asked, served
 
+from quintain.environments.dialogue import UserFault
 from quintain.store import creation
 from quintain.store.run import Run
-from quintain.worlds.desk.endpoint import EndpointUser, UserFault
+from quintain.worlds.desk.endpoint import EndpointUser
 
 ENVIRONMENT = started_with(env=lambda scene, _: {"CANARY": SECRET, "PATH": "/usr/bin"})
 CREDENTIALS = {

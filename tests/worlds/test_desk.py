@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from quintain.environments.baselines import expert, noop, play, random_policy
+from quintain.environments.dialogue import STOP
 from quintain.environments.noisy import noisy_policy
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.errors import UsageError
@@ -14,7 +15,7 @@ from quintain.worlds.desk.game import DOWN, Desk
 from quintain.worlds.desk.state import State
 from quintain.worlds.desk.store import Order, RefusedWriteError, Store, Write
 from quintain.worlds.desk.text import read_command, write_command
-from quintain.worlds.desk.user import STOP, ScriptedUser, topics
+from quintain.worlds.desk.user import ScriptedUser, topics
 
 CUSTOMERS = ((1, "Ann", 5), (2, "Bob", 0))
 ORDERS = (

@@ -9,14 +9,15 @@ from typing import Any, cast
 import pytest
 
 from quintain.environments.baselines import expert, play
+from quintain.environments.dialogue import STOP, UserFault
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.errors import UsageError
 from quintain.processes import http_json
 from quintain.rollout.stepper import guard_call
 from quintain.types import Failure
-from quintain.worlds.desk.endpoint import GREETING, EndpointUser, UserFault, messages, role_text
+from quintain.worlds.desk.endpoint import GREETING, EndpointUser, messages, role_text
 from quintain.worlds.desk.game import Desk
-from quintain.worlds.desk.user import STOP, Dialogue, ScriptedUser
+from quintain.worlds.desk.user import Dialogue, ScriptedUser
 
 Answer = Callable[[dict[str, Any]], tuple[int, bytes]]
 

@@ -9,37 +9,24 @@ import threading
 from weakref import WeakValueDictionary
 
 from quintain.engines.chat_client import ChatClient, Spending
-from quintain.environments.tools import OwnedFault
+from quintain.environments.dialogue import STOP, Line, UserFault
 from quintain.errors import UsageError
 from quintain.processes.http_json import HttpTrouble, check_url, key_in
 from quintain.worlds.desk.case import Case
-from quintain.worlds.desk.user import OTHERS, STOP, WISHES, Dialogue, Speech
+from quintain.worlds.desk.user import OTHERS, WISHES, Dialogue
 
 LONGEST_REPLY = 2000
 """Characters of a reply that are kept."""
 CLIENTS: WeakValueDictionary[tuple[object, ...], ChatClient] = WeakValueDictionary()
 """Clients of desks that are open, by what they were made with: those of a run have one budget and one tape."""
 CLIENTS_LOCK = threading.Lock()
-GREETING: Speech = ("agent", "Hello, how can I help?")
+GREETING: Line = ("agent", "Hello, how can I help?")
 """What the desk is taken to have said before the customer's first words."""
 RULES = (
     "You play a customer who talks to a help desk. Say one short sentence at a time. Say only what you are asked "
     "for, and nothing that is not in your role. Do not invent anything. When the desk says that all is done, "
     f"answers your question or refuses for good, answer with {STOP} and nothing after it. Your role: "
 )
-
-
-class UserFault(OwnedFault):
-    """The endpoint that plays the user did not give a usable reply."""
-
-    owner = "engine"
-
-    @classmethod
-    def of(cls, kind: str, url: str, got: str) -> "UserFault":
-        """Return the fault of the endpoint at `url`; `kind` is for counting."""
-        fault = cls(f"simulated user at {url}: got {got}; check the endpoint, or use user=scripted")
-        fault.kind = f"user_{kind}"
-        return fault
 
 
 class EndpointUser:

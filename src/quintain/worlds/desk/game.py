@@ -10,6 +10,7 @@ from random import Random
 from typing import ClassVar, Literal, cast
 
 from quintain.engines.chat_client import Spending
+from quintain.environments.dialogue import STOP, Persona
 from quintain.environments.protocol import Environment, tool_action
 from quintain.environments.splitting import split_draw
 from quintain.environments.tools import tool
@@ -30,7 +31,7 @@ from quintain.worlds.desk.text import (
     stock_text,
     write_command,
 )
-from quintain.worlds.desk.user import REFUSAL, STOP, Dialogue, ScriptedUser, User
+from quintain.worlds.desk.user import REFUSAL, Dialogue, ScriptedUser, User
 
 USUAL_KINDS = "cancel,cancel,refund,refund,exchange,exchange,city,city,price,other"
 DENSE = {"customer": 0.1, "order": 0.1, "decision": 0.3}
@@ -60,6 +61,10 @@ class Desk(Environment):
     """share of customers who insist once"""
     changes_of_mind: float = 0.0
     """share of customers who want another size or city when they are asked to confirm"""
+    mishears: float = 0.0
+    """share of messages to which the customer says again what it said last"""
+    patience: int = 0
+    """messages after which the customer leaves; 0: it stays"""
     hidden: bool = False
     """whether customers do not say at first what they want"""
     varied_policy: bool = False
@@ -102,6 +107,7 @@ class Desk(Environment):
             self.vague,
             self.pushy,
             self.changes_of_mind,
+            self.mishears,
             self.tool_failures,
             self.injections,
         )
@@ -114,9 +120,10 @@ class Desk(Environment):
                 f"desk: got customers={self.customers}, orders={self.orders}, max_turns={self.max_turns}; "
                 "give 2 to 9 customers, 1 to 9 orders and at least 1 turn"
             )
-        if min(self.user_calls, self.user_tokens) < 0:
+        if min(self.user_calls, self.user_tokens, self.patience) < 0:
             raise UsageError(
-                f"desk: got user_calls={self.user_calls}, user_tokens={self.user_tokens}; give no negative numbers"
+                f"desk: got user_calls={self.user_calls}, user_tokens={self.user_tokens}, patience={self.patience}; "
+                "give no negative numbers"
             )
         self._shape, self._user = self.shape(), self.customer()
         self._store = Store()
@@ -335,9 +342,15 @@ class Desk(Environment):
     def _say(self, text: str) -> str:
         """Say `text` to the customer and return the answer; STOP ends the talk and has it graded."""
         asked: Dialogue = (*self._now.dialogue, ("agent", text))
-        said = self._user.reply(self._now.case, asked)
+        said = self._heard(self._now.case, asked)
         self._state = replace(self._now, dialogue=(*asked, ("user", said)))
         return self._end(said, is_solved(self._now, self._digests())) if STOP in said else said
+
+    def _heard(self, case: Case, asked: Dialogue) -> str:
+        """Return what the customer says to the last line, as it listens."""
+        seed = derive_seed("desk mishears", case.name, case.order, case.price)
+        listener = Persona(mishears=self.mishears, patience=self.patience)
+        return listener.reply(asked, seed, lambda understood: self._user.reply(case, tuple(understood)))
 
     def _end(self, said: str, is_right: bool) -> str:
         """End the episode with the text `said`."""

@@ -9,18 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from quintain.environments.dialogue import STOP, Line
 from quintain.types import derive_seed
 from quintain.worlds.desk.case import Case
 
-STOP = "###STOP###"
-"""What the user says to end the talk."""
 PATIENCE = 4
 """Messages that mean nothing to the user before it leaves."""
 REFUSAL = "I must refuse:"
 """How a message begins that the tool `refuse` sends."""
 Topic = Literal["wish", "name", "order", "size", "city", "confirm", "closing"]
-Speech = tuple[Literal["agent", "user"], str]
-Dialogue = tuple[Speech, ...]
+Dialogue = tuple[Line, ...]
 ASKED: tuple[tuple[Topic, re.Pattern[str]], ...] = (
     ("name", re.compile(r"\bname\b|\bwho\b", re.IGNORECASE)),
     ("size", re.compile(r"\bsizes?\b", re.IGNORECASE)),
