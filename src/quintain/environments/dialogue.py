@@ -233,6 +233,11 @@ class Service(Environment):
         return Action(text=" ".join((*(f"{text}." for text in unsaid), "All is done.")))
 
     @property
+    def calls(self) -> tuple[Call, ...]:
+        """What agent and user have called in this episode, in order."""
+        return tuple(self._calls)
+
+    @property
     def _now(self) -> Talk:
         assert self._talk is not None, "reset comes first"
         return self._talk

@@ -114,6 +114,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     "It calls tools, and should call them rightly, or less": (
         "toolrl", "otc", "torl", "retool", "agent_rft", "dare",
     ),
+    "It serves users, who have to be asked": ("tau_bench",),
     "It searches in a corpus, or on the web": (
         "search_r1", "r1_searcher", "research", "asearcher", "search_o1", "deep_research",
     ),
@@ -268,7 +269,9 @@ TABLE: tuple[Entry, ...] = (
     Entry("iAgents", "multiagent", "planned"),
     Entry("LIET", "multiagent", "planned"),
     Entry("MUA-RL", "multiagent", "planned"),
-    Entry("tau-bench", "multiagent", "planned"),
+    Entry("tau-bench", "multiagent", "written", name="tau_bench", page="tau-bench and tau²", section=TOOLS,
+        about="a benchmark: an agent with tools and a policy serves a user, who may have tools, too",
+        against="a grader of one half"),
     Entry("ToolChain*", "search", "planned"),
     Entry("SE-Agent", "search", "planned"),
     Entry("AutoMind", "search", "planned"),

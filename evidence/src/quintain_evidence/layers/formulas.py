@@ -32,6 +32,7 @@ ROOMS = (
     "credit", "losses", "rewards", "stages", "choices", "conduct", "scoring", "estimators", "rounds", "imitation",
     "preference", "rlhf", "synthesis", "steps", "critics", "tools", "dialogue", "safety",
     "harnesses",
+    "serving",
 )  # fmt: skip
 
 
