@@ -43,7 +43,7 @@ def basis_reward(checks: Mapping[str, bool]) -> float:
     """
     if not checks:
         raise DataError("basis of a reward: got no check; judge at least one thing, or leave the task out")
-    return float(all(checks.values()))
+    return 1.0 if all(checks.values()) else 0.0
 
 
 def is_stated(output: str, texts: Sequence[str]) -> bool:
