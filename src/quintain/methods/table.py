@@ -114,7 +114,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     "It calls tools, and should call them rightly, or less": (
         "toolrl", "otc", "torl", "retool", "agent_rft", "dare",
     ),
-    "It serves users, who have to be asked": ("tau_bench",),
+    "It serves users, who have to be asked": ("mua_rl", "tau_bench"),
     "It searches in a corpus, or on the web": (
         "search_r1", "r1_searcher", "research", "asearcher", "search_o1", "deep_research",
     ),
@@ -268,7 +268,7 @@ TABLE: tuple[Entry, ...] = (
     Entry("M3HF", "multiagent", "planned"),
     Entry("iAgents", "multiagent", "planned"),
     Entry("LIET", "multiagent", "planned"),
-    Entry("MUA-RL", "multiagent", "planned"),
+    add_row("MUA-RL", "multiagent", "mua_rl", TOOLS, "its start, imitation"),
     Entry("tau-bench", "multiagent", "written", name="tau_bench", page="tau-bench and tau²", section=TOOLS,
         about="a benchmark: an agent with tools and a policy serves a user, who may have tools, too",
         against="a grader of one half"),

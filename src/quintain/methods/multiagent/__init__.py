@@ -1,0 +1,1 @@
+"""Agents that share a task with others, or serve them."""
