@@ -53,13 +53,13 @@ def test_words_of_user_and_tools_have_no_gradient() -> None:
     batch = replace(
         batch, extra=replace(batch.extra, reference_logprobs=torch.zeros(len(batch.token_ids)) - 1)
     )
-    logprobs = (torch.zeros(len(batch.token_ids)) - 1).requires_grad_()
+    logprobs = (torch.zeros(len(batch.token_ids)) - 0.5).requires_grad_()
     outputs = Outputs(logprobs=logprobs, entropy=torch.zeros_like(logprobs), values=None)
     update.loss(outputs, batch).loss.backward()
     assert logprobs.grad is not None
     sampled = batch.turn_id >= 0
     assert torch.all(logprobs.grad[~sampled] == 0) and torch.all(logprobs.grad[sampled] != 0)
-    assert int(sampled.sum()) == 10 and int((~sampled).sum()) == 30
+    assert int(sampled.sum()) == 20 and int((~sampled).sum()) == 30
 
 
 def test_the_defaults_are_the_papers() -> None:
