@@ -571,6 +571,10 @@ class MtGrpoOptions(GroupOptions, total=False):
     turn_weight: float
     executed: float
 
+class MuaRlOptions(GroupOptions, total=False):
+    clip: float
+    kl_coef: float
+
 class MucodeOptions(GroupOptions, total=False):
     relabel: int
     has_verifier: bool
@@ -986,6 +990,8 @@ def train(method: Literal["moe_dialogue"], **options: Unpack[MoeDialogueOptions]
 def train(method: Literal["mpo"], **options: Unpack[MpoOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["mt_grpo"], **options: Unpack[MtGrpoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["mua_rl"], **options: Unpack[MuaRlOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["mucode"], **options: Unpack[MucodeOptions]) -> TrainedRun: ...
 @overload

@@ -9,7 +9,7 @@ import pytest
 from quintain.adapters.tau.environment import Tau2, TauBench
 from quintain.config.trust import FIELDS
 from quintain.environments.protocol import advance, begin, tool_action
-from quintain.errors import DataError, UsageError
+from quintain.errors import DataError, MissingExtra, UsageError
 from quintain.types import Action, as_text
 
 TAU2 = """
@@ -280,7 +280,7 @@ def test_checkouts_that_are_none_are_refused(checkout: Callable[..., str], tmp_p
     other.mkdir(parents=True)
     with pytest.raises(UsageError, match="tau2 is imported from elsewhere; give one checkout to a process"):
         Tau2("lamps", checkout=str(tmp_path / "other"))
-    with pytest.raises(UsageError, match="tau-bench: got no checkout"):
+    with pytest.raises(MissingExtra, match="tau-bench: got no checkout"):
         TauBench("retail")
     with pytest.raises(UsageError, match="patience=-1"):
         Tau2("lamps", checkout=checkout(), patience=-1)

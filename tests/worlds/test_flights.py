@@ -115,7 +115,7 @@ def test_a_second_refusal_counts_against_the_first() -> None:
     world = Flights(denied=1.0, kinds="cancel")
     for index in range(5):
         begin(world, world.task("train", index))
-        right = world.privileged().rpartition("refuse ")[2]
+        right = world.snapshot().case.reason
         wrong = "full" if right != "full" else "too_many"
         advance(world, tool_action("refuse", reason=right))
         snapshot = world.snapshot()

@@ -150,7 +150,7 @@ class Persona:
         number = sum(speaker == "agent" for speaker, _ in lines)
         if self.leaves(lines):
             return LEAVES
-        missed = self._missed(number, seed)
+        missed = self._find_missed(number, seed)
         if number in missed:
             return next((text for speaker, text in reversed(lines) if speaker == "user"), "Sorry?")
         return say(_without(lines, missed))
@@ -159,7 +159,7 @@ class Persona:
         """Whether it has heard more messages than it has patience for."""
         return 0 < self.patience < sum(speaker == "agent" for speaker, _ in lines)
 
-    def _missed(self, number: int, seed: int) -> set[int]:
+    def _find_missed(self, number: int, seed: int) -> set[int]:
         """Return which of the agent's first `number` messages, counted from 1, were misheard."""
         missed: set[int] = set()
         for message in range(1, number + 1):
@@ -225,11 +225,11 @@ class Service(Environment):
     def expert_action(self) -> Action:
         """Return the next reference call, or a request to the user for its own; then what is to be said."""
         talk = self._now
-        for call in self._left():
+        for call in self._open_calls():
             if call.by == "agent":
                 return tool_action(call.name, **call.arguments)
             return Action(text=f"Please use {call.name}.")
-        unsaid = [text for text in talk.wanted.outputs if not is_stated(text, self._said())]
+        unsaid = [text for text in talk.wanted.outputs if not is_stated(text, self._own_words())]
         return Action(text=" ".join((*(f"{text}." for text in unsaid), "All is done.")))
 
     @property
@@ -242,7 +242,7 @@ class Service(Environment):
         assert self._talk is not None, "reset comes first"
         return self._talk
 
-    def _left(self) -> list[Call]:
+    def _open_calls(self) -> list[Call]:
         """Return the reference calls that were not made yet, in order."""
         made = list(self._calls)
         left: list[Call] = []
@@ -253,7 +253,7 @@ class Service(Environment):
                 left.append(call)
         return left
 
-    def _said(self) -> list[str]:
+    def _own_words(self) -> list[str]:
         return [text for speaker, text in self._lines if speaker == "agent"]
 
     def use(self, tool: str, /, **arguments: Any) -> str:
@@ -315,7 +315,7 @@ class Service(Environment):
 
     def _grade(self, said: str) -> StepResult:
         """Return the end of the episode with the verdict on it."""
-        checks = judge(self._now, self._calls, self._said())
+        checks = judge(self._now, self._calls, self._own_words())
         reward = basis_reward(checks)
         return StepResult(
             observation=said,

@@ -90,7 +90,7 @@ ADAPTERS: dict[str, str] = {
     "pettingzoo": "pettingzoo/tictactoe_v3",
     "reasoning-gym": "reasoning-gym/chain_sum",
     "scienceworld": "scienceworld/find-living-thing",
-    "tau-bench": "tau-bench/retail?checkout=FOLDER",
+    "tau-bench": "tau-bench/retail",
     "tau2": "tau2/airline",
     "textarena": "textarena/TicTacToe-v0?opponent=random",
     "textworld": "textworld/quest",

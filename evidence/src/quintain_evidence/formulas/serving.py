@@ -62,7 +62,7 @@ def _basis() -> Formula:
     return Formula("serving.basis", "rewards.execution", ("basis_reward",), draw, ours, reference)
 
 
-def _stated() -> Formula:
+def _check_stated() -> Formula:
     """Return whether an output was said, as whole words."""
 
     def draw(rng: Rng) -> tuple[str, list[str]]:
@@ -87,4 +87,4 @@ def _stated() -> Formula:
     return Formula("serving.stated", "rewards.execution", ("is_stated",), draw, ours, reference)
 
 
-FORMULAS: tuple[Formula, ...] = (_pass_hat(), _basis(), _stated())
+FORMULAS: tuple[Formula, ...] = (_pass_hat(), _basis(), _check_stated())

@@ -50,10 +50,10 @@ def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
                 broken += 1
                 continue
             paid += bool(result.is_success)
-            agreed += published(world, domain, task) == environment_terms(result)
+            agreed += judge_as_published(world, domain, task) == environment_terms(result)
             shorter = [action for place, action in enumerate(actions) if place != len(actions) - 2]
             other = environment_terms(play(world, task, shorter))
-            agreed += published(world, domain, task) == other
+            agreed += judge_as_published(world, domain, task) == other
             judged += 2
             silent += bool(play(world, task, [SILENCE]).is_success)
         for name, count, wanted, total in (
@@ -121,7 +121,7 @@ def environment_terms(result: StepResult) -> float:
     return float(all(parts))
 
 
-def published(world: Tau2, domain: str, task: Task) -> float:
+def judge_as_published(world: Tau2, domain: str, task: Task) -> float:
     """Return what the published evaluator says of the databases and assertions of the talk that has just ended."""
     module = importlib.import_module(f"tau2.domains.{domain}.environment")
     message = importlib.import_module("tau2.data_model.message")

@@ -18,7 +18,7 @@ from typing import Any, cast
 from quintain.environments.dialogue import Basis, Call, Reply, Wanted
 from quintain.environments.extras import extra_module
 from quintain.environments.tools import GraderFault
-from quintain.errors import DataError, UsageError, suggestion
+from quintain.errors import DataError, MissingExtra, UsageError, suggestion
 from quintain.types import ToolSpec
 from quintain.types.json_text import load_json
 
@@ -221,7 +221,7 @@ def load_tau2(domain: str, checkout: str, *, keeps_idle: bool) -> Source:
 def load_tau_bench(domain: str, checkout: str, *, keeps_idle: bool) -> Source:
     """Return a domain of τ-bench from the folder `checkout`; see `load_tau2` for what it raises."""
     if not checkout:
-        raise UsageError("tau-bench: got no checkout; give checkout=FOLDER, a clone of tau-bench")
+        raise MissingExtra("tau-bench: got no checkout; give checkout=FOLDER, a clone of tau-bench")
     root = _stub(["tau_bench", "tau_bench.envs"], Path(checkout))
     folder = root / "tau_bench/envs" / domain
     if not (folder / "tools").is_dir():

@@ -342,11 +342,11 @@ class Desk(Environment):
     def _say(self, text: str) -> str:
         """Say `text` to the customer and return the answer; STOP ends the talk and has it graded."""
         asked: Dialogue = (*self._now.dialogue, ("agent", text))
-        said = self._heard(self._now.case, asked)
+        said = self._ask_user(self._now.case, asked)
         self._state = replace(self._now, dialogue=(*asked, ("user", said)))
         return self._end(said, is_solved(self._now, self._digests())) if STOP in said else said
 
-    def _heard(self, case: Case, asked: Dialogue) -> str:
+    def _ask_user(self, case: Case, asked: Dialogue) -> str:
         """Return what the customer says to the last line, as it listens."""
         seed = derive_seed("desk mishears", case.name, case.order, case.price)
         listener = Persona(mishears=self.mishears, patience=self.patience)

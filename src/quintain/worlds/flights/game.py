@@ -150,7 +150,7 @@ class Flights(Service):
         """Return the next action of a clerk who follows the policy."""
         case = self._now_case
         made = {call.name for call in self._calls}
-        asked = " ".join(self._said())
+        asked = " ".join(self._own_words())
         if "Who are you" not in asked:
             return Action(text="Who are you, and which booking is it?")
         if "find_customer" not in made:
@@ -169,7 +169,7 @@ class Flights(Service):
             )
         if case.kind == "bags" and "How many" not in asked:
             return Action(text="How many bags?")
-        for call in self._left():
+        for call in self._open_calls():
             if call.by == "agent":
                 return tool_action(call.name, **call.arguments)
             told = {
@@ -192,12 +192,6 @@ class Flights(Service):
                 Action(text="All is done."),
             )
         )
-
-    def privileged(self) -> str:
-        """Return what the agent cannot see: the wish, and what the policy says to it."""
-        case = self._now_case
-        right = ", ".join(" ".join((call.name, *map(str, call.arguments.values()))) for call in case.calls)
-        return f"{case.name}: {case.kind}, booking {case.number}; right: {right}"
 
     def snapshot(self) -> State:
         """Return the episode as a value."""

@@ -119,11 +119,11 @@ def mutations(world: Desk | Flights, gold: Sequence[Action], rng: random.Random)
     if writes:
         missing = [action for place, action in enumerate(gold) if place != writes[0]]
         changed = [
-            altered(action, case, rng) if place == writes[0] else action for place, action in enumerate(gold)
+            alter(action, case, rng) if place == writes[0] else action for place, action in enumerate(gold)
         ]
     else:
         missing = [*gold[:-1], Action(text="Done.")] if isinstance(world, Desk) else list(gold[:-1])
-        changed = [*gold[:-1], spoiled(gold[-1])]
+        changed = [*gold[:-1], spoil(gold[-1])]
     after = [*gold[:-1], tool_action("refuse", reason="not_yours"), gold[-1]]
     return [longer, reordered, extra, missing, changed, after]
 
@@ -143,7 +143,7 @@ def extra_write(case: DeskCase | FlightCase, rng: random.Random) -> Action:
     return rng.choice((tool_action("cancel", booking=number), tool_action("issue_pass", booking=number)))
 
 
-def altered(action: Action, case: DeskCase | FlightCase, rng: random.Random) -> Action:
+def alter(action: Action, case: DeskCase | FlightCase, rng: random.Random) -> Action:
     """Return the write `action` with one argument changed."""
     (call,) = action.tool_calls
     given = dict(call.arguments)
@@ -162,7 +162,7 @@ def altered(action: Action, case: DeskCase | FlightCase, rng: random.Random) -> 
     return tool_action(call.name, **given)
 
 
-def spoiled(action: Action) -> Action:
+def spoil(action: Action) -> Action:
     """Return the last words with a number ten times as large, or the transfer that was right as words."""
     text = words_of(action)
     digits = "".join(letter for letter in text if letter.isdigit())
