@@ -16,10 +16,11 @@ from quintain.errors import ConfigError, UsageError
 from quintain.learning.train_config import TrainConfig
 from quintain.methods.find import find_method
 from quintain.methods.method import Traits, traits_of
-from quintain.methods.reading import find_unread, refuse_unread
+from quintain.methods.reading import find_unread, is_named, refuse_unread
 from quintain.store.run import Run
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "one_by_one.py"
+LOOP = EXAMPLE.with_name("grpo_loop.py")
 SMALL: dict[str, Any] = {
     "environment": "guess?max_turns=2&high=4", "model": "micro", "demonstrations": 4, "imitation_epochs": 1,
     "steps": 3, "episodes": 3, "eval_every": 3, "eval_episodes": 2, "max_turn_tokens": 8,
@@ -46,6 +47,16 @@ def test_an_option_of_loops_that_its_file_does_not_name_is_refused(tmp_path: Pat
     heard = find_method(str(EXAMPLE))
     config = heard.config_class(**SMALL, records_signals=False)
     refuse_unread(heard, heard.make(config), config, {"records_signals": False})
+
+
+def test_an_option_that_a_loop_gets_is_refused_where_the_file_of_a_class_has_no_word_of_it() -> None:
+    found = find_method(str(LOOP))
+    assert {"num_epochs", "num_minibatches", "whole_groups"} <= set(found.config_class.__dataclass_fields__)
+    config = found.config_class(num_epochs=3)
+    with pytest.raises(ConfigError, match=r"^num_epochs: got 3 with grpo_loop, which does not read it"):
+        refuse_unread(found, found.make(config), config, {"num_epochs": 3})
+    assert is_named("num_epochs", "learned = learn(policies, credit, update, config)")
+    assert not is_named("whole_groups", "learn(policies)") and not is_named("num_epochs", "relearn(x)")
 
 
 def test_its_function_may_have_any_name_where_it_says_what_it_returns(tmp_path: Path) -> None:

@@ -12,7 +12,15 @@ import pytest
 from quintain.config import build, options, rename
 from quintain.config.fields import NAME
 from quintain.errors import ConfigError
-from quintain.learning.train_config import OnPolicyConfig, TrainConfig
+from quintain.learning.train_config import (
+    LOOP_OPTIONS,
+    OnPolicyConfig,
+    ReplayConfig,
+    RoundsConfig,
+    SignalsConfig,
+    TrainConfig,
+    unread_options,
+)
 from quintain.methods.find import find_method
 from quintain.methods.loops import on_policy, replay, rounds
 from quintain.methods.method import Method, traits_of
@@ -168,6 +176,21 @@ def test_an_option_that_nothing_reads_would_be_found() -> None:
     assert "whole_groups" in loop_of(on_policy.__name__)[1]
     assert "whole_groups" not in loop_of(rounds.__name__)[1]
     assert "records_signals" not in loop_of(replay.__name__)[1]
+
+
+def test_every_option_of_a_loop_is_refused_by_the_others_without_being_listed() -> None:
+    """What is added to a loop's configuration is unread by the loops that do not take it, by itself."""
+    assert {
+        "num_epochs",
+        "num_minibatches",
+        "records_signals",
+        "train_branches",
+        "whole_groups",
+    } == LOOP_OPTIONS
+    assert unread_options(OnPolicyConfig) == set()
+    for name, kind in (("eto", RoundsConfig), ("archer", ReplayConfig), ("sft", SignalsConfig)):
+        found = find_method(name)
+        assert unread_options(kind) <= set(traits_of(found.make(found.config_class())).unread)
 
 
 def refuse(method: str, **given: Any) -> None:

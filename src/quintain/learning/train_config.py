@@ -325,6 +325,17 @@ class GroupRoundsConfig(RoundsConfig, GroupFields):
         self.check_groups()
 
 
+LOOP_OPTIONS = frozenset(
+    name for kind in (OnPolicyConfig, RoundsConfig, ReplayConfig) for name in kind.__dataclass_fields__
+) - frozenset(TrainConfig.__dataclass_fields__)
+"""options that loops read, and not all of them"""
+
+
+def unread_options(read: type[TrainConfig]) -> frozenset[str]:
+    """Return the options of loops that a loop which takes a configuration of the class `read` does not read."""
+    return LOOP_OPTIONS - frozenset(read.__dataclass_fields__)
+
+
 def require_config(config: TrainConfig, wanted: type[Wanted], base: str) -> Wanted:
     """Return `config`, which is to have the options that a loop reads; `base` of `quintain.methods` has them.
 

@@ -3,7 +3,8 @@
 What a loop does not read is no option of its methods at all (`quintain.learning.train_config`), as a test of every
 method holds; here is what depends on the value of another option, or on what the method says of itself (`Traits`),
 which may also have options of another loop than its own. What a method's own `Config` declares is its own, and read. A
-class with a training of its own, in a file of its own, reads of the options of loops those that its file names.
+class with a training of its own, in a file of its own, reads of the options of loops those that its file names, or
+leaves to what it calls (`LEFT_TO`). An option that is added to a loop's configuration is among them by itself.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from quintain.config import rename
 from quintain.errors import ConfigError
 from quintain.learning.sections import ModelSection
-from quintain.learning.train_config import TrainConfig
+from quintain.learning.train_config import LOOP_OPTIONS, TrainConfig
 from quintain.methods.find import FoundMethod
 from quintain.methods.method import Method, traits_of
 
@@ -37,8 +38,11 @@ READERS: Mapping[str, str] = {
     "keeps_adapter": WITH_LORA,
 }
 """Option of every method, or of several, that not all of them read → who does, after "it is read …"."""
-LOOP_OPTIONS = ("records_signals", "train_branches", "whole_groups")
-"""Options that loops read, and nothing that a loop calls does."""
+BY_LOOPS = "by methods whose loop does, as --help of each says"
+"""Of an option of loops that `READERS` does not name."""
+COUNTING = ("learn(", "learn_all(", "OnPolicy(", "Rounds(", "Replay(")
+LEFT_TO: Mapping[str, tuple[str, ...]] = {"num_epochs": COUNTING, "num_minibatches": COUNTING}
+"""Option of loops → calls that read it of the configuration that they are given."""
 
 
 def find_unread(method: Method, config: TrainConfig) -> set[str]:
@@ -59,7 +63,13 @@ def find_unnamed(method: Method) -> set[str]:
     if train.__module__.startswith(f"{__package__}."):
         return set()
     text = "".join(linecache.getlines(train.__code__.co_filename))
-    return {name for name in LOOP_OPTIONS if not re.search(rf"\b{name}\b", text)}
+    return {name for name in LOOP_OPTIONS if not is_named(name, text)}
+
+
+def is_named(name: str, text: str) -> bool:
+    """Whether `text` names the option `name`, or makes a call that reads it."""
+    calls = "".join(f"|{re.escape(call)}" for call in LEFT_TO.get(name, ()))
+    return re.search(rf"\b({name}\b{calls})", text) is not None
 
 
 def refuse_unread(found: FoundMethod, method: Method, config: TrainConfig, given: Mapping[str, Any]) -> None:
@@ -78,7 +88,7 @@ def refuse_unread(found: FoundMethod, method: Method, config: TrainConfig, given
         if not is_own(found.config_class, name):
             raise ConfigError(
                 f"{name}: got {getattr(config, name)!r} with {found.label}, which does not read it; leave it out: "
-                f"it is read {READERS[name]}"
+                f"it is read {READERS.get(name, BY_LOOPS)}"
             )
 
 

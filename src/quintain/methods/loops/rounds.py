@@ -15,7 +15,14 @@ from quintain.data.pairs import Pairs
 from quintain.data.pipeline import PipelineResult, as_example, example_samples
 from quintain.data.samples import pair_samples
 from quintain.data.seats import split_seats
-from quintain.learning.train_config import MAIN, SignalsConfig, TrainConfig, require_config
+from quintain.learning.train_config import (
+    MAIN,
+    RoundsConfig,
+    SignalsConfig,
+    TrainConfig,
+    require_config,
+    unread_options,
+)
 from quintain.learning.update import Update, epoch_batch, learn_from, learn_in_epochs, mean_report, scale_at
 from quintain.methods.method import (
     CombinedState,
@@ -154,7 +161,7 @@ class Rounds:
         return Traits(
             learns=learns_by(self.update.loss),
             has_warm_start=self.has_warm_start,
-            unread=unread_counts(updates) | {"train_branches", "whole_groups"},
+            unread=unread_counts(updates) | unread_options(RoundsConfig),
             rates=rates_of((each.policy, each.rate) for each in self.improves),
         )
 
