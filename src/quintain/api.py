@@ -189,7 +189,8 @@ def train(
             opened.record_files(*files_named({RECIPE: found.spec, **asdict(settings)}))
             if not isinstance(environment, str | None) and is_of_session(settings.environment):
                 keep_source(environment, folder)
-            chosen.train(opened, settings)
+            with found.blame_file():
+                chosen.train(opened, settings)
             conclude(opened)
     return TrainedRun(folder)
 
@@ -383,7 +384,9 @@ def resume(
                 run.event(EXTENDED, f"to {steps} steps in all", steps=steps)
             if settings.learner_ranks % settings.context_ranks or not settings.learner_ranks:
                 settings = replace(settings, context_ranks=1)
-            found.make(settings).train(run, settings)
+            chosen = found.make(settings)
+            with found.blame_file():
+                chosen.train(run, settings)
             conclude(run)
     return TrainedRun(folder)
 

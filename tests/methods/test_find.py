@@ -265,16 +265,57 @@ def test_nothing_is_written_for_a_method_that_is_not_found(
     assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == {"mine.py"}
 
 
+SMALL: dict[str, Any] = {
+    "environment": "guess?max_turns=1&high=3", "model": "micro", "demonstrations": 2, "imitation_epochs": 1,
+    "steps": 1, "eval_episodes": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("credit", "told"),
+    [
+        (
+            "nothing_here",
+            r"method mine: got NameError: name 'nothing_here' is not defined, in line 27 of .*mine.py; ",
+        ),
+        ("None", "credit of the method: got NoneType for no episodes; return a Credit, "),
+        ("{}['a']", "method mine: got KeyError: 'a', in line 27 of "),
+    ],
+)
+def test_what_a_method_of_the_users_raises_is_told_with_its_line_before_anything_is_imitated(
+    written: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, credit: str, told: str
+) -> None:
+    monkeypatch.setattr("quintain.methods.loops.requirements.begin_run", None)
+    file = written(MINE.replace("outcome_return(groups),", f"{credit},"))
+    with pytest.raises(UsageError, match=told):
+        quintain.train(str(file), root=tmp_path / "runs", run="one", **SMALL)
+
+
+def test_what_quintain_raises_beneath_a_method_of_the_users_stays_an_error_of_quintain(
+    written: Callable[[str], Path],
+) -> None:
+    found = find_method(str(written(MINE.replace("outcome_return(groups)", "outcome_return(3)"))))
+    method: Any = found.make(found.config_class())
+    with pytest.raises(TypeError), found.blame_file():
+        method.credit((), None)
+
+
+def test_what_the_function_of_a_method_of_the_users_raises_is_told(written: Callable[[str], Path]) -> None:
+    found = find_method(
+        str(written(MINE.replace("    return OnPolicy(", "    config.no_such\n    return OnPolicy(")))
+    )
+    with pytest.raises(
+        UsageError, match=r"got AttributeError: .* 'no_such', in line 25 of .*; mend the file"
+    ):
+        found.make(found.config_class())
+
+
 def test_a_method_of_the_users_trains_and_its_run_is_found_again(
     written: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shorten_corpus(monkeypatch, 2)
     file = written(MINE)
-    given: dict[str, Any] = {
-        "environment": "guess?max_turns=1&high=3", "model": "micro", "demonstrations": 2, "imitation_epochs": 1,
-        "steps": 1, "eval_episodes": 2,
-    }  # fmt: skip
-    folder = quintain.train(str(file), root=tmp_path / "runs", run="one", **given)
+    folder = quintain.train(str(file), root=tmp_path / "runs", run="one", **SMALL)
     from quintain.store.run import Run
 
     with Run.open(folder, writable=False) as run:

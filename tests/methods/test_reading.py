@@ -19,7 +19,7 @@ from quintain.learning.train_config import (
     RoundsConfig,
     SignalsConfig,
     TrainConfig,
-    unread_options,
+    list_unread_options,
 )
 from quintain.methods.find import find_method
 from quintain.methods.loops import on_policy, replay, rounds
@@ -187,10 +187,10 @@ def test_every_option_of_a_loop_is_refused_by_the_others_without_being_listed() 
         "train_branches",
         "whole_groups",
     } == LOOP_OPTIONS
-    assert unread_options(OnPolicyConfig) == set()
+    assert list_unread_options(OnPolicyConfig) == set()
     for name, kind in (("eto", RoundsConfig), ("archer", ReplayConfig), ("sft", SignalsConfig)):
         found = find_method(name)
-        assert unread_options(kind) <= set(traits_of(found.make(found.config_class())).unread)
+        assert list_unread_options(kind) <= set(traits_of(found.make(found.config_class())).unread)
 
 
 def refuse(method: str, **given: Any) -> None:

@@ -331,7 +331,7 @@ LOOP_OPTIONS = frozenset(
 """options that loops read, and not all of them"""
 
 
-def unread_options(read: type[TrainConfig]) -> frozenset[str]:
+def list_unread_options(read: type[TrainConfig]) -> frozenset[str]:
     """Return the options of loops that a loop which takes a configuration of the class `read` does not read."""
     return LOOP_OPTIONS - frozenset(read.__dataclass_fields__)
 

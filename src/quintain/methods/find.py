@@ -10,7 +10,8 @@ import importlib
 import inspect
 import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +24,7 @@ from quintain.methods.table import MODULES, method_entry_points
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+PACKAGE = Path(__file__).resolve().parents[1]
 RETURNS = "a method: OnPolicy, Offline, Rounds, Replay, or a class with needs and train(run, config)"
 """What a function of a method returns, in words."""
 
@@ -47,10 +49,27 @@ class FoundMethod:
         Raises:
             UsageError: the function returns something else.
         """
-        made = self.function(config)
+        with self.blame_file():
+            made = self.function(config)
         if not (hasattr(made, "needs") and hasattr(made, "train")):
             raise UsageError(f"method: got a {type(made).__name__} from {self.spec!r}; return {RETURNS}")
         return made
+
+    @contextmanager
+    def blame_file(self) -> Iterator[None]:
+        """Raise a `UsageError` in the place of what the method's own file raises, where that is none of quintain's."""
+        try:
+            yield
+        except QuintainError:
+            raise
+        except Exception as error:
+            file = getattr(getattr(self.function, "__code__", None), "co_filename", "")
+            line = None if _is_own(file) else _line_at_fault(error, file)
+            if line is None:
+                raise
+            raise UsageError(
+                f"method {self.label}: got {type(error).__name__}: {error}, in line {line} of {file}; mend the file"
+            ) from error
 
 
 def find_method(spec: str | ModuleType | Callable[..., Method]) -> FoundMethod:
@@ -122,6 +141,24 @@ def _import_file(path: Path) -> ModuleType:
         raise UsageError(
             f"method: got {str(path)!r}, whose import ends with {type(error).__name__}: {error}{where}; mend the file"
         ) from error
+
+
+def _is_own(file: str) -> bool:
+    """Whether `file` is one of quintain's own."""
+    return Path(file).is_relative_to(PACKAGE)
+
+
+def _line_at_fault(error: BaseException, file: str) -> int | None:
+    """Return the line of `file` that `error` came of; None where something of quintain was called from there."""
+    trace, line = error.__traceback__, None
+    while trace is not None:
+        place = trace.tb_frame.f_code.co_filename
+        if place == file:
+            line = trace.tb_lineno
+        elif _is_own(place):
+            line = None
+        trace = trace.tb_next
+    return line
 
 
 def _line_in(path: Path, error: BaseException) -> str:

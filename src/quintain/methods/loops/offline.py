@@ -15,7 +15,7 @@ from quintain.data.pairs import Pairs
 from quintain.data.pipeline import PipelineResult, as_example, example_samples, num_trained
 from quintain.data.samples import pair_samples
 from quintain.errors import DataError
-from quintain.learning.train_config import SignalsConfig, TrainConfig, require_config, unread_options
+from quintain.learning.train_config import SignalsConfig, TrainConfig, list_unread_options, require_config
 from quintain.learning.update import Update, epoch_batch, estimate_kl, learn_from, prepare, scale_at
 from quintain.methods.method import Needs, Traits, learns_by
 from quintain.types import NOTHING, Comparison, Example, Pair, Sample, Trajectory
@@ -65,7 +65,7 @@ class Offline:
             acts=False,
             learns=learns_by(self.update.loss),
             has_warm_start=self.has_warm_start,
-            unread=unread_options(SignalsConfig),
+            unread=list_unread_options(SignalsConfig),
             has_own_start=self.is_first,
         )
 

@@ -183,10 +183,14 @@ def train_on_policy(method: OnPolicy, config: OnPolicyConfig | RoundsConfig, run
 
     needs = method.needs
     own = config if isinstance(config, OnPolicyConfig) else OnPolicyConfig()
+    is_prepared = method.prepare is not no_preparation
+    if not is_prepared:
+        refuse_credit(method)  # before anything is imitated
     with begin_run(needs, config, run, cold_start=method.cold_start) as context:
         refuse_without_turn_rewards(context, needs, method.reward)
         method.prepare(context.collector)
-        refuse_credit_without_critic(method)
+        if is_prepared:
+            refuse_credit(method)
         plan = method.companion
         companion = Companion() if plan is None else plan.start(context, own)
         state = CombinedState(method.state, companion) if hasattr(companion, "update") else method.state
@@ -251,21 +255,24 @@ def estimate(policies: Policies, groups: Sequence[Group], needs: Needs, branches
     )
 
 
-def refuse_credit_without_critic(method: OnPolicy) -> None:
-    """Raise a `UsageError` when the credit of `method` reads a critic that it did not say it needs.
+def refuse_credit(method: OnPolicy) -> None:
+    """Raise a `UsageError` when the credit of `method` is none, or reads a critic that it did not say it needs.
 
     Credit is assigned to no episodes at all, which costs nothing and which any credit must bear: a step whose
     episodes all failed is the same.
     """
     needs = method.needs
-    method.credit(
-        (),
-        Estimates(
-            values=Critic(values=[], final=[]) if needs.critic else None,
-            reference=[] if needs.reference_logprobs else None,
-            scores=[] if needs.reward_model is not None else None,
-        ),
+    estimates = Estimates(
+        values=Critic(values=[], final=[]) if needs.critic else None,
+        reference=[] if needs.reference_logprobs else None,
+        scores=[] if needs.reward_model is not None else None,
     )
+    assigned: object = method.credit((), estimates)
+    if not isinstance(assigned, Credit):
+        raise UsageError(
+            f"credit of the method: got {type(assigned).__name__} for no episodes; return a Credit, which credit_of of "
+            "quintain.credit.layout makes (docs/own-method.md)"
+        )
 
 
 def hold(method: OnPolicy, *, kl_coef: float, entropy_coef: float) -> OnPolicy:

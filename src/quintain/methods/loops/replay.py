@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from quintain.credit.turn_td import critic_metrics
 from quintain.data.seats import split_seats
 from quintain.errors import DataError, InvariantError
-from quintain.learning.train_config import MAIN, ReplayConfig, TrainConfig, unread_options
+from quintain.learning.train_config import MAIN, ReplayConfig, TrainConfig, list_unread_options
 from quintain.learning.update import Update, learn, learn_in_epochs
 from quintain.methods.loops.queries import PolicyQueries
 from quintain.methods.method import (
@@ -142,7 +142,7 @@ class Replay:
     def traits(self) -> Traits:
         """What it is, beside what it needs."""
         return Traits(
-            unread=unread_counts([each.update for each in self.updates]) | unread_options(ReplayConfig),
+            unread=unread_counts([each.update for each in self.updates]) | list_unread_options(ReplayConfig),
             rates=rates_of((each.policy, each.rate) for each in self.updates),
         )
 

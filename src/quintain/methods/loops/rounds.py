@@ -20,8 +20,8 @@ from quintain.learning.train_config import (
     RoundsConfig,
     SignalsConfig,
     TrainConfig,
+    list_unread_options,
     require_config,
-    unread_options,
 )
 from quintain.learning.update import Update, epoch_batch, learn_from, learn_in_epochs, mean_report, scale_at
 from quintain.methods.method import (
@@ -161,7 +161,7 @@ class Rounds:
         return Traits(
             learns=learns_by(self.update.loss),
             has_warm_start=self.has_warm_start,
-            unread=unread_counts(updates) | unread_options(RoundsConfig),
+            unread=unread_counts(updates) | list_unread_options(RoundsConfig),
             rates=rates_of((each.policy, each.rate) for each in self.improves),
         )
 

@@ -26,7 +26,7 @@ from quintain.eval.statistics import wilson
 from quintain.learning.checkpoint import load_state, save_state
 from quintain.learning.optimizers import make_optimizer
 from quintain.learning.saved import START
-from quintain.learning.train_config import TrainConfig, unread_options
+from quintain.learning.train_config import TrainConfig, list_unread_options
 from quintain.learning.update import scale_at
 from quintain.losses.contrastive import info_nce
 from quintain.methods.method import Needs, Traits
@@ -72,7 +72,7 @@ class Contrastive:
             learns=None,
             has_warm_start=False,
             has_own_start=True,
-            unread=unread_options(TrainConfig),
+            unread=list_unread_options(TrainConfig),
         )
 
     def train(self, run: Run, config: TrainConfig) -> None:
