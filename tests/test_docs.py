@@ -223,6 +223,20 @@ def test_every_method_has_its_page() -> None:
         )
 
 
+WRITTEN = re.compile(
+    r"<!-- (head|flags) -->.*?<!-- /\1 -->|<!-- measured.*?<!-- end of measured -->|```.*?```", re.S
+)
+"""What `docs/tables.py` and `quintain bench methods --pages` write into the page of a method, and commands."""
+
+
+@pytest.mark.parametrize("name", sorted(entry.name for entry in TABLE if entry.page))
+def test_the_page_of_a_method_says_something_that_nothing_wrote(name: str) -> None:
+    words = WRITTEN.sub("", (ROOT / "docs" / "methods" / f"{name}.md").read_text(encoding="utf-8")).split()
+    assert len(words) >= 10, (
+        f"say on docs/methods/{name}.md, outside of its marks, what it is for, what it costs, and when not to take it"
+    )
+
+
 def test_pages_of_methods_name_options_that_the_methods_have() -> None:
     for name, module in MODULES.items():
         page = ROOT / "docs" / "methods" / f"{name}.md"

@@ -133,6 +133,7 @@ def test_the_command_writes_the_pages(
     assert page.count("**Known of it.** Not done") == 1
     assert page.endswith("**What to look for.** That.\n")
     assert main(words) == 0
+    assert capsys.readouterr().out == "", "a file that stays as it was is not named"
     assert (docs / "methods" / "toy.md").read_text() == page
 
 

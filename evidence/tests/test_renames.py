@@ -134,6 +134,8 @@ def test_a_table_of_names_is_read(tmp_path: Path) -> None:
     file = tmp_path / "names.toml"
     file.write_text('[names]\n"a.b" = "c"\n', encoding="utf-8")
     assert read_names(file) == {"a.b": "c"}
+    file.write_text('[options]\na = "b"\n', encoding="utf-8")
+    assert read_names(file) == {}
     file.write_text("[other]\n", encoding="utf-8")
     with pytest.raises(DataError, match="got no table of names"):
         read_names(file)
@@ -152,10 +154,15 @@ def test_the_command_carries_results_over_once_and_names_rows_whose_experiment_i
     words = ["bench", "rename", "--since", "HEAD", "--names", str(names), "--results", str(results)]
     words += ["--signatures", str(write_claim().parent)]
     assert main(words) == 0
-    assert capsys.readouterr().out == "", "nothing was measured"
+    assert capsys.readouterr().out == "rows carried over: 0; rows that are another: 0\n", (
+        "nothing was measured"
+    )
     append(results, "toy", {"layer": "signature", "experiment": digest_of(before), "spec": "s", "block": 0})
     assert main(words) == 0
-    assert capsys.readouterr().out == f"toy\t{digest_of(before)} → {digest_of(after)}\n"
+    assert capsys.readouterr().out.splitlines() == [
+        f"toy\t{digest_of(before)} → {digest_of(after)}",
+        "rows carried over: 1; rows that are another: 0",
+    ]
     (line,) = lines(results, "toy", "rename")
     assert (line["before"], line["after"], line["names"]) == (
         digest_of(before),
@@ -164,11 +171,12 @@ def test_the_command_carries_results_over_once_and_names_rows_whose_experiment_i
     )
     assert line["command"].startswith("quintain bench rename --since HEAD")
     assert main(words) == 0
+    assert capsys.readouterr().out == "rows carried over: 0; rows that are another: 0\n"
     assert len(lines(results, "toy")) == 2, "once"
     monkeypatch.setattr("quintain_evidence.layers.runner.source_at", lambda _: after + "Y = 1\n")
     assert main(words) == 1
     told = "toy: its experiment is another, whatever its names; its results stay as they were\n"
-    assert capsys.readouterr().out == told
+    assert capsys.readouterr().out == f"{told}rows carried over: 0; rows that are another: 1\n"
     assert main(["bench", "rename", "--since", "HEAD"]) == 2
     assert "bench rename needs --names: got nothing" in capsys.readouterr().err
 
@@ -217,6 +225,8 @@ def mix(config, tries):
 def test_options_may_keep_their_name_or_have_a_later_one() -> None:
     was, became = (unify_options(each, OPTIONS, before=OLD) for each in (OLD, NEW))
     assert was == became
+    helped = NEW.replace("value_mix: float = 0.5", 'value_mix: float = 0.5\n    """Share of it."""')
+    assert was == unify_options(helped, OPTIONS, before=OLD), "help computes nothing"
     other = NEW.replace("= 0.5", "= 0.4")
     assert was != unify_options(other, OPTIONS, before=OLD), "a default is no name"
 

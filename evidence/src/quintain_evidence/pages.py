@@ -28,35 +28,41 @@ HISTORY = "history"
 
 def write(standings: Mapping[str, Standing], results: Path, docs: Path, history: Path) -> list[Path]:
     """Write ``results`` of the documentation in `docs`, the sections of its ``methods`` and the measured part of every
-    file in `history`, and return the files.
+    file in `history`, and return the files that were others before.
 
     `results` is the folder of the lines that rows link to.
     """
     folder = docs / "results"
-    written = [folder / "index.md", folder / "league.md"]
+    changed: list[Path] = []
     folder.mkdir(parents=True, exist_ok=True)
     link = Path(os.path.relpath(results.resolve(), folder.resolve())).as_posix()
-    written[0].write_text(overview(standings, link), encoding="utf-8")
-    written[1].write_text(league_page(standings), encoding="utf-8")
+    changed += write_changed(folder / "index.md", overview(standings, link))
+    changed += write_changed(folder / "league.md", league_page(standings))
     history.mkdir(parents=True, exist_ok=True)
     for row, found in standings.items():
         page = docs / "methods" / f"{row}.md"
         past = history / f"{row}.md"
         if page.exists():
             beside = Path(os.path.relpath(past.resolve(), page.parent.resolve())).as_posix()
-            replace_block(page, evidence(found, beside))
-            written.append(page)
+            changed += replace_block(page, evidence(found, beside))
         if not past.exists():
             past.write_text(f"# {found.title}: what was tried\n", encoding="utf-8")
-        replace_block(past, past_of(found))
-        written.append(past)
-    return written
+        changed += replace_block(past, past_of(found))
+    return changed
 
 
-def replace_block(page: Path, text: str) -> None:
-    """Put `text` between the marks of `page`."""
+def write_changed(file: Path, text: str) -> list[Path]:
+    """Write `text` into `file` where it holds another, or is none, and return the file then."""
+    if file.exists() and file.read_text(encoding="utf-8") == text:
+        return []
+    file.write_text(text, encoding="utf-8")
+    return [file]
+
+
+def replace_block(page: Path, text: str) -> list[Path]:
+    """Put `text` between the marks of `page`, and return the page where that changes it."""
     block = f"{START_MARK}\n\n{text}\n\n{END_MARK}"
-    page.write_text(with_block(page.read_text(encoding="utf-8"), block), encoding="utf-8")
+    return write_changed(page, with_block(page.read_text(encoding="utf-8"), block))
 
 
 def overview(standings: Mapping[str, Standing], link: str) -> str:

@@ -65,8 +65,9 @@ def normalize(source: str, names: Mapping[str, str]) -> str:
 def unify_options(source: str, options: Mapping[str, Sequence[str]], *, before: str) -> str:
     """Return `source` in which every option has its earlier name, as `options` have it: earlier name → later ones.
 
-    The tables of a configuration that say what was renamed are left out, with what they import. A later name that stood
-    in the file `before` already is another thing's, and stays.
+    The tables of a configuration that say what was renamed are left out, with what they import, and so are texts that
+    stand alone, such as the help of an option. A later name that stood in the file `before` already is another thing's,
+    and stays.
     """
     words = set(re.findall(r"\w+", ast.dump(ast.parse(before))))
     earlier = {later: old for old, found in options.items() for later in found if later not in words}
@@ -79,12 +80,22 @@ def unify_options(source: str, options: Mapping[str, Sequence[str]], *, before: 
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and texts is not None:
             node.value = texts.sub(lambda found: earlier[found[0]], node.value)
         if isinstance(node, ast.ClassDef):
-            node.body = [each for each in node.body if not _is_table_of_renames(each)] or [ast.Pass()]
+            node.body = [
+                each for each in node.body if not _is_table_of_renames(each) and not _is_text(each)
+            ] or [ast.Pass()]
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.module in ("typing", "collections.abc"):
             node.names = [alias for alias in node.names if alias.name not in ("ClassVar", "Mapping")]
     tree.body = [each for each in tree.body if not isinstance(each, ast.ImportFrom) or each.names]
     return ast.unparse(tree)
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
 
 
 def _is_table_of_renames(node: ast.stmt) -> bool:
@@ -188,15 +199,17 @@ def read_options(file: Path) -> dict[str, list[str]]:
 
 
 def read_names(file: Path) -> dict[str, str]:
-    """Return the table ``[names]`` of a TOML file: names as they were, and as they are.
+    """Return the table ``[names]`` of a TOML file: names as they were, and as they are; none beside ``[options]``.
 
     Raises:
-        DataError: there is no such table of texts.
+        DataError: there is neither, or a new name is no text.
     """
-    found = tomllib.loads(file.read_text(encoding="utf-8")).get("names")
+    tables = tomllib.loads(file.read_text(encoding="utf-8"))
+    found = tables.get("names", {} if "options" in tables else None)
     if not isinstance(found, dict) or not all(isinstance(new, str) for new in found.values()):
         raise DataError(
-            f'{file}: got no table of names; write [names] and lines such as "old.module" = "new.module"'
+            f'{file}: got no table of names; write [names] and lines such as "old.module" = "new.module", or '
+            'after [options] lines such as old_option = "new_option"'
         )
     return found
 

@@ -147,4 +147,6 @@ def test_all_of_credit_losses_and_rewards_has_a_second_version() -> None:
                 and aside is not None
                 and node.name not in checked.get(info.name, set()) | aside
             ]
-    assert missing == []
+    assert missing == [], (
+        "give each a second version in quintain_evidence/formulas, or a place in LAYOUT above"
+    )

@@ -71,6 +71,7 @@ def test_rows_are_chosen_by_family_and_name(write_claim: Callable[..., Path]) ->
         "a row has all its parts"
     )
     assert [found.row for found in chosen("toys", "toy-more", folder)] == ["toy-more"]
+    assert [found.row for found in chosen(None, "else,toy-more", folder)] == ["else", "toy-more"]
     with pytest.raises(UsageError, match="--family: got 'toy'; did you mean 'toys'"):
         chosen("toy", folder=folder)
     with pytest.raises(UsageError, match="--only: got 'else'"):

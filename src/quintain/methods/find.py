@@ -10,7 +10,7 @@ import importlib
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
@@ -56,7 +56,7 @@ class FoundMethod:
         return made
 
     @contextmanager
-    def blame_file(self) -> Iterator[None]:
+    def blame_file(self) -> Generator[None]:
         """Raise a `UsageError` in the place of what the method's own file raises, where that is none of quintain's."""
         try:
             yield

@@ -1,5 +1,6 @@
 """Any idea of credit with any policy loss, and what contradicts itself is refused."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from tests.build import make_episode, make_turn
 from torch import Tensor
 
+from quintain.config import options
 from quintain.credit.outcome import outcome_return
 from quintain.data.pack import PassSize, micro_batches
 from quintain.data.samples import samples_from
@@ -32,6 +34,18 @@ from quintain.types import Action, Credit, Group, Loss, Score, Task, Trajectory
 
 Rows = Callable[[Path], list[dict[str, Any]]]
 PAIR: dict[str, Any] = {"tasks": 2, "group_size": 3}
+
+
+def test_whatever_can_be_chosen_stands_on_the_page_and_in_the_help() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "methods" / "policy_gradient.md").read_text(encoding="utf-8")
+    told = [
+        name for known in (IDEAS, LOSSES, NORMALISERS, TERMS) for name in known if f"`{name}`" not in page
+    ]
+    assert told == [], "say each in a table of docs/methods/policy_gradient.md"
+    helps = {option.name: option.help for option in options(policy_gradient.Config)}
+    for option, known in (("loss", LOSSES), ("normaliser", NORMALISERS)):
+        untold = [name for name in known if not re.search(rf"\b{name}\b", helps[option])]
+        assert untold == [], f"say each in the help of {option} in methods/rl/policy_gradient.py"
 
 
 NEEDS = Needs(critic=True, reference_logprobs=True)

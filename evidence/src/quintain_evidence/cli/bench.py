@@ -4,14 +4,21 @@ from collections.abc import Sequence
 
 from quintain.cli.arguments import Parser, one_of, whole_number
 from quintain.errors import UsageError, suggestion
-from quintain_evidence.cli.methods import LAYERS, keep_promises, record_renames, run_layer, write_pages
+from quintain_evidence.cli.methods import (
+    COLUMN_LAYERS,
+    LAYERS,
+    keep_promises,
+    record_renames,
+    run_layer,
+    write_pages,
+)
 from quintain_evidence.cli.worlds import worlds
 
 
 def bench(argv: Sequence[str]) -> int:
     """Run a benchmark."""
     if not argv or argv[0] in ("-h", "--help"):
-        print("usage: quintain bench methods --layer LAYER [--family rl] [--only ROWS] [--jobs 1]")
+        print("usage: quintain bench methods --layer LAYER [--family FAMILY] [--only ROWS] [--jobs 1]")
         print("       quintain bench worlds [--only NAME] [--seeds 3] [--jobs 1]")
         print("       quintain bench promise --only NAMES [--runs runs/promise]")
         print("       quintain bench rename --since REVISION --names FILE")
@@ -34,8 +41,12 @@ def methods(argv: Sequence[str]) -> int:
     parser = Parser(
         "bench methods", "Collect the evidence of methods, layer by layer; what is there is not run again."
     )
-    parser.flag("--layer", f"what is asked: {', '.join(LAYERS)}", "LAYER")
-    parser.flag("--family", "family of methods (default rl)", "FAMILY", "rl")
+    parser.flag(
+        "--layer",
+        f"what is asked: {', '.join(LAYERS)}; mechanism is signature, comparison is league",
+        "LAYER",
+    )
+    parser.flag("--family", "family of methods (default: that of the rows named, else rl)", "FAMILY")
     parser.flag("--only", "rows, separated by commas (default: all of the family)", "ROWS")
     parser.flag("--jobs", "processes side by side, one thread each (default 1)", "N", "1")
     parser.flag("--results", "folder of results (default: those of the package)", "FOLDER")
@@ -52,9 +63,12 @@ def methods(argv: Sequence[str]) -> int:
     jobs = whole_number(arguments.jobs, "--jobs", least=1)
     if arguments.pages:
         return write_pages(arguments)
+    if arguments.family is None and not arguments.only:
+        arguments.family = "rl"
     if arguments.layer is None:
         raise UsageError(f"bench methods needs --layer: got nothing; choose from {', '.join(LAYERS)}")
-    return run_layer(one_of(arguments.layer, "--layer", LAYERS), arguments, jobs)
+    layer = one_of(arguments.layer, "--layer", (*LAYERS, *COLUMN_LAYERS))
+    return run_layer(COLUMN_LAYERS.get(layer, layer), arguments, jobs)
 
 
 def promise(argv: Sequence[str]) -> int:
@@ -97,7 +111,9 @@ def rename(argv: Sequence[str]) -> int:
         "files are compared.",
     )
     parser.flag("--since", "revision of this checkout before the names changed", "REVISION")
-    parser.flag("--names", "TOML file whose table [names] says what became of which name", "FILE")
+    parser.flag(
+        "--names", "TOML file whose tables [names] and [options] say what became of which name", "FILE"
+    )
     parser.flag("--results", "folder of results (default: those of the package)", "FOLDER")
     parser.flag("--signatures", "folder of registered claims (default: those of the package)", "FOLDER")
     arguments = parser.read(argv)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from quintain_evidence.layers.verdict import Check
 
 LAYERS = ("objective", "formula", "signature", "league")
+COLUMN_LAYERS = {"mechanism": "signature", "comparison": "league"}
+"""column of the tables → layer that its results are of, where the two have different names"""
 LEAGUE = ("row", "by its values", "method", "baseline", "difference", "seeds", "at other rates")
 COLUMNS = ("row", "version", "verdict", "effect", "p", "null world", "blocks", "minutes")
 
@@ -182,7 +184,7 @@ def specs_of(arguments: Namespace) -> Path:
 
 
 def write_pages(arguments: Namespace) -> int:
-    """Write what is known into the documentation, and print which files that changed."""
+    """Write what is known into the documentation, and print the files that it changed."""
     from quintain_evidence.layers.spec import signatures
     from quintain_evidence.layers.standing import standings
     from quintain_evidence.pages import write
@@ -231,6 +233,7 @@ def record_renames(arguments: Namespace) -> int:
     command = shlex.join(
         ["quintain", "bench", "rename", "--since", arguments.since, "--names", arguments.names]
     )
+    before = count_renames(folder)
     others = [
         f"{row}: its {field} is another, whatever its names; its results stay as they were"
         for row, signature in signatures(specs_of(arguments)).items()
@@ -238,7 +241,17 @@ def record_renames(arguments: Namespace) -> int:
     ]
     for line in others:
         print(line)
+    print(f"rows carried over: {count_renames(folder) - before}; rows that are another: {len(others)}")
     return int(bool(others))
+
+
+def count_renames(folder: Path) -> int:
+    """Return how many lines of the results in `folder` carry results over."""
+    from quintain_evidence.renames import LAYER
+
+    return sum(
+        line.get("layer") == LAYER for file in folder.glob("*.jsonl") for line in lines(folder, file.stem)
+    )
 
 
 def changed_fields(
@@ -313,9 +326,10 @@ def standing_cells(outcome: "Outcome") -> tuple[str, ...]:
     )
 
 
-def words(family: str, layer: str, row: str) -> str:
-    """Return the command that measures one row again."""
-    return shlex.join(["quintain", "bench", "methods", "--family", family, "--layer", layer, "--only", row])
+def words(family: str | None, layer: str, row: str) -> str:
+    """Return the command that measures one row again; `family` is None where the row alone was named."""
+    of_family = [] if family is None else ["--family", family]
+    return shlex.join(["quintain", "bench", "methods", *of_family, "--layer", layer, "--only", row])
 
 
 def cells(state: "State") -> tuple[str, ...]:

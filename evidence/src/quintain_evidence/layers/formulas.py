@@ -6,6 +6,7 @@ those that only break are not counted. Where it has a toy, its gradient is the e
 """
 
 import importlib
+import pkgutil
 import random
 import warnings
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quintain.errors import UsageError, suggestion
+from quintain_evidence import formulas
 from quintain_evidence.formulas.formula import Formula
 from quintain_evidence.formulas.mutants import mutant, num_mutants
 from quintain_evidence.layers.verdict import Check
@@ -28,19 +30,14 @@ BREAKS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError, ValueError, RuntimeError,
 )  # fmt: skip
 """How a mutant may break."""
-ROOMS = (
-    "credit", "losses", "rewards", "stages", "choices", "conduct", "scoring", "estimators", "rounds", "imitation",
-    "preference", "rlhf", "synthesis", "steps", "critics", "tools", "dialogue", "safety",
-    "harnesses",
-    "serving",
-)  # fmt: skip
 
 
 @cache
 def known_formulas() -> dict[str, Formula]:
     """Return all formulas that have a second version, by name."""
-    modules = [importlib.import_module(f"quintain_evidence.formulas.{room}") for room in ROOMS]
-    return {found.name: found for module in modules for found in vars(module)["FORMULAS"]}
+    names = [each.name for each in pkgutil.iter_modules(formulas.__path__, f"{formulas.__name__}.")]
+    modules = [importlib.import_module(name) for name in names]
+    return {found.name: found for module in modules for found in vars(module).get("FORMULAS", ())}
 
 
 def check_formulas(names: Sequence[str]) -> tuple[Check, ...]:

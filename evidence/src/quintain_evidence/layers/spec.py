@@ -283,17 +283,17 @@ def signatures(folder: Path = FOLDER) -> dict[str, Signature]:
     return {found.row: found for found in map(read, sorted(folder.glob("*.toml")))}
 
 
-def chosen(family: str, only: str | None = None, folder: Path = FOLDER) -> list[Signature]:
-    """Return the claims of `family` that `only` names (a row with all its parts; all of them without).
+def chosen(family: str | None, only: str | None = None, folder: Path = FOLDER) -> list[Signature]:
+    """Return the claims of `family` (None: of any) that `only` names (a row with all its parts; all of them without).
 
     Raises:
         UsageError: there is no such family or row.
     """
     known = signatures(folder)
     families = {found.family for found in known.values()}
-    if family not in families:
+    if family is not None and family not in families:
         raise UsageError(f"--family: got {family!r}; {suggestion(family, families)}")
-    of_family = {name: found for name, found in known.items() if found.family == family}
+    of_family = {name: found for name, found in known.items() if family in (None, found.family)}
     names = [name.strip() for name in (only or "").split(",") if name.strip()]
     for name in names:
         if not any(name in (found.row, found.method) for found in of_family.values()):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from quintain.credit.layout import Critic
 from quintain.data.filters import whole
@@ -267,7 +267,7 @@ def refuse_credit(method: OnPolicy) -> None:
         reference=[] if needs.reference_logprobs else None,
         scores=[] if needs.reward_model is not None else None,
     )
-    assigned: object = method.credit((), estimates)
+    assigned = cast(object, method.credit((), estimates))
     if not isinstance(assigned, Credit):
         raise UsageError(
             f"credit of the method: got {type(assigned).__name__} for no episodes; return a Credit, which credit_of of "
