@@ -74,7 +74,7 @@ from quintain.runs.memory import Plan as MemoryPlan
 from quintain.runs.memory import describe_where, plan_memory
 from quintain.runs.resources import check_servers
 from quintain.runs.summary import EXTENDED, count_planned, evaluations, summary
-from quintain.safety.policy import Policy, read_policy
+from quintain.safety.policy import Policy, read_order_of, read_policy
 from quintain.search.agent import is_search
 from quintain.store.calls import CALLS, CallLog
 from quintain.store.creation import JOURNAL, check_free
@@ -658,7 +658,7 @@ def listening(
             f"host: got {host!r}, which others can reach; give a key with --token-file (in Python: api_key), or "
             "127.0.0.1"
         )
-    rules = read_policy(guard) if guard else None
+    rules, order = (read_policy(guard), read_order_of(guard)) if guard else (None, None)
     out = None if record is None else Path(record)
     if out is not None:
         check_free(out, replace=False)
@@ -689,7 +689,7 @@ def listening(
             max_turn_tokens=max_tokens or (engine.max_length if out is None else USUAL_TOKENS),
             usual_turn_tokens=USUAL_TOKENS if max_tokens is None else None,
             heeds_clients=out is None,
-            guard=None if rules is None else partial(Policy, rules),
+            guard=None if rules is None else partial(Policy, rules, order),
         )
         calls = None if out is None else CallLog(out / CALLS)
         recording = Recording(

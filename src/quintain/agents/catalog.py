@@ -52,6 +52,7 @@ WRAPPERS: dict[str, str] = {
     "foresight": "quintain.agents.foresight:Foresight",
     "labelled": "quintain.agents.labelled:Labelled",
     "memory": "quintain.agents.context:Memory",
+    "ordered": "quintain.agents.ordered:Ordered",
     "pivotal": "quintain.agents.shaping:Pivotal",
     "plan": "quintain.agents.plan:PlanAndAct",
     "ramp": "quintain.agents.ramp:Ramp",

@@ -28,7 +28,13 @@ from quintain.environments.protocol import (
 )
 from quintain.environments.wrapped import Wrapped
 from quintain.safety.guard import REFUSED, Guard, Verdict
-from quintain.safety.policy import Policy, refuse_unknown
+from quintain.safety.policy import (
+    Policy,
+    read_order_of,
+    read_policy,
+    refuse_unknown,
+    refuse_unknown_order,
+)
 from quintain.types import (
     UNKNOWN_TOOL,
     Action,
@@ -193,12 +199,13 @@ def apply_policy(inner: Environment, path: str) -> GuardedEnvironment:
     Raises:
         ConfigError: it is no policy, or names what is no tool of `inner`.
     """
-    policy = Policy.load(path)
-    more = (TAKE,) if isinstance(inner, TakesObjects) else ()
-    refuse_unknown(
-        policy.rules, (*inner.tools(), *more), f"policy {Path(path).name} for {environment_name(inner)}"
-    )
-    return GuardedEnvironment(inner, policy)
+    rules, order = read_policy(path), read_order_of(path)
+    tools = (*inner.tools(), *((TAKE,) if isinstance(inner, TakesObjects) else ()))
+    where = f"policy {Path(path).name} for {environment_name(inner)}"
+    refuse_unknown(rules, tools, where)
+    if order is not None:
+        refuse_unknown_order(order, tools, where)
+    return GuardedEnvironment(inner, Policy(rules, order))
 
 
 def split_calls(action: Action) -> tuple[Action, ...]:

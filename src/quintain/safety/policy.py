@@ -6,6 +6,9 @@ arguments. They are strict where schemas are lenient: a pattern fits the whole t
 argument that is missing fulfils nothing unless it is named as optional, and True is not 1. The keyword ``said_by`` asks
 that a value was said before: by the task, or in the result of a tool. The published code departs from all of these.
 
+Beside its tools a policy may have an order in which they are to be called (``$order``, `quintain.safety.temporal`); a
+call must be allowed by both, and a policy of an order alone allows every tool in it.
+
 Nothing here runs code: a policy is read from a file whose content stands in the manifest of a run.
 """
 
@@ -29,11 +32,14 @@ from jsonschema.validators import extend
 from quintain.config.files import find_near, read_file
 from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.safety.guard import ALLOWED, Effect, Verdict
+from quintain.safety.temporal import Automaton, TemporalGuard, read_order
 from quintain.types import Action, CallResult, Observation, Task, ToolCall, ToolSpec, as_text
 
 Fallback = Literal["message", "end", "ask"]
 SAY = "say"
 """The tool that an action without a call is judged as, with the argument ``text``."""
+ORDER = "$order"
+"""The part of a policy that says in which order tools may be called."""
 TASK = "task"
 """The source of ``said_by`` that is the first observation."""
 SAID_BY = "said_by"
@@ -90,8 +96,10 @@ _said: ContextVar[Said] = ContextVar("_said", default=())
 class Policy:
     """A `Guard` by rules: ``Policy.load("policy.json")``. It has the state of one episode, and shares none of it."""
 
-    def __init__(self, rules: Rules) -> None:
-        """Begin with `rules`; see `read_policy`."""
+    def __init__(self, rules: Rules, order: Automaton | None = None) -> None:
+        """Begin with `rules`, and with the `order` of calls; see `read_policy` and `read_order_of`."""
+        self._order = None if order is None else TemporalGuard(order)
+        self._is_open = order is not None and not rules
         self._given = {tool: sort_rules(each) for tool, each in rules.items()}
         self._rules: Rules = self._given
         self._sources = frozenset(find_sources(rules))
@@ -100,7 +108,7 @@ class Policy:
     @classmethod
     def load(cls, path: str | Path) -> Policy:
         """Return the policy in the file at `path`; raises as `read_policy` does."""
-        return cls(read_policy(path))
+        return cls(read_policy(path), read_order_of(path))
 
     @property
     def rules(self) -> Rules:
@@ -111,6 +119,8 @@ class Policy:
         """See `Guard.begin`: what rules installed is forgotten."""
         self._rules = self._given
         self._said = ()
+        if self._order is not None:
+            self._order.begin(task, observation)
         self._hear((TASK, as_text(observation)), (TASK, task.prompt))
 
     def see(self, actions: tuple[Action, ...], observation: Observation) -> None:
@@ -130,6 +140,18 @@ class Policy:
 
     def judge(self, action: Action) -> Verdict:
         """See `Guard.judge`; rules that the matching one installs hold from the next call on."""
+        if self._order is None:
+            return self._judge(action)
+        before = self._rules
+        verdict = ALLOWED if self._is_open else self._judge(action)
+        if verdict.effect == "allow":
+            verdict = self._order.judge(action)
+            if verdict.effect != "allow":
+                self._rules = before  # a refused call installs nothing
+        return verdict
+
+    def _judge(self, action: Action) -> Verdict:
+        """Return what the rules say of `action`."""
         call = action.tool_calls[0] if action.tool_calls else None
         if call is None:
             if SAY not in self._rules:
@@ -140,13 +162,16 @@ class Policy:
             self._rules = {**self._rules, **{name: sort_rules(each) for name, each in rule.installs.items()}}
         return verdict
 
-    def snapshot(self) -> tuple[Rules, Said]:
-        """Return the rules that hold, and what was said."""
-        return self._rules, self._said
+    def snapshot(self) -> tuple[Any, ...]:
+        """Return the rules that hold, what was said, and where in the order the calls are, if there is one."""
+        order = () if self._order is None else (self._order.snapshot(),)
+        return self._rules, self._said, *order
 
-    def restore(self, state: tuple[Rules, Said]) -> None:
+    def restore(self, state: tuple[Any, ...]) -> None:
         """Continue from `state`."""
-        self._rules, self._said = state
+        self._rules, self._said, *order = state
+        if self._order is not None:
+            self._order.restore(order[0])
 
 
 def sort_rules(rules: Sequence[Rule]) -> tuple[Rule, ...]:
@@ -295,29 +320,43 @@ def _validator_of(schema: str) -> Any:
 
 
 def read_policy(path: str | Path) -> Rules:
-    """Return the rules in the file at `path`.
+    """Return the rules in the file at `path`; none where it has an order alone.
 
     Raises:
         UsageError: there is no such file, or it is no .json.
         ConfigError: it is no policy, a schema is none, or rules contradict each other: with the place.
     """
     file = Path(path)
+    table = _read_table(file)
+    table.pop(ORDER, None)
+    rules = {tool: _read_rules(each, f"policy {file.name}: {tool}") for tool, each in table.items()}
+    for tool, each in rules.items():
+        refuse_contradiction(each, f"policy {file.name}: {tool}")
+    return rules
+
+
+def read_order_of(path: str | Path) -> Automaton | None:
+    """Return the order of calls in the policy at `path`; None where it has none. Raises as `read_policy` does."""
+    file = Path(path)
+    table = _read_table(file)
+    return read_order(table[ORDER], f"policy {file.name}: {ORDER}") if ORDER in table else None
+
+
+def _read_table(file: Path) -> dict[str, Any]:
+    """Return what is in the policy `file`, as far as it can be checked without knowing its parts."""
     if file.suffix != ".json":
         raise ConfigError(
-            f"policy: got {str(path)!r}; give a .json file, tool → list of rules (docs/guards.md)"
+            f"policy: got {str(file)!r}; give a .json file, tool → list of rules (docs/guards.md)"
         )
     if not file.is_file():
-        raise UsageError(f"policy: got {str(path)!r}, which is no file; {find_near(file)}")
+        raise UsageError(f"policy: got {str(file)!r}, which is no file; {find_near(file)}")
     table = read_file(file)
     if not table:
         raise ConfigError(
             f"policy {file.name}: got no tool, and would refuse every call; give a tool its rules"
         )
     refuse_unreadable(table, f"policy {file.name}")
-    rules = {tool: _read_rules(each, f"policy {file.name}: {tool}") for tool, each in table.items()}
-    for tool, each in rules.items():
-        refuse_contradiction(each, f"policy {file.name}: {tool}")
-    return rules
+    return dict(table)
 
 
 def refuse_unreadable(table: object, where: str) -> None:
@@ -496,6 +535,14 @@ def refuse_contradiction(rules: Sequence[Rule], where: str) -> None:
     for rule in rules:
         for tool, installed in rule.installs.items():
             refuse_contradiction(installed, f"{where}, rule {numbers[id(rule)]}, installs {tool}")
+
+
+def refuse_unknown_order(order: Automaton, tools: Sequence[ToolSpec], where: str) -> None:
+    """Raise a `ConfigError` where `order` names what is not among `tools`."""
+    names = [*(tool.name for tool in tools), SAY]
+    for name in filter(None, order.names):
+        if name not in names:
+            raise ConfigError(f"{where}: got the tool {name!r} in {ORDER}; {suggestion(name, names)}")
 
 
 def refuse_unknown(rules: Rules, tools: Sequence[ToolSpec], where: str) -> None:

@@ -187,8 +187,144 @@ def list_ends(case: Sequence[str]) -> list[float]:
     return found
 
 
+# formulas over traces
+
+LETTERS = ("a", "b", "c", "d")
+"""The last is in no formula."""
+Tree = tuple[Any, ...]
+Ordered = tuple[Tree, list[tuple[str, ...]], list[tuple[tuple[str, ...], str, int, str]]]
+"""a formula, traces, and (what was done, what is to be done, turns left, what may end the trace)"""
+
+
+def draw_orders(rng: Rng) -> list[Ordered]:
+    """Return formulas of up to three words in each other, with traces of up to six actions."""
+
+    def tree(depth: int) -> Tree:
+        kind = str(rng.choice(["is", "is", "true", "last"] if depth == 0 else BRANCHES))
+        if kind == "is":
+            return kind, str(rng.choice(LETTERS[:3]))
+        if kind in ("true", "last"):
+            return (kind,)
+        parts = 2 if kind in ("and", "or", "implies", "until", "unless", "until[]") else 1
+        bounds = sorted(int(each) for each in rng.integers(0, 3, 2)) if kind.endswith("[]") else []
+        return kind, *bounds, *(tree(depth - 1) for _ in range(parts))
+
+    def trace(most: int) -> tuple[str, ...]:
+        return tuple(str(each) for each in rng.choice(LETTERS, int(rng.integers(0, most + 1))))
+
+    found: list[Ordered] = []
+    for _ in range(8):
+        nexts = [
+            (trace(3), str(rng.choice(LETTERS)), int(rng.integers(1, 4)), str(rng.choice(LETTERS)))
+            for _ in range(8)
+        ]
+        found.append((tree(int(rng.integers(1, 4))), [trace(6) for _ in range(25)], nexts))
+    return found
+
+
+BRANCHES = (
+    "is", "not", "next", "weak_next", "eventually", "always", "and", "or", "implies", "until", "unless", "until[]",
+    "eventually[]", "always[]",
+)  # fmt: skip
+
+
+def write(tree: Tree) -> str:
+    """Return a formula as text."""
+    kind = tree[0]
+    if kind == "is":
+        return str(tree[1])
+    if kind in ("true", "last"):
+        return str(kind)
+    word = kind
+    parts = [part for part in tree[1:] if isinstance(part, tuple)]
+    if kind.endswith("[]"):
+        word = f"{kind[:-2]}[{tree[1]},{tree[2]}]"
+    if len(parts) == 1:
+        return f"({word} {write(parts[0])})"
+    return f"({write(parts[0])} {word} {write(parts[1])})"
+
+
+def check_orders(module: ModuleType, case: Sequence[Ordered]) -> list[float]:
+    """Return what the code accepts and allows; nothing of a formula that it says no trace can fulfil."""
+    found: list[float] = []
+    for tree, traces, nexts in case:
+        for ends in ("", *sorted({each[3] for each in nexts})):
+            own = [each for each in nexts if each[3] == ends]
+            try:
+                made = module.build_automaton(write(tree), ends=ends and [ends], names=LETTERS)
+            except module.ConfigError:
+                found += [0.0] * (len(own) if ends else len(traces))
+                continue
+            if not ends:
+                found += [float(made.accepts(trace)) for trace in traces]
+            for done, name, turns, _ in own:
+                state = 0
+                for each in done:
+                    state = made.move(state, each)
+                found.append(float(made.allows(state, name, turns)))
+    return found
+
+
+def fulfils(tree: Tree, trace: Sequence[str], place: int = 0) -> bool:
+    """Whether the trace from `place` on is as the formula says, by what its words mean."""
+    kind, parts = tree[0], [part for part in tree[1:] if isinstance(part, tuple)]
+    end = len(trace)
+    if kind == "is":
+        return place < end and trace[place] == tree[1]
+    if kind == "true":
+        return True
+    if kind == "last":
+        return place + 1 >= end
+    if kind == "not":
+        return not fulfils(parts[0], trace, place)
+    if kind in ("next", "weak_next"):
+        return fulfils(parts[0], trace, place + 1) if place + 1 < end else kind == "weak_next"
+    if kind in ("and", "or", "implies"):
+        one, other = (fulfils(part, trace, place) for part in parts)
+        return {"and": one and other, "or": one or other, "implies": not one or other}[kind]
+    if kind.startswith("eventually"):
+        low, high = tree[1:3] if kind.endswith("[]") else (0, end)
+        return any(fulfils(parts[0], trace, j) for j in range(place + low, min(end, place + high + 1)))
+    if kind.startswith("always"):
+        low, high = tree[1:3] if kind.endswith("[]") else (0, end)
+        return all(fulfils(parts[0], trace, j) for j in range(place + low, min(end, place + high + 1)))
+    one, other = parts
+    if kind == "unless":
+        always = all(fulfils(one, trace, j) for j in range(place, end))
+        return always or fulfils(("until", one, other), trace, place)
+    low, high = tree[1:3] if kind.endswith("[]") else (0, end)
+    return any(
+        fulfils(other, trace, j) and all(fulfils(one, trace, k) for k in range(place, j))
+        for j in range(place + low, min(end, place + high + 1))
+    )
+
+
+def list_orders(case: Sequence[Ordered]) -> list[float]:
+    """Return the same by trying every trace that may follow."""
+    found: list[float] = []
+    for tree, traces, nexts in case:
+        found += [float(fulfils(tree, trace)) for trace in traces]
+        for ends in sorted({each[3] for each in nexts}):
+            for done, name, turns, _ in (each for each in nexts if each[3] == ends):
+                found.append(
+                    float(
+                        any(
+                            fulfils(tree, (*done, name, *rest))
+                            and all(
+                                step != ends or fulfils(tree, (*done, *(name, *rest)[: k + 1]))
+                                for k, step in enumerate((name, *rest))
+                            )
+                            for rest in itertools.product(LETTERS, repeat=turns - 1)
+                        )
+                    )
+                )
+    return found
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula("safety.decide", "safety.policy", ("sort_rules", "decide", "find_fault", "is_said", "is_kind"),
         draw_policies, judge_calls, judge_again, aside=("_refuse",)),
     Formula("safety.always_ends", "safety.lint", ("_always_ends",), draw_bodies, check_ends, list_ends),
+    Formula("safety.temporal", "safety.temporal", ("build_automaton", "Automaton"), draw_orders, check_orders,
+        list_orders),
 )  # fmt: skip
