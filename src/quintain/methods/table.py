@@ -118,7 +118,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     "It searches in a corpus, or on the web": (
         "search_r1", "r1_searcher", "research", "asearcher", "search_o1", "deep_research",
     ),
-    "It must not do what it could": ("progent", "agentable"),
+    "It must not do what it could": ("progent", "ltl", "agentable"),
     "The model stays as it is, and what stands around it is to be better": ("reflexion",),
     "Several agents share a task": ("optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue"),
     "Tasks or transcripts are to be made first": (
@@ -301,7 +301,9 @@ TABLE: tuple[Entry, ...] = (
         about="a policy over tool calls: who may call what, with arguments that whom has said",
         against="a list of tools"),
     Entry("AgentPoison", "safety", "planned"),
-    Entry("LTL behaviour specification", "safety", "planned"),
+    Entry("LTL behaviour specification", "safety", "written", name="ltl", page="LTL behaviour", section=SAFETY,
+        about="a formula over what is done in which order: guard, filter and decoding that looks ahead",
+        against="a mask that avoids what is wrong at once"),
     Entry("Agentable", "safety", "written", name="agentable", page="Agentable", section=SAFETY,
         about="a lint of agents' sources: eight families of defects", against="patterns of lines"),
     Entry("EU-Agent-Bench", "safety", "planned"),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
+
+import numpy as np
 
 from quintain.safety.policy import TASK, Rule
 from quintain.types import ToolCall
@@ -321,10 +324,44 @@ def list_orders(case: Sequence[Ordered]) -> list[float]:
     return found
 
 
+# how good a trigger is
+
+
+def draw_points(rng: Rng) -> list[tuple[Any, Any, float]]:
+    """Return triggered points, centres and what the spread costs."""
+    return [
+        (
+            rng.normal(size=(int(rng.integers(1, 6)), 3)),
+            rng.normal(size=(int(rng.integers(1, 5)), 3)),
+            float(rng.random()),
+        )
+        for _ in range(6)
+    ]
+
+
+def score_points(module: ModuleType, case: Sequence[tuple[Any, Any, float]]) -> list[float]:
+    """Return the scores of the code, and that of the case that is done by hand."""
+    hand = module.score_trigger(np.array([[1.0, 1.0], [1.0, 3.0]]), np.array([[0.0, 0.0], [2.0, 0.0]]), 0.1)
+    return [hand, *(module.score_trigger(points, centres, cost) for points, centres, cost in case)]
+
+
+def score_one_by_one(case: Sequence[tuple[Any, Any, float]]) -> list[float]:
+    """Return the same by pairs: the mean distance to the centres, less the mean distance to their own mean."""
+    found = [(math.sqrt(2) + math.sqrt(10)) / 2 - 0.1]
+    for points, centres, cost in case:
+        far = [math.dist(point, centre) for point in points for centre in centres]
+        middle = [sum(axis) / len(points) for axis in zip(*points, strict=True)]
+        own = [math.dist(point, middle) for point in points]
+        found.append(sum(far) / len(far) - cost * sum(own) / len(own))
+    return found
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula("safety.decide", "safety.policy", ("sort_rules", "decide", "find_fault", "is_said", "is_kind"),
         draw_policies, judge_calls, judge_again, aside=("_refuse",)),
     Formula("safety.always_ends", "safety.lint", ("_always_ends",), draw_bodies, check_ends, list_ends),
     Formula("safety.temporal", "safety.temporal", ("build_automaton", "Automaton"), draw_orders, check_orders,
         list_orders),
+    Formula("safety.score_trigger", "safety.poisoning", ("score_trigger",), draw_points, score_points,
+        score_one_by_one),
 )  # fmt: skip
