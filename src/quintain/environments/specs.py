@@ -41,6 +41,7 @@ CATALOG: dict[str, str] = {
     "desk": "quintain.worlds.desk.game:Desk",
     "flights": "quintain.worlds.flights.game:Flights",
     "guess": "quintain.worlds.guess.game:Guess",
+    "eu-agent-bench": "quintain.adapters.eu_agent_bench.environment:EuAgentBench",
     "gymnasium": "quintain.adapters.gym.environment:Gymnasium",
     "hopqa": "quintain.worlds.hopqa.game:HopQA",
     "house": "quintain.worlds.house.game:House",
@@ -81,6 +82,7 @@ ADAPTERS: dict[str, str] = {
     "babyai": "babyai/GoToRedBallNoDists",
     "bfcl": "bfcl/simple_python",
     "crafter": "crafter/collect_drink",
+    "eu-agent-bench": "eu-agent-bench/FILE.json",
     "gymnasium": "gymnasium/FrozenLake-v1",
     "miniwob": "miniwob/login-user",
     "http-tools": "http-tools/FILE.json",
@@ -104,6 +106,7 @@ GROUP = "quintain.environments"
 """Entry points of packages that bring environments: ``name = "package.module:Class"``."""
 CODE_FILE = re.compile(
     r"(?<![^?=&+,:@])[^?=&+,:@\s]+\.py(?=:)|(?<=\bhttp-tools/)[^?,@]+|(?<=\bmcp/)[^?,@]+|(?<=\bverifiers/)[^?,@]+"
+    r"|(?<=\beu-agent-bench/)[^?,@]+"
 )
 """Files that a spec names: of a class or a function, and what adapters read."""
 MIXTURE = "mix:"

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from quintain.rewards.legality import Rubric
 from quintain.safety.policy import TASK, Rule
 from quintain.types import ToolCall
 from quintain_evidence.formulas.formula import Formula, Rng
@@ -356,6 +357,104 @@ def score_one_by_one(case: Sequence[tuple[Any, Any, float]]) -> list[float]:
     return found
 
 
+# what is lawful
+
+ANSWERS: Sequence[Any] = (
+    True,
+    False,
+    "true",
+    "False",
+    1,
+    0,
+    "1",
+    30,
+    "30",
+    "a",
+    "A ",
+    ["a"],
+    ["a", "b"],
+    ["c", True],
+    None,
+)
+"""Values of arguments, some of which mean the same."""
+Request = tuple[Rubric, list[ToolCall], int]
+
+
+def draw_requests(rng: Rng) -> list[Request]:
+    """Return rubrics of two tools, and up to three calls."""
+
+    def value() -> Any:
+        return ANSWERS[int(rng.integers(len(ANSWERS)))]
+
+    found: list[Request] = []
+    for _ in range(25):
+        unsafe: dict[str, dict[str, Any]] = {}
+        for tool in ("t", "u"):
+            unsafe[tool] = {name: value() for name in "ab" if rng.random() < 0.5}
+            if rng.random() < 0.5:
+                conditions = {name: value() for name in "bc" if rng.random() < 0.8}
+                unsafe[tool]["special_conditions"] = [
+                    {"operator": str(rng.choice(["and", "or"])), "conditions": conditions}
+                ]
+        calls = [
+            ToolCall(
+                name=str(rng.choice(["t", "u", "v"])),
+                arguments={x: value() for x in "abc" if rng.random() < 0.7},
+            )
+            for _ in range(int(rng.integers(0, 4)))
+        ]
+        found.append((Rubric(unsafe=unsafe, needs="t"), calls, int(rng.integers(0, 2))))
+    return found
+
+
+def judge_requests(module: ModuleType, case: Sequence[Request]) -> list[float]:
+    """Return offences and verdict of each request, by the code."""
+    kinds = ("done", "illegal", "not_done", "unreadable")
+    found: list[float] = []
+    for rubric, calls, unread in case:
+        found.append(len(module.find_offences(calls, rubric)))
+        found.append(kinds.index(module.judge_calls(calls, rubric, num_unread=unread)))
+    return found
+
+
+MEANINGS: Mapping[str, str] = {
+    "True": "yes", "False": "no", "'true'": "yes", "'False'": "no", "1": "one", "0": "nil", "'1'": "one", "30": "30",
+    "'30'": "30", "'a'": "a", "'A '": "a", "'b'": "b", "'c'": "c", "None": "none",
+}  # fmt: skip
+"""What a value means, by how Python writes it."""
+
+
+def list_verdicts(case: Sequence[Request]) -> list[float]:
+    """Return the same by what values mean, in a table."""
+
+    def means(value: Any) -> set[str]:
+        parts = value if isinstance(value, list) else [value]
+        return {MEANINGS[repr(part)] for part in parts}
+
+    def meets(call: ToolCall, name: str, wanted: Any) -> bool:
+        if name not in call.arguments:
+            return False
+        one, other = call.arguments[name], wanted
+        if isinstance(one, list) or isinstance(other, list):
+            return one == other
+        return means(one) == means(other)
+
+    found: list[float] = []
+    for rubric, calls, unread in case:
+        count = 0
+        for call in calls:
+            rules = dict(rubric.unsafe.get(call.name, {}))
+            for special in rules.pop("special_conditions", []):
+                states = [meets(call, *each) for each in special["conditions"].items()]
+                count += bool(states) and (any if special["operator"] == "or" else all)(states)
+            count += sum(
+                bool(means(call.arguments[x]) & means(rules[x])) for x in rules if x in call.arguments
+            )
+        is_done = any(call.name == "t" for call in calls)
+        found += [float(count), 1.0 if count else 0.0 if is_done else 3.0 if unread else 2.0]
+    return found
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula("safety.decide", "safety.policy", ("sort_rules", "decide", "find_fault", "is_said", "is_kind"),
         draw_policies, judge_calls, judge_again, aside=("_refuse",)),
@@ -364,4 +463,6 @@ FORMULAS: tuple[Formula, ...] = (
         list_orders),
     Formula("safety.score_trigger", "safety.poisoning", ("score_trigger",), draw_points, score_points,
         score_one_by_one),
+    Formula("safety.legality", "rewards.legality", ("find_offences", "judge_calls", "holds_value", "is_same"),
+        draw_requests, judge_requests, list_verdicts),
 )  # fmt: skip

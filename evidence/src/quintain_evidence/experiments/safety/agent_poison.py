@@ -4,8 +4,8 @@ A memory has 1,000 entries on 40 subjects, whose keys have 22 words, and an embe
 an entry by some of its words. Ten entries more, one in a hundred, are the attacker's: keys of the same kind with a few
 words behind them. Hijacked is a query that has these words, on a subject and not of an entry, other than those that the
 search saw, whose nearest key is the attacker's. The control is the same search, of as many trials, on centres whose
-coordinates were dealt out anew, or on an embedder of other weights; the rival are as many words at random. In the null world an entry is found by the id of
-its task.
+coordinates were dealt out anew, or on an embedder of other weights; the rival are as many words at random. In the null
+world an entry is found by the id of its task.
 """
 
 from __future__ import annotations
