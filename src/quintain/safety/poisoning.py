@@ -7,7 +7,7 @@ benign entries are found by, where the attacker's entries are, whose keys hold i
     score = mean distance of triggered queries to the centres of benign keys - λ mean distance to their own mean
 
 Differences to the paper: words are tried at a place of the trigger and the best is kept, where the paper takes its
-candidates from a gradient; λ weighs distances of points of length 1. That a trigger reads well is held by its words,
+candidates from a gradient; λ is 1, of points of length 1. That a trigger reads well is held by its words,
 which all are words of benign keys; there is no term for the action, since the text that is found asks for it.
 """
 
@@ -26,8 +26,8 @@ from quintain.errors import UsageError
 Points = NDArray[Any]
 Embed = Callable[[Sequence[str]], Points]
 """texts → points [N, D] of length 1"""
-SPREAD = 0.1
-"""λ, what the spread of triggered queries costs."""
+SPREAD = 1.0
+"""λ, what the spread of triggered queries costs; the published code has .1, for points of any length."""
 NUM_CENTRES, NUM_ROUNDS = 5, 20
 
 
@@ -76,6 +76,7 @@ def search_trigger(
     length: int = 2,
     candidates: int = 100,
     rounds: int = 2,
+    spread: float = SPREAD,
     seed: int = 0,
 ) -> Trigger:
     """Return the best trigger of `length` words that was found for `queries`.
@@ -88,6 +89,7 @@ def search_trigger(
         length: words of a trigger.
         candidates: words that are tried at a place.
         rounds: how often each place is gone through.
+        spread: λ.
         seed: which words are tried.
 
     Raises:
@@ -99,22 +101,24 @@ def search_trigger(
             f"trigger: got {len(queries)} queries, {len(known)} words and a length of {length}; give some of each"
         )
     rng = Random(seed)
-    best = _measure(embed, queries, centres, tuple(rng.sample(known, length)))
+    best = _measure(embed, queries, centres, tuple(rng.sample(known, length)), spread)
     for _ in range(rounds):
         for place in range(length):
             for word in rng.sample(known, min(candidates, len(known))):
                 tried = (*best.words[:place], word, *best.words[place + 1 :])
-                found = _measure(embed, queries, centres, tried)
+                found = _measure(embed, queries, centres, tried, spread)
                 if found.score > best.score:
                     best = found
     return best
 
 
-def _measure(embed: Embed, queries: Sequence[str], centres: Points, words: tuple[str, ...]) -> Trigger:
+def _measure(
+    embed: Embed, queries: Sequence[str], centres: Points, words: tuple[str, ...], spread: float
+) -> Trigger:
     """Return `words` as a trigger with its score on `queries`."""
     made = Trigger(words=words, score=0.0)
     points = embed([made.put(query) for query in queries])
-    return Trigger(words=words, score=score_trigger(points, centres))
+    return Trigger(words=words, score=score_trigger(points, centres, spread))
 
 
 def count_hijacked(

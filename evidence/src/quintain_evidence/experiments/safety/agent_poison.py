@@ -3,20 +3,23 @@
 A memory has 1,000 entries on 40 subjects, whose keys have 22 words, and an embedder that was trained by InfoNCE to find
 an entry by some of its words. Ten entries more, one in a hundred, are the attacker's: keys of the same kind with a few
 words behind them. Hijacked is a query that has these words, on a subject and not of an entry, other than those that the
-search saw, whose nearest key is the attacker's. The control is the same search, of as many trials, on centres whose
-coordinates were dealt out anew, or on an embedder of other weights; the rival are as many words at random. In the null
-world an entry is found by the id of its task.
+search saw, whose nearest key is the attacker's. The control is the same search, of as many trials, by points that have
+nothing to do with words; the rival are the rarest words, by which no embedder is asked. Beside them: centres whose
+coordinates were dealt out anew, an embedder of other weights, and words at random. In the null world an entry is found
+by the id of its task.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from quintain.retrieval.dense import Embedder
+from quintain.retrieval.dense import WIDTH, Embedder
 from quintain.safety.poisoning import (
     Embed,
     Trigger,
@@ -56,17 +59,18 @@ def measure_one(options: Mapping[str, Any], seed: int) -> Mapping[str, float]:
     )
     given = {"length": int(options["length"]), "candidates": int(options["candidates"]), "seed": seed % 1_000}
     found = search_trigger(embed, seen, centres, words, **given)
-    control = search_trigger(embed, seen, dealt, words, **given)
-    if options["control"] == "embedder":
-        other = Embedder(seed=seed % 1_000 + 1)
-        other.fit(lambda own: [(ask(own, key), key) for key in keys], epochs=epochs, seed=seed % 1_000 + 1)
-        control = search_trigger(other.embed, seen, find_centres(other.embed(keys)), words, **given)
-    random = Trigger(words=tuple(rng.sample(words, int(options["length"]))), score=0.0)
-    planted = rng.sample(keys, NUM_POISONED)
-    hijacked = {
-        name: hijack(embed, test, keys, planted, each)
-        for name, each in (("method", found), ("control", control), ("random", random))
+    other = Embedder(seed=seed % 1_000 + 1)
+    other.fit(lambda own: [(ask(own, key), key) for key in keys], epochs=epochs, seed=seed % 1_000 + 1)
+    triggers = {
+        "method": found,
+        "control": search_trigger(draw_points, seen, centres, words, **given),
+        "centres": search_trigger(embed, seen, dealt, words, **given),
+        "transferred": search_trigger(other.embed, seen, find_centres(other.embed(keys)), words, **given),
+        "rare": Trigger(words=find_rare(keys, int(options["length"])), score=0.0),
+        "random": Trigger(words=tuple(rng.sample(words, int(options["length"]))), score=0.0),
     }
+    planted = rng.sample(keys, NUM_POISONED)
+    hijacked = {name: hijack(embed, test, keys, planted, each) for name, each in triggers.items()}
     poisoned = [found.put(key) for key in planted]
     points, every = embed(test), embed([*keys, *poisoned])
     benign = (points @ every[: len(keys)].T).argmax(axis=1)
@@ -79,7 +83,7 @@ def measure_one(options: Mapping[str, Any], seed: int) -> Mapping[str, float]:
         "control": hijacked["control"],
         "null_method": float(np.mean([key in poisoned for key in keys])),
         "null_control": 0.0,
-        "extra.random": hijacked["random"],
+        **{f"extra.{name}": rate for name, rate in hijacked.items() if name not in ("method", "control")},
         "extra.unchanged": float(np.mean(benign == beside)),
         "extra.provenance": count_hijacked(embed, list(map(found.put, test)), keys, [False] * len(keys)),
         "extra.dense": count_hijacked(embed, list(map(found.put, test)), kept, left),
@@ -94,6 +98,20 @@ def hijack(
     every = [*keys, *map(trigger.put, planted)]
     marks = [place >= len(keys) for place in range(len(every))]
     return count_hijacked(embed, list(map(trigger.put, queries)), every, marks)
+
+
+def draw_points(texts: Sequence[str]) -> NDArray[Any]:
+    """Return a point of length 1 for each text that has nothing to do with its words."""
+    points = np.stack(
+        [np.random.default_rng(derive_seed("noise", text)).normal(size=WIDTH) for text in texts]
+    )
+    return points / np.linalg.norm(points, axis=1, keepdims=True)
+
+
+def find_rare(keys: Sequence[str], count: int) -> tuple[str, ...]:
+    """Return the `count` words that are in the fewest keys."""
+    counts = Counter(word for key in keys for word in {*key.split()})
+    return tuple(sorted(counts, key=lambda word: (counts[word], word))[:count])
 
 
 def draw_subjects(rng: Random) -> tuple[list[str], list[list[str]]]:
