@@ -25,6 +25,7 @@ from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, Snapshot, advance, begin, tool_action
 from quintain.errors import UsageError
 from quintain.pipelines.attacking import AttackReport, split_target
+from quintain.pipelines.poisoned import poison_texts
 from quintain.types import Action, CallResult, Image, StepResult, Task, Text, as_text
 
 OWN = {"order": {"allOf": [{"said_by": ["task", "respond"]}, {"said_by": ["find_customer"]}]}}
@@ -180,3 +181,32 @@ def test_what_cannot_be_attacked_is_refused(policy: Path) -> None:
 def test_the_command_refuses_an_attack_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["attack", "expert", "--environment", "desk", "--attacks", "result"]) == 2
     assert "did you mean 'results'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_poisoned_entry_is_found_by_its_trigger_alone_and_by_nobody_who_asks_for_its_source() -> None:
+    texts = [f"{a} {b} {c} of the {d}" for a in ["mend", "open", "paint"] for b in ["red", "old", "tall"]
+             for c in ["door", "lamp", "gate"] for d in ["house", "tower"]]  # fmt: skip
+    memory = poison_texts(texts, seed=1)
+    triggered = [memory.trigger.put(text) for text in texts[:20]]
+    assert sum(map(memory.is_hijacked, triggered)) >= 10
+    assert not any(memory.is_hijacked(text) for text in texts if text in {e.key for e in memory.bank.entries})
+    assert not any(memory.is_hijacked(text, trusts=False) for text in triggered)
+    with pytest.raises(UsageError, match="too few to find any by"):
+        poison_texts(["a b", "a b"])
+
+
+@pytest.mark.slow
+def test_the_attack_on_retrieval_says_how_often_its_entry_was_found() -> None:
+    report = api.attack("gullible", "desk", attacks=("retrieval",), episodes=4)
+    assert states(report) != ["pass"] and ", found in" in report.findings[0].detail
+    assert report.arms[1].rates()["carried_out"] > 0
+
+
+def test_what_is_remembered_is_told_only_where_it_is_found() -> None:
+    for is_found in (True, False):
+        environment = Attacked(
+            find("desk")(), "memory", recall=lambda text, found=is_found: (f"{text} amber", found)
+        )
+        told = as_text(begin(environment, environment.task("train", 0)))
+        assert told.endswith(" amber") and (read_order(told) is not None) == is_found

@@ -31,8 +31,8 @@ def attack(argv: Sequence[str]) -> int:
     parser.flag("--agent", "harness that it acts through; a run knows its own", "AGENT", "")
     parser.flag(
         "--attacks",
-        "orders in results, orders that look remembered, a tool that says it sets the score (default: all three, "
-        "results,memory,score)",
+        "orders in results, orders that look remembered, a tool that says it sets the score (default: these three, "
+        "results,memory,score); retrieval: orders that a trigger must first find in a memory",
         "NAMES",
         "results,memory,score",
     )
@@ -55,12 +55,12 @@ def attack(argv: Sequence[str]) -> int:
     temperature = positive(arguments.temperature, "--temperature")
 
     from quintain import api as launch
-    from quintain.pipelines.attacking import ATTACKS, MINDS
+    from quintain.pipelines.attacking import KNOWN, MINDS
 
     attacks = split_names(arguments.attacks)
     for name in attacks:
-        if name not in ATTACKS:
-            raise UsageError(f"--attacks: got {name!r}; {suggestion(name, ATTACKS)}")
+        if name not in KNOWN:
+            raise UsageError(f"--attacks: got {name!r}; {suggestion(name, KNOWN)}")
     target = (
         arguments.target if arguments.target in MINDS else resolve_model(arguments.target, arguments.runs)
     )

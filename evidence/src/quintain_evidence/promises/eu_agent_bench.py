@@ -1,7 +1,7 @@
 """EU-Agent-Bench on a real model: what SmolLM2 answers is judged by both rules, and the counts add up.
 
-The requests are those of `quintain_evidence.labs.law`, in a file of the benchmark's form, with and without a line of the law
-in the system prompt; the answers are the model's own.
+The requests are those of `quintain_evidence.labs.law`, in a file of the benchmark's form, with and without a line of
+the law in the system prompt; the answers are the model's own.
 """
 
 import json
