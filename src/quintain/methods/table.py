@@ -124,7 +124,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     "The model stays as it is, and what stands around it is to be better": ("reflexion",),
     "Several agents share a task": ("optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue"),
     "Tasks or transcripts are to be made first": (
-        "goat", "agent_gen", "xlam", "lam_simulator", "web_dancer", "exif", "agent0",
+        "goat", "agent_gen", "xlam", "lam_simulator", "web_dancer", "exif", "agent0", "mag_v",
     ),
 }  # fmt: skip
 """What somebody has or lacks → the methods for that, the plainest first; each method that has a page stands once."""
@@ -298,7 +298,8 @@ TABLE: tuple[Entry, ...] = (
     Entry("LLM-Agent-UMF", "agents", "planned"),
     Entry("Parrot", "agents", "planned"),
     Entry("EnvGen", "synthesis", "planned"),
-    Entry("MAG-V", "synthesis", "planned"),
+    Entry("MAG-V", "synthesis", "written", name="mag_v", page="MAG-V", section=TOOLS,
+        about="a verifier: a trajectory is right if what is asked back leads to the same", against="likeness of answers"),
     Entry("Progent", "safety", "written", name="progent", page="Progent", section=SAFETY,
         about="a policy over tool calls: who may call what, with arguments that whom has said",
         against="a list of tools"),
