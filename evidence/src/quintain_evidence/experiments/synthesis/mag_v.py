@@ -7,7 +7,7 @@ look, and talks into which an error was planted (the write left out, on another 
 the area under ROC on the assistant's talks, labelled by the database, and on planted ones of held-out seeds. In the
 control each talk is compared with the back-question of another seed of the same kind. The rival looks at the likeness
 of answers alone: of what was last said to the customer. In the null world both classes are right: talks with a further
-look early on, or late.
+look early on or late, which of them is called wrong is drawn for each seed.
 """
 
 from __future__ import annotations
@@ -64,12 +64,13 @@ def replication(options: Mapping[str, Any], seed: int) -> dict[str, float]:
         errors = plant(desk, case, rng)
         tried += errors
         kinds += [case.kind] * len(errors)
+    flips = [rng.random() < 0.5 for _ in test]
     null = [
         replace(
             ask_back(desk, case, look_further(desk, case, rng, is_late=is_late), follow, case.name),
             label=is_late,
         )
-        for case in test[: int(options["null"])]
+        for number, case in enumerate(test[: int(options["null"])])
         for is_late in (False, True)
     ]
     verifier = fit(planted)
