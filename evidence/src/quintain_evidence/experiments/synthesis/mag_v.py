@@ -68,16 +68,13 @@ def replication(options: Mapping[str, Any], seed: int) -> dict[str, float]:
     null = [
         replace(
             ask_back(desk, case, look_further(desk, case, rng, is_late=is_late), follow, case.name),
-            label=is_late,
+            label=is_late ^ flips[number],
         )
         for number, case in enumerate(test[: int(options["null"])])
         for is_late in (False, True)
     ]
     verifier = fit(planted)
-    kinds, null_kinds = (
-        [case.kind for case in test],
-        [case.kind for case in test for _ in range(2)][: len(null)],
-    )
+    null_kinds = [case.kind for case in test for _ in range(2)][: len(null)]
     other, null_other = (derange(part, own, rng) for part, own in ((tried, kinds), (null, null_kinds)))
     desk.close()
     answer = NAMES.index("answer")
