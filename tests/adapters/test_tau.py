@@ -307,6 +307,16 @@ def test_tau_bench_ends_with_a_transfer(old: str) -> None:
     assert done.is_terminated and done.reward == 0.0 and as_text(done.observation) == "Transfer successful"
 
 
+@pytest.mark.parametrize(("name", "is_known"), [("TASKS", True), ("TASKS_TEST", True), ("CASES", False)])
+def test_tau_bench_lists_are_called_as_its_domains_do(old: str, name: str, is_known: bool) -> None:
+    (Path(old) / "tau_bench/envs/shop/tasks_test.py").write_text(TAU_TASKS.replace("TASKS_TEST", name))
+    if is_known:
+        assert TauBench("shop", checkout=old).num_tasks("eval") == 1
+    else:
+        with pytest.raises(DataError, match="got no TASKS; it is of another version"):
+            TauBench("shop", checkout=old)
+
+
 def test_tau_bench_numbers_are_numbers(old: str) -> None:
     world = TauBench("shop", checkout=old)
     begin(world, world.task("eval", 0))

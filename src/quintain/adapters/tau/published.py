@@ -239,11 +239,13 @@ def load_tau_bench(domain: str, checkout: str, *, keeps_idle: bool) -> Source:
     left_out: dict[str, str] = {}
     for part in ("train", "test"):
         if (folder / f"tasks_{part}.py").is_file():
-            module = _import(f"tau_bench.envs.{domain}.tasks_{part}", checkout)
-            found = [
-                _from_tau(number, part, task)
-                for number, task in enumerate(vars(module)[f"TASKS_{part.upper()}"])
-            ]
+            names = vars(_import(f"tau_bench.envs.{domain}.tasks_{part}", checkout))
+            listed = names.get(f"TASKS_{part.upper()}", names.get("TASKS"))
+            if listed is None:
+                raise DataError(
+                    f"tasks_{part}.py of tau-bench {domain}: got no TASKS; it is of another version"
+                )
+            found = [_from_tau(number, part, task) for number, task in enumerate(listed)]
             idle = {} if keeps_idle else {task.id: IDLE for task in found if task.wanted.is_idle(own.writes)}
             parts[part] = tuple(task for task in found if task.id not in idle)
             left_out |= idle

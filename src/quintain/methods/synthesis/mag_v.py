@@ -7,7 +7,7 @@ assistant did something else than it was asked, the back-question is another one
 on trajectories into which errors were planted, and tried on seeds that it was not fitted on; no judge is asked.
 
 Differences to the paper: one classifier, logistic regression, where it compares five; features are of words where it
-has embeddings (give `likeness` another); a template or a chat endpoint writes (`Proposer`), where it has GPT-4o. An
+has embeddings (give `alike` another); questions are written by whoever calls, where it has GPT-4o. An
 error that is made in the same way in both trajectories cannot be seen. Measured on `desk`.
 """
 
