@@ -1,25 +1,43 @@
 """The Berkeley function calling leaderboard, version 4: graded by the package's own checkers.
 
-Questions, functions, possible answers and checkers are those in the wheel of ``bfcl-eval``. For evaluation only:
-training on them is refused. In the categories of several turns a user asks several things, the agent calls functions
-and ends a turn by speaking without a call; an episode has simulated systems of its own.
+Questions, functions, possible answers and checkers are those in the wheel of ``bfcl-eval``, and verdicts are those of
+its evaluator. For evaluation only: training on them is refused. In the categories of several turns a user asks several
+things, the agent calls functions and ends a turn by speaking without a call; an episode has simulated systems of its
+own. Functions that are missing at first are told when they come.
 """
 
 import ast
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
-from quintain.adapters.bfcl.package import checker, data_folder, file_names, turns
+from quintain.adapters.bfcl.gold import gold_calls, write_call, write_calls
+from quintain.adapters.bfcl.package import (
+    COMMAND,
+    Decoded,
+    checker,
+    data_folder,
+    decode,
+    describe_functions,
+    file_names,
+    is_call_list,
+    is_empty,
+    more_functions,
+    turns,
+    write_prompt,
+)
 from quintain.environments.protocol import Environment
-from quintain.errors import EnvironmentFault, UsageError, suggestion
+from quintain.errors import DataError, EnvironmentFault, UsageError, suggestion
 from quintain.types import Action, Split, StepResult, Task, ToolCall, ToolSpec, derive_seed
 from quintain.types.json_text import load_json
 
 ONE_TURN = (
     "simple_python",
+    "simple_java",
+    "simple_javascript",
     "multiple",
     "parallel",
     "parallel_multiple",
@@ -29,12 +47,29 @@ ONE_TURN = (
     "live_parallel",
     "live_parallel_multiple",
     "live_irrelevance",
+    "live_relevance",
 )
-SEVERAL_TURNS = ("multi_turn_base", "multi_turn_long_context")
+SEVERAL_TURNS = (
+    "multi_turn_base",
+    "multi_turn_miss_func",
+    "multi_turn_miss_param",
+    "multi_turn_long_context",
+)
+LEFT_OUT = {
+    "web_search_base": "asks a search engine over the network",
+    "web_search_no_snippet": "asks a search engine over the network",
+    "memory_kv": "needs conversations that the same model leads before",
+    "memory_vector": "needs an embedding model that is downloaded",
+    "memory_rec_sum": "needs conversations that the same model leads before",
+    "format_sensitivity": "is other categories in 26 forms of the prompt, and counts for nothing in the summary",
+}
+"""Categories of version 4 that are not here, and why."""
 JSON_TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": "string"}
 Row = dict[str, Any]
 MAX_STEPS = 20
-"""Steps of a turn after which the package ends it."""
+"""Steps of a turn after which the package gives the whole question up."""
+NO_SUCH = "there_is_no_such_function()"
+"""What is carried out in the place of a call of a function that does not exist, whose name a model wrote."""
 _numbers = itertools.count()
 
 
@@ -45,23 +80,28 @@ class Bfcl(Environment):
     evaluation_only = True
     max_turns = 1
 
-    def __new__(cls, category: str = "simple_python") -> Self:
+    def __new__(cls, category: str = "simple_python", *, answers: str = "calls") -> Self:
         """Return the environment of a category of one turn, or of several."""
         if cls is Bfcl and category in SEVERAL_TURNS:
             return super().__new__(cast("type[Self]", BfclTurns))
         return super().__new__(cls)
 
-    def __init__(self, category: str = "simple_python") -> None:
-        """Take the questions of `category`.
+    def __init__(
+        self, category: str = "simple_python", *, answers: Literal["calls", "text"] = "calls"
+    ) -> None:
+        """Take the questions of `category`; `answers` are calls of tools, or text that the package decodes.
 
         Raises:
-            MissingExtra: bfcl-eval is not installed.
+            MissingExtra: bfcl-eval is not installed, or in another version.
             UsageError: there is no such category here.
         """
         known = (*ONE_TURN, *SEVERAL_TURNS)
+        if category in LEFT_OUT:
+            raise UsageError(f"category of bfcl: got {category!r}, which {LEFT_OUT[category]}; take another")
         if category not in known:
             raise UsageError(f"category of bfcl: got {category!r}; {suggestion(category, known)}")
         self.name, self.category = f"bfcl/{category}", category
+        self._is_text = answers == "text"
         self.questions, self.answers = questions(data_folder(), category)
         self._row: Row = self.questions[0]
 
@@ -83,17 +123,17 @@ class Bfcl(Environment):
         """Ask the question that the task names."""
         wanted = task.data["question"]
         self._row = next(row for row in self.questions if row["id"] == wanted)
-        return describe_question(self._row["question"][0])
+        return self._ask(self._row["question"][0])
 
     def step(self, action: Action) -> StepResult:
         """Grade the calls; the episode is over."""
-        if action.error is not None:
-            return StepResult(
-                observation=f"Error: {action.error}", is_terminated=True, is_success=False, is_valid=False
-            )
-        calls = [{call.name: dict(call.arguments)} for call in action.tool_calls]
-        if "irrelevance" in self.category:
-            is_right, said = not calls, "no function fits"
+        calls = self._read(action)
+        if "relevance" in self.category:
+            has_called = calls is not None and not is_empty(calls)
+            is_right = has_called != ("irrelevance" in self.category)
+            said = "a function was called" if has_called else "no function was called"
+        elif calls is None or not is_call_list(calls):
+            is_right, said = False, "it cannot be read"
         else:
             verdict = checker()(self._row["function"], calls, self.answers[self._row["id"]], self.category)
             is_right, said = bool(verdict["valid"]), "; ".join(map(str, verdict.get("error", [])))
@@ -102,84 +142,102 @@ class Bfcl(Environment):
             reward=float(is_right),
             is_terminated=True,
             is_success=is_right,
+            is_valid=calls is not None,
         )
 
     def tools(self) -> tuple[ToolSpec, ...]:
-        """Return the functions of the question."""
-        return tuple(spec_of_function(function) for function in self._row["function"])
+        """Return the functions of the question; none where answers are text, whose prompt has them."""
+        return () if self._is_text else tuple(spec_of_function(function) for function in self._functions())
 
     def expert_action(self) -> Action:
         """Return calls with the first of the possible answers; a few of those the checker itself refuses."""
         if "irrelevance" in self.category:
             return Action(text="None of the functions fits.")
-        calls: list[ToolCall] = []
-        for call in self.answers[self._row["id"]]:
-            ((name, arguments),) = call.items()
-            described = {f["name"]: f["parameters"]["properties"] for f in self._row["function"]}[name]
-            found = {
-                key: first_of(values, described.get(key, {}))
-                for key, values in arguments.items()
-                if values[:1] != [""]
-            }
-            calls.append(ToolCall(name=name, arguments=found))
+        if "relevance" in self.category:
+            return self._say((ToolCall(name=self._row["function"][0]["name"]),))
+        return self._say(gold_calls(self.answers[self._row["id"]], self._row["function"], self.category))
+
+    def _functions(self) -> list[Row]:
+        """Return the functions of the question as models are shown them."""
+        return describe_functions(self._row["function"], self._row["id"])
+
+    def _ask(self, messages: Sequence[Mapping[str, str]]) -> str:
+        """Return the first request; with instructions and functions where answers are text."""
+        if self._is_text:
+            return write_prompt(messages, self._functions(), self._row["id"])
+        return describe_question(messages)
+
+    def _read(self, action: Action) -> Decoded | None:
+        """Return the calls of `action`, by the package's decoder where answers are text; None: it cannot be read."""
+        if self._is_text:
+            try:
+                return decode(action.text, self.category)
+            except DataError:
+                return None
+        if action.error is not None:
+            return None
+        return [{call.name: dict(call.arguments)} for call in action.tool_calls]
+
+    def _say(self, calls: Sequence[ToolCall]) -> Action:
+        """Return `calls` as an action, in the form that is asked for."""
+        if self._is_text:
+            return Action(text=write_calls(calls, self.category))
         return Action(tool_calls=tuple(calls))
 
 
 class BfclTurns(Bfcl):
     """Do what the user asks by calling functions. When a request is done, answer without a call."""
 
-    max_turns = 100
-
-    def __init__(self, category: str = "multi_turn_base") -> None:
+    def __init__(
+        self, category: str = "multi_turn_base", *, answers: Literal["calls", "text"] = "calls"
+    ) -> None:
         """Take the questions of `category`."""
-        super().__init__(category)
+        super().__init__(category, answers=answers)
+        self.max_turns = (MAX_STEPS + 1) * max(len(row["question"]) for row in self.questions)
         self._owner = ""
+        self._steps: list[list[list[str]]] = [[]]
 
     def reset(self, task: Task) -> str:
         """Ask the first thing of the task's question."""
         self.close()
         self._owner = f"quintain{next(_numbers)}"
+        self._steps = [[]]
         first = super().reset(task)
-        self._steps: list[list[list[str]]] = [[]]
-        self._known = {spec.name for spec in self.tools()}
         self._gold: list[str] = list(self.answers[self._row["id"]][0])
         return first
 
     def step(self, action: Action) -> StepResult:
         """Carry out calls, or go on to what is asked next; at the end, compare."""
-        if action.error is not None:
-            return StepResult(observation=f"Error: {action.error}", is_valid=False)
-        unknown = [call.name for call in action.tool_calls if call.name not in self._known]
-        if unknown:
-            return StepResult(observation=f"Error: there is no function {unknown[0]}", is_valid=False)
-        if action.tool_calls:
-            calls = [write_call(call) for call in action.tool_calls]
-            self._steps[-1].append(calls)
-            replies, _ = turns()[1].execute_multi_turn_func_call(
-                calls, *self._place(), self._owner, self._row["id"]
+        decoded = self._read(action)
+        is_readable = decoded is not None and is_call_list(decoded)
+        if not is_readable or not decoded:
+            return self._go_on(is_valid=is_readable or self._is_text)
+        known = {function["name"] for function in self._all()}
+        calls = [
+            ToolCall(name=name, arguments=given) for each in decoded for name, given in each.items()
+        ]
+        written = [
+            write_call(call) if call.name in known and all(map(str.isidentifier, call.arguments)) else NO_SUCH
+            for call in calls
+        ]
+        self._steps[-1].append(written)
+        replies, _ = turns()[1].execute_multi_turn_func_call(
+            written, *self._place(), self._owner, self._row["id"], long_context="long_context" in self.category
+        )
+        if len(self._steps[-1]) > MAX_STEPS:
+            return StepResult(
+                observation=f"wrong: more than {MAX_STEPS} steps", is_terminated=True, is_success=False
             )
-            if len(self._steps[-1]) < MAX_STEPS:
-                return StepResult(observation="\n".join(map(str, replies)))
-        number = len(self._steps)
-        if number < len(self._row["question"]):
-            self._steps.append([])
-            self._gold = list(self.answers[self._row["id"]][number])
-            return StepResult(observation=describe_question(self._row["question"][number]))
-        return self._grade()
-
-    def tools(self) -> tuple[ToolSpec, ...]:
-        """Return the functions of the systems that the question involves."""
-        names = file_names()
-        hidden = set(self._row.get("excluded_function", ()))
-        folder = data_folder() / "multi_turn_func_doc"
-        specs = [spec for each in self._row["involved_classes"] for spec in specs_in(folder / names[each])]
-        return tuple(spec for spec in specs if spec.name not in hidden)
+        shown = {function["name"] for function in self._functions()}
+        return StepResult(
+            observation="\n".join(map(str, replies)), is_valid=all(call.name in shown for call in calls)
+        )
 
     def expert_action(self) -> Action:
         """Return the next call of the package's own solution; without one left, end the turn."""
         if not self._gold:
             return Action(text="Done.")
-        return Action(tool_calls=(read(self._gold.pop(0), self.tools()),))
+        return self._say((read(self._gold.pop(0), specs_of(self._all())),))
 
     def close(self) -> None:
         """Forget the systems of the episode."""
@@ -188,6 +246,34 @@ class BfclTurns(Bfcl):
             for name in [name for name in held if name.startswith(f"{self._owner}_")]:
                 del held[name]
         self._owner = ""
+
+    def _go_on(self, *, is_valid: bool) -> StepResult:
+        """Return what is asked next; after the last, the verdict on all turns."""
+        number = len(self._steps)
+        if number == len(self._row["question"]):
+            return self._grade()
+        self._steps.append([])
+        self._gold = list(self.answers[self._row["id"]][number])
+        missing = self._row.get("missed_function", {}).get(str(number), ())
+        if missing:
+            come = [each for each in self._functions() if each["name"] in missing]
+            return StepResult(observation=f"{json.dumps(come)}\n{more_functions()}", is_valid=is_valid)
+        return StepResult(observation=describe_question(self._row["question"][number]), is_valid=is_valid)
+
+    def _functions(self) -> list[Row]:
+        """Return the functions that there are in this turn as models are shown them."""
+        later = {
+            name
+            for number, names in self._row.get("missed_function", {}).items()
+            if int(number) >= len(self._steps)
+            for name in names
+        }
+        return [each for each in self._all() if each["name"] not in later]
+
+    def _all(self) -> list[Row]:
+        """Return all functions of the systems that the question involves."""
+        names, folder = file_names(), data_folder() / "multi_turn_func_doc"
+        return [each for kind in self._row["involved_classes"] for each in functions_in(folder / names[kind])]
 
     def _place(self) -> tuple[Any, Any]:
         """Return the state that the systems begin with, and their names."""
@@ -216,10 +302,15 @@ def questions(folder: Path, category: str) -> tuple[list[Row], dict[str, list[An
         rows = [load_json(line) for line in (folder / name).read_text("utf-8").splitlines()]
         known = folder / "possible_answer" / name
         lines = known.read_text("utf-8").splitlines() if known.exists() else []
-        return rows, {row["id"]: row["ground_truth"] for row in map(load_json, lines)}
-    except (OSError, ValueError, KeyError) as error:
+        answers = {row["id"]: row["ground_truth"] for row in map(load_json, lines)}
+        for row in rows:
+            wanted = {"id", "question", "function" if category in ONE_TURN else "involved_classes"}
+            if wanted - row.keys() or ("relevance" not in category and row["id"] not in answers):
+                raise KeyError(row.get("id", "id"))
+        return rows, answers
+    except (OSError, ValueError, TypeError, LookupError) as error:
         raise EnvironmentFault(
-            f"questions of bfcl: got {error!r} from {folder / name}; install bfcl-eval==2026.3.23"
+            f"questions of bfcl: got {error!r} from {folder / name}, a file of another version; {COMMAND}"
         ) from error
 
 
@@ -235,26 +326,6 @@ def spec_of_function(function: Mapping[str, Any]) -> ToolSpec:
     )
 
 
-def first_of(values: Sequence[Any], schema: Mapping[str, Any]) -> Any:
-    """Return the first of the possible `values`; in a described object, each of its own values is a list of them."""
-    return _unwrap(values[0], schema) if values else []
-
-
-def _unwrap(value: Any, schema: Mapping[str, Any]) -> Any:
-    """Return a possible value as an argument."""
-    if isinstance(value, dict) and schema.get("type") == "dict":
-        inner = schema.get("properties", {})
-        items = cast("dict[str, Any]", value).items()
-        return {
-            key: first_of(each, inner.get(key, {})) if isinstance(each, list) else each
-            for key, each in items
-            if each != [""] and not (isinstance(each, list) and each and each[0] == "")
-        }
-    if isinstance(value, list):
-        return [_unwrap(each, schema.get("items", {})) for each in cast("list[Any]", value)]
-    return value
-
-
 def _schema(value: Any) -> Any:
     """Return `value` with JSON's names of types."""
     if isinstance(value, dict):
@@ -264,12 +335,6 @@ def _schema(value: Any) -> Any:
             for key, each in items
         }
     return [_schema(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
-
-
-def write_call(call: ToolCall) -> str:
-    """Return `call` as the package reads it: ``cd(folder='document')``."""
-    arguments = ", ".join(f"{key}={value!r}" for key, value in call.arguments.items() if key.isidentifier())
-    return f"{call.name}({arguments})"
 
 
 def read(text: str, specs: tuple[ToolSpec, ...]) -> ToolCall:
@@ -285,7 +350,13 @@ def read(text: str, specs: tuple[ToolSpec, ...]) -> ToolCall:
     return ToolCall(name=tree.func.id, arguments=given)
 
 
+def specs_of(functions: Sequence[Mapping[str, Any]]) -> tuple[ToolSpec, ...]:
+    """Return `functions` as tools."""
+    return tuple(map(spec_of_function, functions))
+
+
 @cache
-def specs_in(file: Path) -> tuple[ToolSpec, ...]:
-    """Return the functions that `file` of the package describes; it is asked for them in every turn."""
-    return tuple(spec_of_function(load_json(line)) for line in file.read_text("utf-8").splitlines())
+def functions_in(file: Path) -> list[Row]:
+    """Return the functions that `file` of the package describes, as models are shown them."""
+    rows = [load_json(line) for line in file.read_text("utf-8").splitlines()]
+    return describe_functions(rows, "multi_turn_base_0")
