@@ -31,6 +31,8 @@ BREAKS = (
 )  # fmt: skip
 """How a mutant may break."""
 
+    "evaluation",
+
 
 @cache
 def known_formulas() -> dict[str, Formula]:

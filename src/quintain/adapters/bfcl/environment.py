@@ -212,17 +212,19 @@ class BfclTurns(Bfcl):
         is_readable = decoded is not None and is_call_list(decoded)
         if not is_readable or not decoded:
             return self._go_on(is_valid=is_readable or self._is_text)
-        known = {function["name"] for function in self._all()}
-        calls = [
-            ToolCall(name=name, arguments=given) for each in decoded for name, given in each.items()
-        ]
+        known = {function["name"] for function in functions_of(self._row)}
+        calls = [ToolCall(name=name, arguments=given) for each in decoded for name, given in each.items()]
         written = [
             write_call(call) if call.name in known and all(map(str.isidentifier, call.arguments)) else NO_SUCH
             for call in calls
         ]
         self._steps[-1].append(written)
         replies, _ = turns()[1].execute_multi_turn_func_call(
-            written, *self._place(), self._owner, self._row["id"], long_context="long_context" in self.category
+            written,
+            *self._place(),
+            self._owner,
+            self._row["id"],
+            long_context="long_context" in self.category,
         )
         if len(self._steps[-1]) > MAX_STEPS:
             return StepResult(
@@ -237,7 +239,7 @@ class BfclTurns(Bfcl):
         """Return the next call of the package's own solution; without one left, end the turn."""
         if not self._gold:
             return Action(text="Done.")
-        return self._say((read(self._gold.pop(0), specs_of(self._all())),))
+        return self._say((read(self._gold.pop(0), specs_of(functions_of(self._row))),))
 
     def close(self) -> None:
         """Forget the systems of the episode."""
@@ -268,12 +270,7 @@ class BfclTurns(Bfcl):
             if int(number) >= len(self._steps)
             for name in names
         }
-        return [each for each in self._all() if each["name"] not in later]
-
-    def _all(self) -> list[Row]:
-        """Return all functions of the systems that the question involves."""
-        names, folder = file_names(), data_folder() / "multi_turn_func_doc"
-        return [each for kind in self._row["involved_classes"] for each in functions_in(folder / names[kind])]
+        return [each for each in functions_of(self._row) if each["name"] not in later]
 
     def _place(self) -> tuple[Any, Any]:
         """Return the state that the systems begin with, and their names."""
@@ -353,6 +350,12 @@ def read(text: str, specs: tuple[ToolSpec, ...]) -> ToolCall:
 def specs_of(functions: Sequence[Mapping[str, Any]]) -> tuple[ToolSpec, ...]:
     """Return `functions` as tools."""
     return tuple(map(spec_of_function, functions))
+
+
+def functions_of(row: Row) -> list[Row]:
+    """Return all functions of the systems that a question of several turns involves."""
+    names, folder = file_names(), data_folder() / "multi_turn_func_doc"
+    return [each for kind in row["involved_classes"] for each in functions_in(folder / names[kind])]
 
 
 @cache

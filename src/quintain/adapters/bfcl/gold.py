@@ -81,7 +81,7 @@ def in_java(value: Any, schema: Schema) -> str:
         return f"new HashMap<>() {{{{ {' '.join(puts)} }}}}"
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value}{ {'long': 'L', 'float': 'f'}.get(kind, '') if isinstance(value, (int, float)) else ''}"
+    return f"{value}{ {'long': 'L', 'float': 'f'}.get(kind, '') if isinstance(value, (int, float)) else '' }"
 
 
 def in_javascript(value: Any, schema: Schema) -> str:

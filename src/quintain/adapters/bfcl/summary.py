@@ -38,14 +38,14 @@ class Summary:
     """categories that were not measured"""
 
 
-def summarise(accuracies: Mapping[str, float]) -> Summary:
-    """Return the summary of `accuracies` by category, each from 0 to 1."""
+def summarise(accuracies: Mapping[str, float], num: Mapping[str, int] = NUM_LIVE) -> Summary:
+    """Return the summary of `accuracies` by category, each from 0 to 1; `num` are questions of the live categories."""
     got = {name: accuracies.get(name, 0.0) for names in PARTS.values() for name in names}
     simple = sum(got[name] for name in SIMPLE) / len(SIMPLE)
     search, memory = PARTS["agentic"][:2], PARTS["agentic"][2:]
     parts = {
         "one_turn": (simple + got["multiple"] + got["parallel"] + got["parallel_multiple"]) / 4,
-        "live": sum(got[name] * num for name, num in NUM_LIVE.items()) / sum(NUM_LIVE.values()),
+        "live": sum(got[name] * num[name] for name in NUM_LIVE) / sum(num[name] for name in NUM_LIVE),
         "irrelevance": sum(got[name] for name in PARTS["irrelevance"]) / 2,
         "several_turns": sum(got[name] for name in PARTS["several_turns"]) / 4,
         "agentic": (sum(got[name] for name in search) / 2 + sum(got[name] for name in memory) / 3) / 2,
