@@ -69,7 +69,7 @@ from quintain.rollout.collect import Limits
 from quintain.rollout.measures import call_metrics
 from quintain.rollout.progress import Display
 from quintain.runs.context import check_run
-from quintain.runs.evaluation import EVALUATION, find_acting, is_script, keep_evaluation
+from quintain.runs.evaluation import EVALUATION, Acting, check_kept, find_acting, is_script, keep_evaluation
 from quintain.runs.memory import Plan as MemoryPlan
 from quintain.runs.memory import describe_where, plan_memory
 from quintain.runs.resources import check_servers
@@ -86,7 +86,7 @@ from quintain.text.chat import Chat
 from quintain.text.settings import set_template
 from quintain.text.template_check import check_template
 from quintain.trained import TrainedRun
-from quintain.types import NOTHING, Trajectory, derive_seed
+from quintain.types import NOTHING, Task, Trajectory, derive_seed
 from quintain.types.terminal import spell_out, write_command, write_line
 from quintain.warm_start.demonstrations import COLLECT, TOKENIZERS, harness_of, place_data, write_run
 from quintain.warm_start.start import (
@@ -448,47 +448,11 @@ def evaluate(
         UsageError: a script has no environment, `out` holds something else, or a task does not say its cluster.
         DataError: there is but one cluster.
     """
-    if attempts > 1 and trials > 1:
-        raise UsageError(f"evaluation: got {trials} trials and {attempts} attempts; give one of the two as 1")
-    if episodes * trials > MOST_EPISODES:
-        raise UsageError(
-            f"evaluation: got {episodes} tasks in {trials} trials; ask for {MOST_EPISODES:,} episodes at most"
-        )
-    check_attempts(str(target), attempts, reflect=reflect, show_attempt=show_attempt, max_repeats=max_repeats)
-    target = str(target)
-    if is_script(target):
-        if environment is None:
-            raise UsageError(f"evaluating {target}: got no environment; name one with --environment")
-        agent = agent or AUTO
-    else:
-        wanted = [*(() if environment is not None else WORLDS), *(() if agent else ("agent",))]
-        admit_run(target, is_trusted=trust_run, to="evaluating", fields=wanted)
-        check_files(target, accepts_changes=accept_changes, to="evaluating", is_all=environment is None)
-    spec = environment if environment is not None else environment_of(target, trust_run=trust_run)
-    agent = agent or harness_of(target, is_trusted=trust_run)
-    if spec == NO_ENVIRONMENT:
-        raise UsageError(
-            f"evaluating {target}: got a run without an environment, in which nothing is played"
-            f"{describe_held_out_loss(target)}; name one with --environment"
-        )
-    if isinstance(spec, str):
-        refuse_unguarded(spec, agent)
-        require_grader(spec, agent)
-    make_environment = find_ready(spec, for_model=not is_script(target))
-    limits = Limits(max_failure_share=0.5) if is_script(target) else Limits()
-    acting = find_acting(
-        target, make_environment, agent=agent, temperature=temperature, seed=seed, limits=limits
-    )
-    tasks = draw_held_out(tasks_of(make_environment), episodes)
-    check_clusters(tasks, cluster or (TASK if trials > 1 else ""))
-    settings = {
-        "model": target, "weights": "" if out is None else acting.find_weights(),
-        "environment": make_environment.spec, "agent": agent,
-        "tasks": len(tasks), "trials": trials, "attempts": attempts, "reflect": reflect, "seed": seed,
-        "temperature": temperature,
-        **({"show_attempt": True} if show_attempt else {}),
-        **({"max_repeats": max_repeats} if max_repeats is not None else {}),
-    }  # fmt: skip
+    acting, tasks, settings = _plan_evaluation(
+        str(target), environment, episodes=episodes, trials=trials, attempts=attempts, reflect=reflect,
+        show_attempt=show_attempt, max_repeats=max_repeats, cluster=cluster, seed=seed, temperature=temperature,
+        agent=agent, out=out, trust_run=trust_run, accept_changes=accept_changes,
+    )  # fmt: skip
     chosen = derive_seed("evaluation", seed)
     with (
         progressing("evaluation", len(tasks) * trials) as display,
@@ -510,6 +474,79 @@ def evaluate(
         else:
             played = acting.play(tasks, size=trials, seed=chosen, on_episode=partial(take, 0), known=known(0))
     return evaluated(last_attempts(played) if attempts > 1 else played), played
+
+
+def check_evaluation(
+    target: str | Path, environment: str | type[Environment] | None = None, **asked: Any
+) -> Sequence[Task]:
+    """Return the tasks that `evaluate` would play by the same arguments, or raise what it raises before that."""
+    acting, tasks, settings = _plan_evaluation(str(target), environment, **asked)
+    with closing(acting.rollout):
+        if asked.get("out") is not None:
+            check_kept(Path(asked["out"]), settings)
+    return tasks
+
+
+def _plan_evaluation(
+    target: str,
+    environment: str | type[Environment] | None,
+    *,
+    episodes: int,
+    trials: int,
+    attempts: int,
+    reflect: bool,
+    show_attempt: bool,
+    max_repeats: int | None,
+    cluster: str,
+    seed: int,
+    temperature: float,
+    agent: str,
+    out: str | Path | None,
+    trust_run: bool,
+    accept_changes: bool,
+) -> tuple[Acting, Sequence[Task], dict[str, Any]]:
+    """Return who acts, the tasks, and what a folder keeps of what was asked for; see `evaluate`."""
+    if attempts > 1 and trials > 1:
+        raise UsageError(f"evaluation: got {trials} trials and {attempts} attempts; give one of the two as 1")
+    if episodes * trials > MOST_EPISODES:
+        raise UsageError(
+            f"evaluation: got {episodes} tasks in {trials} trials; ask for {MOST_EPISODES:,} episodes at most"
+        )
+    check_attempts(target, attempts, reflect=reflect, show_attempt=show_attempt, max_repeats=max_repeats)
+    if is_script(target):
+        if environment is None:
+            raise UsageError(f"evaluating {target}: got no environment; name one with --environment")
+        agent = agent or AUTO
+    else:
+        wanted = [*(() if environment is not None else WORLDS), *(() if agent else ("agent",))]
+        admit_run(target, is_trusted=trust_run, to="evaluating", fields=wanted)
+        check_files(target, accepts_changes=accept_changes, to="evaluating", is_all=environment is None)
+    spec = environment if environment is not None else environment_of(target, trust_run=trust_run)
+    agent = agent or harness_of(target, is_trusted=trust_run)
+    if spec == NO_ENVIRONMENT:
+        raise UsageError(
+            f"evaluating {target}: got a run without an environment, in which nothing is played"
+            f"{describe_held_out_loss(target)}; name one with --environment"
+        )
+    if isinstance(spec, str):
+        refuse_unguarded(spec, agent)
+        require_grader(spec, agent)
+    make_environment = find_ready(spec, for_model=not is_script(target))
+    limits = Limits(max_failure_share=0.5 if is_script(target) else 0.05, has_same_tools=True)
+    acting = find_acting(
+        target, make_environment, agent=agent, temperature=temperature, seed=seed, limits=limits
+    )
+    tasks = draw_held_out(tasks_of(make_environment), episodes)
+    check_clusters(tasks, cluster or (TASK if trials > 1 else ""))
+    settings = {
+        "model": target, "weights": "" if out is None else acting.find_weights(),
+        "environment": make_environment.spec, "agent": agent,
+        "tasks": len(tasks), "trials": trials, "attempts": attempts, "reflect": reflect, "seed": seed,
+        "temperature": temperature,
+        **({"show_attempt": True} if show_attempt else {}),
+        **({"max_repeats": max_repeats} if max_repeats is not None else {}),
+    }  # fmt: skip
+    return acting, tasks, settings
 
 
 def evaluation_of(run: Run, mark: str = "") -> list[Trajectory]:

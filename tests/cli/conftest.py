@@ -123,6 +123,9 @@ class Launcher:
     def evaluate(self, target: object, environment: str | None, **settings: Any) -> Any:
         return self._called("evaluate", target, environment, said(settings))
 
+    def check_evaluation(self, target: object, environment: str | None, **settings: Any) -> Any:
+        return ()
+
     def collect(self, environment: str, agent: str, **settings: Any) -> Any:
         return self._called("collect", environment, agent, said(settings))
 

@@ -181,6 +181,15 @@ def test_eval_of_several_models_pairs_them_by_task(cli: Cli, launcher: Launcher)
     assert not places, "it is refused before anything is played"
 
 
+def test_a_later_target_that_cannot_be_played_is_refused_before_an_earlier_one_is(cli: Cli) -> None:
+    argv = ("eval", "random", "no_such_model", "--environment", "guess", "--episodes", "2", "--out", "kept")
+    found = cli(*argv)
+    assert found.status == 4 and "no_such_model" in found.error and not Path("kept").exists()
+    assert cli("eval", "random", "expert", *argv[3:]).status == 0
+    again = cli("eval", "random", "expert", *argv[3:], "--seed", "1")
+    assert again.status == 2 and "which holds seed 0, not 1" in again.line
+
+
 def test_several_models_are_not_kept_in_the_folder_of_one(
     cli: Cli, launcher: Launcher, tmp_path: Path
 ) -> None:

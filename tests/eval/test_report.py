@@ -8,7 +8,7 @@ import pytest
 from tests.build import make_episode, make_turn
 
 from quintain.errors import DataError, UsageError
-from quintain.eval.compare import compare
+from quintain.eval.compare import check_shared, compare
 from quintain.eval.outcomes import KINDS, count_outcomes, outcome_of
 from quintain.eval.report import cluster_of, evaluate_clustered, make_report, rate_rounds
 from quintain.eval.statistics import clustered_mean, wilson
@@ -132,6 +132,17 @@ def test_a_comparison_over_clusters_is_wider_and_flips_whole_ones() -> None:
     assert plain.difference.mean == clustered.difference.mean == 0.5
     assert clustered.difference.high - clustered.difference.low > plain.difference.high - plain.difference.low
     assert plain.p_value == 2 / 256 and clustered.p_value == 0.5, "two of four clusters moved"
+
+
+def test_what_shares_one_cluster_only_is_not_compared_and_is_refused_beforehand() -> None:
+    ours = [played(f"t{n}", n > 0, data={"request": n}) for n in range(3)]
+    theirs = [played("t0", True, data={"request": 0}), played("u1", True, data={"request": 1})]
+    found = compare({"a": ours, "b": theirs}, cluster="request")
+    assert found.rows[1].difference is None and "two clusters or more" in found.notes[0]
+    tasks = {"a": [t.task for t in ours], "b": [t.task for t in theirs]}
+    with pytest.raises(DataError, match=r"comparing b with a: got tasks in common of one request only \(0\)"):
+        check_shared(tasks, "request")
+    check_shared({"a": tasks["a"], "c": tasks["a"], "d": tasks["b"][1:]}, "request")
 
 
 def test_costs_abilities_and_tasks_are_told() -> None:

@@ -1,6 +1,7 @@
 """Who acts in an evaluation; and a folder of one that was broken off is gone on with, by the same command."""
 
 import json
+import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -287,3 +288,63 @@ def test_weights_are_named_where_a_model_acts(chat: Chat) -> None:
     rollout = acting_as(chat, Learner(chat)).rollout
     assert Acting(rollout=rollout, tokenizer=chat.tokenizer, model=model).find_weights() == fingerprint(model)
     assert Acting(rollout=rollout, tokenizer=chat.tokenizer).find_weights() == ""
+
+
+SHIFTING = """
+from quintain import Environment
+from quintain.types import StepResult, ToolSpec
+from words_of_shifting import PROPERTIES
+
+COUNT = []
+
+
+class Shifting(Environment):
+    \"\"\"Say something.\"\"\"
+
+    max_turns = 1
+
+    def reset(self, task):
+        COUNT.append(task.id)
+        return "go"
+
+    def tools(self):
+        more = {"later": {"type": "string"}} if SHIFTS and COUNT.count("shifting/eval/1") > 1 else {}
+        parameters = {"type": "object", "properties": {**PROPERTIES, **more}}
+        return (ToolSpec(name="say", description="Say.", parameters=parameters),)
+
+    def step(self, action):
+        return StepResult(observation="ok", reward=1.0, is_terminated=True, is_success=True)
+"""
+
+
+def write_shifting(folder: Path, *, shifts: bool) -> str:
+    """Write an environment whose tool may change in later trials, and what it imports; return its name."""
+    (folder / "words_of_shifting.py").write_text('PROPERTIES = {"text": {"type": "string"}}')
+    (folder / "shifting.py").write_text(SHIFTING.replace("SHIFTS", str(shifts)))
+    return f"{folder / 'shifting.py'}:Shifting"
+
+
+def test_a_trial_whose_tools_are_others_is_broken_and_no_score(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "words_of_shifting", raising=False)
+    spec = write_shifting(tmp_path, shifts=True)
+    found, played = api.evaluate("random", spec, episodes=2, trials=3)
+    broken = [t.outcome for t in played if isinstance(t.outcome, Failure)]
+    assert found.num_failed == len(broken) > 0
+    assert "got others than in the episode before (say)" in broken[0].message
+
+
+def test_an_evaluation_goes_on_with_the_python_it_began_with_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "words_of_shifting", raising=False)
+    spec, out = write_shifting(tmp_path, shifts=False), tmp_path / "kept"
+    asked: dict[str, Any] = {"episodes": 2, "out": out}
+    api.evaluate("random", spec, **asked)
+    assert api.evaluate("random", spec, **asked)[0].num == 2
+    (tmp_path / "words_of_shifting.py").write_text("PROPERTIES = {}")
+    with pytest.raises(UsageError, match=r"played with other files: .*words_of_shifting\.py \(changed\)"):
+        api.evaluate("random", spec, **asked)

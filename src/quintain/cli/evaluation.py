@@ -3,7 +3,7 @@
 import json
 import re
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from quintain.types.terminal import write_line
 if TYPE_CHECKING:
     from quintain.eval.compare import Comparison
     from quintain.eval.report import Cost, Report
-    from quintain.types import Trajectory
+    from quintain.types import Task, Trajectory
 
 RUNS = "runs"
 GUARD_HELP = "policy that says which tool calls are carried out (docs/guards.md)"
@@ -94,13 +94,13 @@ def evaluate(argv: Sequence[str]) -> int:
         raise UsageError(
             f"--out: got {arguments.out}, which holds one evaluation, not several; choose another name"
         )
+    settings = {"seed": seed, "temperature": temperature, **counts}
+    if not is_alone:
+        _check_all(arguments, settings)
     reports: dict[str, Report] = {}
     episodes: dict[str, list[Trajectory]] = {}
     for name in arguments.targets:
-        place = Path(arguments.out) if arguments.out else None
-        if place is not None and len(arguments.targets) > 1:
-            place = place / re.sub(r"[^\w.@-]+", "_", name.strip("/"))
-        played = _play(name, arguments, out=place, seed=seed, temperature=temperature, **counts)
+        played = _play(name, arguments, settings)
         is_repeated = counts["attempts"] > 1
         episodes[name] = last_attempts(played) if is_repeated else played
         reports[name] = make_report(
@@ -138,7 +138,19 @@ def read_attempts(arguments: Namespace) -> dict[str, Any]:
     }
 
 
-def _play(name: str, arguments: Namespace, **settings: Any) -> list["Trajectory"]:
+def _check_all(arguments: Namespace, settings: Mapping[str, Any]) -> None:
+    """Refuse what cannot be played or compared before anything is, lest the first of several play in vain."""
+    from quintain import api as launch
+    from quintain.eval.compare import check_shared
+
+    found: dict[str, Sequence[Task]] = {}
+    for name in arguments.targets:
+        found[name] = _ask(launch.check_evaluation, name, arguments, settings)
+    if arguments.cluster:
+        check_shared(found, arguments.cluster)
+
+
+def _play(name: str, arguments: Namespace, settings: Mapping[str, Any]) -> list["Trajectory"]:
     """Return the episodes of the model or run that is called `name`."""
     from quintain import api as launch
     from quintain.runs.evaluation import is_script
@@ -147,8 +159,20 @@ def _play(name: str, arguments: Namespace, **settings: Any) -> list["Trajectory"
     world = _find_world(target, arguments)
     if world and not is_script(name) and (note := other_world(target, world)):
         write_line(f"quintain: note: {note}", is_error=True)
+    return _ask(launch.evaluate, name, arguments, settings)[1]
+
+
+def _ask(asked: Callable[..., Any], name: str, arguments: Namespace, settings: Mapping[str, Any]) -> Any:
+    """Return what `asked`, which plays or only checks, gives for the model or run that is called `name`."""
+    from quintain.runs.evaluation import is_script
+
+    target = name if is_script(name) else resolve_model(name, arguments.runs)
+    world = _find_world(target, arguments)
+    place = Path(arguments.out) if arguments.out else None
+    if place is not None and len(arguments.targets) > 1:
+        place = place / re.sub(r"[^\w.@-]+", "_", name.strip("/"))
     try:
-        _, trajectories = launch.evaluate(
+        return asked(
             target,
             world,
             agent=arguments.agent,
@@ -156,13 +180,13 @@ def _play(name: str, arguments: Namespace, **settings: Any) -> list["Trajectory"
             cluster=arguments.cluster,
             trust_run=arguments.trust_run,
             accept_changes=arguments.accept_changes,
+            out=place,
             **settings,
         )
     except UsageError:
         if world is None and target == name and "/" not in target:
             refuse_unknown(target, arguments.runs)
         raise
-    return trajectories
 
 
 def _find_world(target: str, arguments: Namespace) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from quintain.errors import UsageError, suggestion
+from quintain.errors import DataError, UsageError, suggestion
 from quintain.eval.evaluate import Evaluation, outcomes_by_task
 from quintain.eval.report import TASK, cluster_of, evaluate_clustered
 from quintain.eval.statistics import (
@@ -22,7 +22,7 @@ from quintain.eval.statistics import (
     permute_pairs,
     subtract_pairs,
 )
-from quintain.types import NOTHING, Score, Trajectory
+from quintain.types import NOTHING, Score, Task, Trajectory
 
 COLUMNS = ("run", "success", "95 % interval", "return", "turns", "failed", "paired", "difference", "p")
 
@@ -106,7 +106,8 @@ def compare(
         )
         for name, trajectories in runs.items()
     )
-    apart = [f"{name} shares no scored task with {base}" for name in found if name not in tested]
+    what = "scored tasks of two clusters or more" if cluster else "scored task"
+    apart = [f"{name} shares no {what} with {base}" for name in found if name not in tested]
     return Comparison(baseline=base, rows=rows, notes=(*differences(settings or {}), *apart))
 
 
@@ -133,15 +134,14 @@ def compare_pairs(
     seed: int,
     clusters: Mapping[str, str] = NOTHING,
 ) -> tuple[Difference, float] | None:
-    """Return the difference in success over shared tasks and its p-value, or None when no task is shared.
+    """Return the difference in success over shared tasks and its p-value, or None when there are none.
 
     With the `clusters` of tasks, the interval is that of clusters, and the test flips the signs of whole clusters.
 
-    Raises:
-        DataError: all tasks are of one cluster.
+    There is none where all shared tasks are of one cluster, either: it says nothing of others.
     """
     shared = sorted(first.keys() & second.keys())
-    if not shared:
+    if not shared or (clusters and len({clusters[name] for name in shared}) < 2):
         return None
     before = [success_rate(first[name]) for name in shared]
     after = [success_rate(second[name]) for name in shared]
@@ -156,6 +156,23 @@ def compare_pairs(
         pairs = list(zip(before, after, strict=True))
         return difference, mcnemar(sum(a > b for a, b in pairs), sum(a < b for a, b in pairs))
     return difference, permute_pairs(before, after, seed=seed)
+
+
+def check_shared(tasks: Mapping[str, Sequence[Task]], cluster: str) -> None:
+    """Refuse to compare those whose `tasks` share some with the first, but of one `cluster` only.
+
+    Raises:
+        DataError: there is such a one.
+    """
+    (base, first), *others = tasks.items()
+    for name, own in others:
+        names = {task.id for task in own}
+        shared = {cluster_of(task, cluster) for task in first if task.id in names}
+        if len(shared) == 1:
+            raise DataError(
+                f"comparing {name} with {base}: got tasks in common of one {cluster} only ({min(shared)}), which says "
+                "nothing of others; evaluate more tasks, or cluster by something else"
+            )
 
 
 def is_repeated(trajectories: Sequence[Trajectory]) -> bool:

@@ -75,7 +75,9 @@ class Rollout:
         self._source: Kind | MakeSource = source
         self._max_staleness = max_staleness
         self._pool = Pool(make_environment, list(self._players.agents.values()), self._limits)
-        self._looks = EnvironmentReader(has_state_keys=self._limits.has_state_keys)
+        self._looks = EnvironmentReader(
+            has_state_keys=self._limits.has_state_keys, has_same_tools=self._limits.has_same_tools
+        )
         self.retries: list[tuple[str, int, Failure]] = []  # group, number and what broke, of those begun anew
         self._patience = Patience()
 

@@ -41,6 +41,8 @@ class Limits:
     rollouts have a thread for every call that is under way."""
     has_state_keys: bool = False
     """Record the identity of every state, for credit that compares actions in equal states."""
+    has_same_tools: bool = False
+    """An episode whose tools are others than in one of the same task before is broken: its environment changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from quintain.environments.protocol import (
 )
 from quintain.environments.sizes import check_size
 from quintain.errors import EnvironmentFault
-from quintain.types import ALONE, Action, Observation, StepResult, Task, Turn
+from quintain.types import ALONE, Action, Observation, StepResult, Task, ToolSpec, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +80,9 @@ class EnvironmentReader:
     told apart where an agent plays several.
     """
 
-    def __init__(self, *, has_state_keys: bool) -> None:
+    def __init__(self, *, has_state_keys: bool, has_same_tools: bool = False) -> None:
         self.has_state_keys = has_state_keys
+        self._tools: dict[str, tuple[ToolSpec, ...]] | None = {} if has_same_tools else None
         self._known: dict[type[Environment], tuple[bool, bool, bool, bool]] = {}
 
     def look(self, environment: Environment, observation: Observation) -> tuple[View, ...]:
@@ -111,13 +112,32 @@ class EnvironmentReader:
         brief = Brief(
             task=task,
             instructions=check_instructions(environment),
-            tools=check_tools(environment),
+            tools=self._compare_tools(environment, task),
             legal_actions=views[0].legal_actions,
         )
         _, _, has_seats, at_once = self._abilities(environment)
         return Start(
             views=views, brief=brief, seats=seats_of(environment) if has_seats or at_once else (ALONE,)
         )
+
+    def _compare_tools(self, environment: Environment, task: Task) -> tuple[ToolSpec, ...]:
+        """Return the tools of `environment`, which, where that is asked for, must be those of `task` before.
+
+        Raises:
+            EnvironmentFault: they are others.
+        """
+        tools = check_tools(environment)
+        if self._tools is None:
+            return tools
+        before = self._tools.setdefault(task.id, tools)
+        if before != tools:
+            own, other = ({spec.name: spec for spec in each} for each in (before, tools))
+            names = sorted(name for name in own | other if own.get(name) != other.get(name))
+            raise EnvironmentFault(
+                f"tools of {task.id}: got others than in the episode before ({', '.join(names)[:80]}); trials of one "
+                "task must have the same tools: fix the server or the environment"
+            )
+        return tools
 
     def act(self, environment: Environment, moves: Mapping[str, Action]) -> Answer:
         """Carry out `moves`, the action of each seat that was shown something, and return the answer."""

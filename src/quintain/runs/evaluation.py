@@ -7,12 +7,15 @@ same. `quintain compare` takes it as it takes a run.
 
 from __future__ import annotations
 
+import sys
+import sysconfig
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import quintain
 from quintain.agents.teacher import Teacher
 from quintain.config.trust import files_named
 from quintain.engines.build import build_engine
@@ -177,7 +180,7 @@ def keep_evaluation(
     with looked_after(run, start=TOKENIZERS[0], is_new=is_new, is_continued=False):
         if is_new:
             tokenizer.save_pretrained(str(folder / TOKENIZERS[0]))
-            run.record_files(TOKENIZERS[0], *files_named(settings))
+            run.record_files(TOKENIZERS[0], *files_named(settings), *find_own_python())
         is_repeated = settings.get("attempts", 1) > 1  # then what broke is attempted again in the next round
         run.take_back(lambda each: is_repeated or isinstance(each.outcome, Score), phase=PHASE)
         kept = [(each.step, each.trajectory) for each in run.read_rows(phase=PHASE)]
@@ -198,10 +201,36 @@ def keep_evaluation(
         run.finish()
 
 
+def find_own_python() -> list[Path]:
+    """Return the Python files that were imported and belong to no installed package: environments, what they import."""
+    theirs = [
+        Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    ]
+    theirs.append(Path(quintain.__file__).resolve().parent)
+    found: set[Path] = set()
+    for name, module in list(sys.modules.items()):
+        text = getattr(module, "__file__", None)
+        if name == "__main__" or not isinstance(text, str) or not text.endswith(".py"):
+            continue
+        place = Path(text).resolve()
+        is_installed = any(place.is_relative_to(each) for each in theirs) or "site-packages" in place.parts
+        if not is_installed and place.is_file():
+            found.add(place)
+    return sorted(found)
+
+
 def _open_evaluation(folder: Path, settings: Mapping[str, Any]) -> Run:
     """Return the evaluation of these `settings` in `folder`, to be written on; a new one where there is none."""
     if not folder.exists():
         return Run.create(folder, recipe=EVALUATION, config=settings)
+    check_kept(folder, settings)
+    return Run.open(folder)
+
+
+def check_kept(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Raise a `UsageError` where `folder` is there and holds no evaluation of these `settings` and files."""
+    if not folder.exists():
+        return
     if not is_run(folder):
         raise UsageError(f"--out: got {folder}, which holds no evaluation; choose another name")
     with Run.open(folder, writable=False) as run:
@@ -218,4 +247,3 @@ def _open_evaluation(folder: Path, settings: Mapping[str, Any]) -> Run:
             f"--out: got {folder}, which was played with other files: {in_words(changes)}; bring them back, or choose "
             "another name"
         )
-    return Run.open(folder)
