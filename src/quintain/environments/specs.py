@@ -42,6 +42,7 @@ CATALOG: dict[str, str] = {
     "flights": "quintain.worlds.flights.game:Flights",
     "guess": "quintain.worlds.guess.game:Guess",
     "eu-agent-bench": "quintain.adapters.eu_agent_bench.environment:EuAgentBench",
+    "files": "quintain.worlds.files.game:FilesWorld",
     "gymnasium": "quintain.adapters.gym.environment:Gymnasium",
     "hopqa": "quintain.worlds.hopqa.game:HopQA",
     "house": "quintain.worlds.house.game:House",

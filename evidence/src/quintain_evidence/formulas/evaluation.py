@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 
 from quintain_evidence.formulas.formula import Formula, Rng, flatten
@@ -56,7 +56,69 @@ def plain_summary(case: Mapping[str, float]) -> list[float]:
     ]
 
 
+# AgentIF-OneDay's rubric, and how far two judges agree
+
+Rubric = tuple[list[float], list[bool], list[bool]]
+"""weights of items, the verdicts of a judge, and those of another"""
+
+
+def drawn_rubrics(rng: Rng) -> list[Rubric]:
+    """Return rubrics with penalties, the first item always one that can be earned."""
+    found: list[Rubric] = []
+    for _ in range(8):
+        num = int(rng.integers(1, 9))
+        weights = [
+            float(rng.integers(1, 5)) * (1 if n == 0 or rng.random() < 0.7 else -1) for n in range(num)
+        ]
+        share = float(rng.choice([0.2, 0.5, 0.9]))
+        found.append((weights, *([bool(rng.random() < share) for _ in weights] for _ in range(2))))
+    return found
+
+
+def own_rubrics(module: ModuleType, case: Sequence[Rubric]) -> list[float]:
+    """Return both scores, how many items failed, accuracy and κ."""
+    found: list[float] = []
+    for weights, held, other in case:
+        named = {str(n): weight for n, weight in enumerate(weights)}
+        said = {str(n): verdict for n, verdict in enumerate(held)}
+        scores = [module.score_rubric(named, said, is_floored=floored) for floored in (True, False)]
+        agreement = module.agree(held, other)
+        failed = float(len(module.find_failed(named, said)))
+        found += [*scores, failed, agreement.accuracy, agreement.kappa]
+    return found
+
+
+def plain_rubrics(case: Sequence[Rubric]) -> list[float]:
+    """Return the same from sums of signed points, and κ from the table of two by two."""
+    found: list[float] = []
+    for weights, held, other in case:
+        earned = lost = most = 0.0
+        failed = 0
+        for weight, verdict in zip(weights, held, strict=True):
+            most += max(weight, 0.0)
+            earned += weight if verdict and weight > 0 else 0.0
+            lost -= weight if verdict and weight < 0 else 0.0
+            failed += (weight > 0 and not verdict) or (weight < 0 and verdict)
+        both = sum(a and b for a, b in zip(held, other, strict=True))
+        first, second, num = sum(held), sum(other), len(held)
+        neither = num - first - second + both
+        accuracy = (both + neither) / num
+        chance = (first * second + (num - first) * (num - second)) / num**2
+        kappa = (accuracy - chance) / (1 - chance) if chance < 1 else 1.0
+        score = (earned - lost) / most
+        found += [score if score > 0 else 0.0, score, float(failed), accuracy, kappa]
+    return found
+
+
 FORMULAS = (
+    Formula(
+        "evaluation.rubric",
+        "rewards.rubric",
+        ("score_rubric", "find_failed", "agree"),
+        drawn_rubrics,
+        own_rubrics,
+        plain_rubrics,
+    ),
     Formula(
         "evaluation.bfcl_summary",
         "adapters.bfcl.summary",

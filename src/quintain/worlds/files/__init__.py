@@ -1,0 +1,1 @@
+"""Everyday work on attached files, graded by a rubric. Start at `game`."""
