@@ -15,10 +15,14 @@ from quintain.environments.noisy import chatter
 from quintain.environments.protocol import Environment, tool_action
 from quintain.environments.splitting import split_draw
 from quintain.environments.tools import tool
-from quintain.errors import UsageError
-from quintain.types import Action, StepResult, Task, as_text, derive_seed
+from quintain.errors import DataError, UsageError
+from quintain.rewards.localisation import changed_places, localise
+from quintain.types import NOTHING, Action, StepResult, Task, ToolSpec, as_text, derive_seed
+from quintain.worlds.repo.agents import AGENTS
 from quintain.worlds.repo.box import RepoBox, require_sandbox
+from quintain.worlds.repo.patch import apply_patch
 from quintain.worlds.repo.plan import (
+    EVERY,
     MODULES,
     TEMPLATES,
     RepoPlan,
@@ -49,8 +53,13 @@ class Repo(Environment):
         report: Literal["call", "vague"] = "call",
         reward: Literal["sparse", "dense"] = "sparse",
         noise: int = 0,
+        kind: Literal["plain", "agent"] = "plain",
     ) -> None:
         """Write `modules` modules of `functions` functions each, and break `bugs` of these.
+
+        With `kind` agent they are parts of small agents, and the first observation is the issue of a user, who knows
+        neither file nor function. Where what is handed in was changed and whether the visible tests pass it stands in
+        `reward_terms` then, unpaid: located_file, located_function, plausible.
 
         The first observation names one broken function and where it is (`report=call`), or only says that
         tests fail (`vague`). A sparse reward is 1 when everything is right at the end; a dense one the share of
@@ -62,15 +71,17 @@ class Repo(Environment):
             SandboxError: code cannot be isolated on this machine.
         """
         require_sandbox()
-        most = min(modules * functions, len(TEMPLATES))
+        self._templates = AGENTS if kind == "agent" else TEMPLATES
+        most = min(modules * functions, len(self._templates))
         if not 1 <= modules <= len(MODULES) or functions < 1 or not 1 <= bugs <= most or noise < 0:
             raise UsageError(
                 f"repo: got modules={modules}, functions={functions}, bugs={bugs}, noise={noise}; give 1 to "
                 f"{len(MODULES)} modules, at least 1 function in each, 1 to {most} bugs and no negative noise"
             )
-        if modules * functions > len(TEMPLATES):
+        if modules * functions > len(self._templates):
             raise UsageError(
-                f"repo: got {modules * functions} functions; there are {len(TEMPLATES)}: use fewer modules or functions"
+                f"repo: got {modules * functions} functions; there are {len(self._templates)}: use fewer modules or "
+                "functions"
             )
         self._shape = (modules, functions, bugs)
         self._is_vague, self._is_dense, self._noise = report == "vague", reward == "dense", noise
@@ -81,6 +92,7 @@ class Repo(Environment):
         self._is_tested = False
         self._turn = 0
         self._is_refused = False
+        self._terms: Mapping[str, float] = NOTHING
         self._box = RepoBox()
 
     def reset(self, task: Task) -> str:
@@ -88,12 +100,19 @@ class Repo(Environment):
         self._box.close()
         modules, functions, bugs = self._shape
         self._plan = split_draw(
-            task, lambda rng: draw_plan(rng, modules=modules, functions=functions, bugs=bugs)
+            task,
+            lambda rng: draw_plan(
+                rng, modules=modules, functions=functions, bugs=bugs, templates=self._templates
+            ),
         )
         self._files = files(self._plan)
         self._seen, self._is_tested, self._turn = frozenset(), False, 0
         module, piece = self._plan.broken[0]
-        told = "Some tests fail." if self._is_vague else f"{piece.name} in {module}.py is wrong."
+        if self._is_vague:
+            told = "Some tests fail."
+        else:
+            told = EVERY[piece.template].issue or f"{piece.name} in {module}.py is wrong."
+        self._terms = NOTHING
         return f"{told} Files: {', '.join(self._files)}.{self._chatter()}"
 
     def step(self, action: Action) -> StepResult:
@@ -103,8 +122,15 @@ class Repo(Environment):
         result = super().step(action)
         if self._is_refused or self._noise:
             is_valid = result.is_valid and not self._is_refused
-            return _with(result, f"{as_text(result.observation)}{self._chatter()}", is_valid)
-        return result
+            result = replace(
+                result, observation=f"{as_text(result.observation)}{self._chatter()}", is_valid=is_valid
+            )
+        return replace(result, reward_terms=self._terms) if self._terms else result
+
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """Return the tools; patches are for small agents, as the benchmarks that they stand for have them."""
+        has_patches = self._templates is AGENTS
+        return tuple(spec for spec in super().tools() if has_patches or spec.name != "apply_patch")
 
     def close(self) -> None:
         """End the box."""
@@ -167,6 +193,28 @@ class Repo(Environment):
         return f"Changed {path}."
 
     @tool
+    def apply_patch(self, diff: str) -> str:
+        """Change files by a unified diff.
+
+        Args:
+            diff: lines --- a/FILE, +++ b/FILE, @@ -1,3 +1,3 @@, and what is kept, taken away and put there
+        """
+        try:
+            found = apply_patch(self._files, diff)
+        except DataError as error:
+            return self._refuse(str(error))
+        bad = [name for name in found if name not in self._files and not FILE_NAME.fullmatch(name)]
+        if bad or len(found) > MOST_FILES or any(len(text) > LONGEST_FILE for text in found.values()):
+            return self._refuse(
+                f"a repository has {MOST_FILES} files of {LONGEST_FILE} letters at most, in no folders"
+            )
+        changed = sorted(
+            name for name in {**self._files, **found} if self._files.get(name) != found.get(name)
+        )
+        self._files, self._is_tested = found, False
+        return f"Changed {', '.join(changed) or 'nothing'}."
+
+    @tool
     def run_tests(self) -> str:
         """Run the tests."""
         self._is_tested = True
@@ -176,6 +224,8 @@ class Repo(Environment):
     def submit(self) -> str:
         """Hand in the repository as it is; this ends the work."""
         value = self._grade()
+        if self._templates is AGENTS:
+            self._terms = self._locate()
         said = "All hidden tests pass." if value == 1 else "Some hidden tests fail."
         return self.finish(said, reward=value if self._is_dense else float(value == 1), success=value == 1)
 
@@ -241,6 +291,24 @@ class Repo(Environment):
             return 0.0
         return 1 - len(wrong) / len(plan.broken)
 
+    def _locate(self) -> dict[str, float]:
+        """Return whether the change is where it should be, and whether the visible tests, as they were, pass it."""
+        before, after = (self._modules(texts) for texts in (files(self._plan), self._files))
+        found = localise(
+            changed_places(before, after), changed_places(before, {**before, **right_files(self._plan)})
+        )
+        tests = {name: text for name, text in files(self._plan).items() if name.startswith("test_")}
+        box = RepoBox()
+        try:
+            is_plausible = "FAILED" not in (said := box.tests({**after, **tests})) and "tests pass" in said
+        finally:
+            box.close()
+        return {
+            "located_file": float(found.file),
+            "located_function": float(found.function),
+            "plausible": float(is_plausible),
+        }
+
     def _modules(self, texts: Mapping[str, str]) -> dict[str, str]:
         """Return the files that are graded: all but tests."""
         return {name: text for name, text in texts.items() if not name.startswith("test_")}
@@ -258,8 +326,3 @@ class Repo(Environment):
     def _chatter(self) -> str:
         """Return the sentences that follow this turn's observation."""
         return chatter(self._noise, self._plan.seed, self._turn)
-
-
-def _with(result: StepResult, observation: str, is_valid: bool) -> StepResult:
-    """Return `result` with another observation and validity."""
-    return replace(result, observation=observation, is_valid=is_valid)

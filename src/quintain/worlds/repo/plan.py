@@ -5,17 +5,20 @@ decide are not among them: `draw_hidden_cases` are arguments and results, and th
 text of a right module is what the templates say, and a broken one differs by one line per bug.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
 from quintain.types import derive_seed
+from quintain.worlds.repo.agents import AGENTS
 from quintain.worlds.repo.lists import LISTS
 from quintain.worlds.repo.numbers import NUMBERS
 from quintain.worlds.repo.template import Arguments, Piece, Template, draw_cases, draw_piece, lines_of
 from quintain.worlds.repo.texts import TEXTS
 
 TEMPLATES: dict[str, Template] = {**NUMBERS, **LISTS, **TEXTS}
+EVERY: dict[str, Template] = {**TEMPLATES, **AGENTS}
 MODULES = ("shapes", "stock", "tools", "basics", "report", "scores", "parts", "ledger", "signals", "records")
 NUM_HIDDEN_SETS = 2
 
@@ -45,14 +48,16 @@ class Case:
     was_broken: bool
 
 
-def draw_plan(rng: Random, *, modules: int, functions: int, bugs: int) -> RepoPlan:
-    """Draw a repository of `modules` modules of `functions` functions each, `bugs` of which are broken."""
-    keys = rng.sample(sorted(TEMPLATES), modules * functions)
+def draw_plan(
+    rng: Random, *, modules: int, functions: int, bugs: int, templates: Mapping[str, Template] = TEMPLATES
+) -> RepoPlan:
+    """Draw a repository of `modules` modules of `functions` functions each of `templates`, `bugs` of them broken."""
+    keys = rng.sample(sorted(templates), modules * functions)
     broken = set(rng.sample(keys, bugs))
     names: set[str] = set()
     pieces: list[Piece] = []
     for key in keys:
-        piece = draw_piece(key, TEMPLATES[key], rng, is_broken=key in broken)
+        piece = draw_piece(key, templates[key], rng, is_broken=key in broken)
         while piece.name in names:
             piece = replace(piece, name=f"{piece.name}_{len(names)}")
         names.add(piece.name)
@@ -65,8 +70,7 @@ def draw_plan(rng: Random, *, modules: int, functions: int, bugs: int) -> RepoPl
 def module_text(pieces: tuple[Piece, ...], *, is_right: bool) -> str:
     """Return a module of `pieces`, broken as they are or right."""
     texts = [
-        "\n".join(lines_of(TEMPLATES[piece.template], piece, -1 if is_right else piece.bug))
-        for piece in pieces
+        "\n".join(lines_of(EVERY[piece.template], piece, -1 if is_right else piece.bug)) for piece in pieces
     ]
     return "\n\n\n".join(texts) + "\n"
 
@@ -75,8 +79,8 @@ def tests_text(plan: RepoPlan, name: str, pieces: tuple[Piece, ...]) -> str:
     """Return the tests of module `name` that the agent may see."""
     functions: list[str] = []
     for piece in pieces:
-        template = TEMPLATES[piece.template]
-        cases = draw_cases(template, piece, Random(derive_seed(plan.seed, piece.name, "seen")))
+        template = EVERY[piece.template]
+        cases = draw_cases(template, piece, Random(derive_seed(plan.seed, piece.name, "seen")), is_seen=True)
         lines = [
             f"    assert {piece.name}({', '.join(map(repr, given))}) == {result!r}" for given, result in cases
         ]
@@ -104,7 +108,7 @@ def draw_hidden_cases(plan: RepoPlan) -> tuple[Case, ...]:
     cases: list[Case] = []
     for name, pieces in plan.modules:
         for piece in pieces:
-            template = TEMPLATES[piece.template]
+            template = EVERY[piece.template]
             for number in range(NUM_HIDDEN_SETS):
                 rng = Random(derive_seed(plan.seed, piece.name, "hidden", number))
                 for given, result in draw_cases(template, piece, rng):
@@ -129,7 +133,7 @@ def repair(text: str, plan: RepoPlan, module: str) -> tuple[str, str] | None:
     for name, piece in plan.broken:
         if name != module:
             continue
-        template = TEMPLATES[piece.template]
+        template = EVERY[piece.template]
         right, wrong = lines_of(template, piece, -1), lines_of(template, piece, piece.bug)
         place = next(i for i, (bad, good) in enumerate(zip(wrong, right, strict=True)) if bad != good)
         for start in range(place, -1, -1):

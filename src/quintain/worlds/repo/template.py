@@ -35,6 +35,19 @@ class Template:
     cases: Callable[[Random, Constants], Sequence[Arguments]]
     """Arguments that show every bug, drawn anew each time."""
     constants: Mapping[str, tuple[int, ...]] = NOTHING
+    issue: str = ""
+    """What a user says who sees it fail."""
+    seen: Callable[[Random, Constants], Sequence[Arguments]] | None = None
+    """Arguments of the tests that may be seen; None: as those that are hidden."""
+    plausible: tuple[str, ...] = ()
+    """A body that the tests that may be seen pass, and hidden ones do not."""
+    rewrite: tuple[str, ...] = ()
+    """A body that does the same in other words."""
+
+    @property
+    def visible(self) -> Callable[[Random, Constants], Sequence[Arguments]]:
+        """What draws the arguments of tests that may be seen."""
+        return self.seen or self.cases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,16 +75,25 @@ def draw_piece(key: str, template: Template, rng: Random, *, is_broken: bool) ->
 def lines_of(template: Template, piece: Piece, bug: int) -> tuple[str, ...]:
     """Return the lines of `piece` with bug number `bug`, or none for -1."""
     right, wrong = template.bugs[bug] if bug >= 0 else ("", "")
+    return write_lines(
+        template, piece, [line.replace(right, wrong) if right else line for line in template.body]
+    )
+
+
+def write_lines(template: Template, piece: Piece, body: Sequence[str]) -> tuple[str, ...]:
+    """Return the lines of `piece` with another `body` of its template."""
     names = {"f": piece.name, **dict(zip("abcd", piece.arguments, strict=False)), **dict(piece.constants)}
     head = (
         f"def $f({', '.join(f'${letter}' for letter, _ in zip('abcd', piece.arguments, strict=False))}):",
     )
-    body = [line.replace(right, wrong) if right else line for line in template.body]
     texts = (*head, f'    """{template.says}"""', *(f"    {line}" for line in body))
     return tuple(Text(text).substitute(names) for text in texts)
 
 
-def draw_cases(template: Template, piece: Piece, rng: Random) -> tuple[tuple[Arguments, Any], ...]:
-    """Return arguments and what `piece` should return for them."""
+def draw_cases(
+    template: Template, piece: Piece, rng: Random, *, is_seen: bool = False
+) -> tuple[tuple[Arguments, Any], ...]:
+    """Return arguments and what `piece` should return for them, of tests that may be seen or of those that decide."""
     constants = dict(piece.constants)
-    return tuple((given, template.solve(constants, *given)) for given in template.cases(rng, constants))
+    drawn = (template.visible if is_seen else template.cases)(rng, constants)
+    return tuple((given, template.solve(constants, *given)) for given in drawn)
