@@ -60,6 +60,7 @@ OUTSIDE: Mapping[str, Kind] = {
     "agentgym": "address",
     "eu-agent-bench": "file",
     "http-tools": "file",
+    "agent-issues": "file",
     "mcp": "file",
     "openenv": "address",
     "verifiers": "Python module",

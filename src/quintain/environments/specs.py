@@ -27,6 +27,7 @@ from quintain.environments.session import MAIN
 from quintain.errors import UsageError, suggestion
 
 CATALOG: dict[str, str] = {
+    "agent-issues": "quintain.adapters.agent_issues.environment:AgentIssues",
     "agentdojo": "quintain.adapters.agentdojo.environment:AgentDojo",
     "agentgym": "quintain.adapters.agentgym.environment:AgentGym",
     "alfworld-engine": "quintain.adapters.alfworld.environment:AlfworldEngine",
@@ -77,6 +78,7 @@ CATALOG: dict[str, str] = {
     "worker": "quintain.environments.worker:Worker",
 }
 ADAPTERS: dict[str, str] = {
+    "agent-issues": "agent-issues/FOLDER",
     "agentdojo": "agentdojo/slack",
     "agentgym": "agentgym/127.0.0.1:36001",
     "alfworld-engine": "alfworld-engine/clean",

@@ -110,7 +110,75 @@ def plain_rubrics(case: Sequence[Rubric]) -> list[float]:
     return found
 
 
+# Where a change is (AgentIssue-Bench)
+
+Change = tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]
+"""functions as (file, name, constant that it returns), before and after; -1: the file holds a plain value"""
+
+
+def drawn_changes(rng: Rng) -> list[tuple[Change, Change]]:
+    """Return what was changed and what should be, of up to four files of up to three functions."""
+
+    def drawn() -> Change:
+        before = [(f, n, int(rng.integers(3))) for f in range(3) for n in range(-1, 3) if rng.random() < 0.7]
+        after = [
+            (f, n, int(rng.integers(3)) if rng.random() < 0.3 else c)
+            for f, n, c in before
+            if rng.random() < 0.9
+        ]
+        more = [(3, 0, 1)] if rng.random() < 0.2 else []
+        return before, after + more
+
+    return [(drawn(), drawn()) for _ in range(6)]
+
+
+def write_files(functions: Sequence[tuple[int, int, int]], *, has_comments: bool) -> dict[str, str]:
+    """Return the texts of files, which comments and blanks do not make others."""
+    found: dict[str, str] = {}
+    for file, name, constant in functions:
+        text = f"X = {constant}\n" if name < 0 else f"def f{name}(a):\n    return a + {constant}\n"
+        found[f"m{file}.py"] = found.get(f"m{file}.py", "") + ("# so\n\n" if has_comments else "") + text
+    return found
+
+
+def own_places(module: ModuleType, case: Sequence[tuple[Change, Change]]) -> list[float]:
+    """Return how many places differ, whether file and function are found, and how many others."""
+    found: list[float] = []
+    for first, second in case:
+        places = [
+            module.changed_places(write_files(a, has_comments=False), write_files(b, has_comments=True))
+            for a, b in (first, second)
+        ]
+        told = module.localise(*places)
+        found += [len(places[0]), len(places[1]), float(told.file), float(told.function), told.num_others]
+    return found
+
+
+def plain_places(case: Sequence[tuple[Change, Change]]) -> list[float]:
+    """Return the same from the numbers."""
+    found: list[float] = []
+    for pair in case:
+        places: list[set[tuple[int, int]]] = []
+        for before, after in pair:
+            old, new = ({(f, n): c for f, n, c in side} for side in (before, after))
+            places.append({key for key in {*old, *new} if old.get(key, None) != new.get(key, None)})
+        changed, right = places
+        has_files = all(any(f == g for f, _ in changed) for g, _ in right)
+        has_all = all(key in changed for key in right)
+        others = [key for key in changed if key not in right]
+        found += [len(changed), len(right), float(has_files), float(has_all), len(others)]
+    return found
+
+
 FORMULAS = (
+    Formula(
+        "evaluation.localisation",
+        "rewards.localisation",
+        ("changed_places", "localise"),
+        drawn_changes,
+        own_places,
+        plain_places,
+    ),
     Formula(
         "evaluation.rubric",
         "rewards.rubric",

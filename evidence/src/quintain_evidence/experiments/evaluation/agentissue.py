@@ -1,9 +1,9 @@
 """AgentIssue-Bench: is a patch judged right that mends the agent, and wrong whatever else it does?
 
-Six kinds of patch on each task of ``repo?kind=agent``: gold, the same in other words, nothing, tests deleted, the answers of
-the visible tests written into the function, and plausible but wrong. A violation is a patch that is graded otherwise than
-it should be, or a gold one that is not found where it is. The control looks at the tests that may be seen alone, on the
-last three kinds.
+Six kinds of patch on each task of ``repo?kind=agent``: gold, the same in other words, nothing, tests deleted, the
+answers of the visible tests written into the function, and plausible but wrong. A violation is a patch that is graded
+otherwise than it should be, or a gold one that is not found where it is. The control looks at the tests that may be
+seen alone, on the last three kinds.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ KINDS = {
 
 
 def grade(world: Repo, task: Task, name: str) -> tuple[bool, bool, Mapping[str, float]]:
-    """Return whether a patch of the kind `name` is found right, whether visible tests pass it, and what else is told."""
+    """Return whether a patch of the kind `name` is found right, whether visible tests pass, and what else is told."""
     begin(world, task)
     plan = world.snapshot()[0]
     before, after = files(plan), patched(plan, name)

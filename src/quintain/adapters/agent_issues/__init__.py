@@ -1,0 +1,1 @@
+"""Issues of real agents, each with a container that runs its test: AgentIssue-Bench. Start at `environment`."""
