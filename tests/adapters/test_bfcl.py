@@ -158,6 +158,14 @@ def test_too_many_steps_in_a_turn_end_all_of_it() -> None:
         results = [advance(world, tool_action("pwd")) for _ in range(21)]
         assert [result.is_terminated for result in results] == [False] * 20 + [True]
         assert not results[-1].is_success
+        begin(world, world.task("eval", 0))
+        for text in world.answers["multi_turn_base_0"]:
+            last = [advance(world, Action(tool_calls=(read(call, world.tools()),))) for call in text]
+            if text is not world.answers["multi_turn_base_0"][-1]:
+                advance(world, Action(text="Done."))
+        while not last[-1].is_terminated:
+            last.append(advance(world, tool_action("pwd")))
+        assert last[-1].is_success, "in the last turn nothing is left to ask: it is cut, and compared"
 
 
 @pytest.mark.real("bfcl_eval", "bfcl")

@@ -227,6 +227,8 @@ class BfclTurns(Bfcl):
             long_context="long_context" in self.category,
         )
         if len(self._steps[-1]) > MAX_STEPS:
+            if len(self._steps) == len(self._row["question"]):
+                return self._grade()  # nothing is left to ask: the package cuts this turn and compares it
             return StepResult(
                 observation=f"wrong: more than {MAX_STEPS} steps", is_terminated=True, is_success=False
             )
