@@ -84,6 +84,7 @@ CHOICES = "Choosing among legal actions"
 TOOLS = "Tools"
 SAFETY = "Guards, and what they are held against"
 AROUND = "Around a model that is not trained"
+JUDGED = "Benchmarks"
 ANY = "Any credit with any loss"
 """Sections of docs/methods/index.md."""
 
@@ -123,6 +124,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "The model stays as it is, and what stands around it is to be better": ("reflexion",),
     "Several agents share a task": ("optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue"),
+    "An agent is to be measured as others are": ("bfcl", "agentissue", "agentif"),
     "Tasks or transcripts are to be made first": (
         "goat", "agent_gen", "xlam", "lam_simulator", "web_dancer", "exif", "agent0", "mag_v",
     ),
@@ -317,8 +319,14 @@ TABLE: tuple[Entry, ...] = (
         against="the official rule"),
     Entry("BFCL", "evaluation", "planned"),
     Entry("AgentIssue-Bench", "evaluation", "planned"),
+    Entry("EU-Agent-Bench", "safety", "planned"),
+    Entry("BFCL", "evaluation", "written", name="bfcl", page="BFCL", section=JUDGED,
+        about="the function calling leaderboard by its package's checkers", against="its own evaluator"),
+    Entry("AgentIssue-Bench", "evaluation", "written", name="agentissue", page="AgentIssue-Bench", section=JUDGED,
+        about="issues of agents, mended by patches that hidden tests decide on", against="the visible tests alone"),
     Entry("RExBench", "evaluation", "planned"),
-    Entry("AgentIF-OneDay", "evaluation", "planned"),
+    Entry("AgentIF-OneDay", "evaluation", "written", name="agentif", page="AgentIF-OneDay", section=JUDGED,
+        about="everyday work on files, judged by rubrics with penalties", against="rubrics of other tasks"),
     Entry("Unified multi-task agentic RL", "infra", "planned"),
     Entry("verl, OpenRLHF, TRL, ms-swift", "infra", "planned"),
     Entry("Beyond Single-Turn", "surveys", "planned"),
