@@ -32,6 +32,8 @@ NEEDS_clients := smolagents==1.26.0 langgraph==1.2.22 langchain-openai==1.7.3 "p
   mini-swe-agent==2.4.6 litellm==1.83.0
 INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
+# What its decoder of text needs, in the versions that it asks for.
+BFCL_PARSERS := tenacity tree-sitter==0.21.3 tree-sitter-java==0.21.0 tree-sitter-javascript==0.21.4
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart quickstart-real proof-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow test-notebook test-evidence test-evidence-slow coverage test-faults test-loops test-growth test-values test-dependencies test-attacks test-mutations soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates template-table test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
@@ -263,7 +265,7 @@ $(VENV)/.flagship: $(VENV)/.quickstart-real
 
 .venv-real/.ready: pyproject.toml $(CONSTRAINTS) Makefile
 	@$(MAKE) --no-print-directory VENV=.venv-real .venv-real/.dev .venv-real/.real
-	@.venv-real/bin/python $(INSTALL) -q $(BFCL) && .venv-real/bin/python $(INSTALL) -q -c $(CONSTRAINTS) mpmath
+	@.venv-real/bin/python $(INSTALL) -q $(BFCL) && .venv-real/bin/python $(INSTALL) -q -c $(CONSTRAINTS) mpmath $(BFCL_PARSERS)
 	@touch $@
 
 .venv-nle/.ready .venv-openenv/.ready .venv-verifiers/.ready: .venv-%/.ready: .venv-real/.ready
@@ -279,7 +281,7 @@ $(VENV)/.flagship: $(VENV)/.quickstart-real
 
 .venv-quick/.ready: $(VENV)/.dev
 	$(call above,$(VENV),quick)
-	@.venv-quick/bin/python $(INSTALL) -q $(BFCL)
+	@.venv-quick/bin/python $(INSTALL) -q $(BFCL) && .venv-quick/bin/python $(INSTALL) -q -c $(CONSTRAINTS) $(BFCL_PARSERS)
 	@touch $@
 
 .venv-clients/.ready: $(VENV)/.dev

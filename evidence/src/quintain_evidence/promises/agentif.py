@@ -10,7 +10,7 @@ from quintain.types import Score
 from quintain_evidence.layers.verdict import Check
 
 MODEL = "SmolLM2-135M-Instruct"
-NOBODY = "http://127.0.0.1:9/v1?model=nobody&patience=1"
+NOBODY = "http://127.0.0.1:9/v1%3Fmodel=nobody%26deadline=1"
 """A judge at a port at which nobody answers."""
 
 

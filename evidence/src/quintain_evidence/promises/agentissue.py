@@ -21,7 +21,10 @@ METADATA = {
     "description": "Importing fails, because a version of griffe is missing.",
 }
 """What the benchmark says of one of its issues; its words of description are not copied."""
-PATCH = "--- a/requirements/runtime.txt\n+++ b/requirements/runtime.txt\n@@ -1,2 +1,2 @@\n distro\n-griffe\n+griffe<1.0\n"
+PATCH = (
+    "--- a/requirements/runtime.txt\n+++ b/requirements/runtime.txt\n"
+    "@@ -1,2 +1,2 @@\n distro\n-griffe\n+griffe<1.0\n"
+)
 
 
 def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
