@@ -26,7 +26,7 @@ from quintain.types.terminal import write_line
 
 if TYPE_CHECKING:
     from quintain.eval.compare import Comparison
-    from quintain.eval.report import Cost, Report
+    from quintain.eval.report import Report
     from quintain.types import Task, Trajectory
 
 RUNS = "runs"
@@ -46,7 +46,14 @@ def evaluate(argv: Sequence[str]) -> int:
         help="model folder, hub id, run folder or name of a run, of a step that is kept: RUN@best, RUN@75; or expert, "
         "random, search?nodes=1000, http://…/v1?model=NAME. The first of several is the baseline",
     )
-    parser.flag("--environment", "environment; a run knows its own", "E")
+    parser.add_argument(
+        "--environment",
+        metavar="E",
+        action="append",
+        help="environment; a run knows its own. Given several times, each is played, and all are told together",
+    )
+    parser.flags.append("--environment")
+    parser.flag("--page", "of several environments: page to write, in Markdown", "FILE.md")
     parser.flag(
         "--tasks", "file whose held-out tasks are played instead of its own (docs/your-agent.md)", "FILE"
     )
@@ -87,7 +94,6 @@ def evaluate(argv: Sequence[str]) -> int:
     if arguments.hallucination and not is_alone:
         raise UsageError("--hallucination: got several models; measure one after the other")
     from quintain.eval.compare import compare as compared
-    from quintain.eval.report import last_attempts, make_report
     from quintain.store.creation import is_run
 
     if arguments.out and not is_alone and is_run(Path(arguments.out)):
@@ -95,20 +101,19 @@ def evaluate(argv: Sequence[str]) -> int:
             f"--out: got {arguments.out}, which holds one evaluation, not several; choose another name"
         )
     settings = {"seed": seed, "temperature": temperature, **counts}
+    worlds: list[str] = arguments.environment or []
+    if repeated := [world for world in worlds if worlds.count(world) > 1]:
+        raise UsageError(f"--environment: got {repeated[0]!r} twice; name different environments")
+    arguments.environment = worlds[0] if worlds else None
+    if len(worlds) > 1:
+        return _evaluate_all(worlds, arguments, settings)
+    if arguments.page:
+        raise UsageError(
+            "--page: got one environment, of which no page is written; give --environment several times"
+        )
     if not is_alone:
         _check_all(arguments, settings)
-    reports: dict[str, Report] = {}
-    episodes: dict[str, list[Trajectory]] = {}
-    for name in arguments.targets:
-        played = _play(name, arguments, settings)
-        is_repeated = counts["attempts"] > 1
-        episodes[name] = last_attempts(played) if is_repeated else played
-        reports[name] = make_report(
-            episodes[name],
-            trials=counts["trials"],
-            cluster=arguments.cluster,
-            attempts=played if is_repeated else (),
-        )
+    episodes, reports = _play_all(arguments, settings)
     more = _hallucination(arguments, episodes)
     if len(reports) == 1:
         [report] = reports.values()
@@ -136,6 +141,67 @@ def read_attempts(arguments: Namespace) -> dict[str, Any]:
         "show_attempt": arguments.show_attempt,
         "max_repeats": None if most is None else whole_number(most, "--max-repeats", least=1),
     }
+
+
+def _play_all(
+    arguments: Namespace, settings: Mapping[str, Any]
+) -> tuple[dict[str, list["Trajectory"]], dict[str, "Report"]]:
+    """Return the episodes of all targets in the environment that is asked for, and the report of each."""
+    from quintain.eval.report import last_attempts, make_report
+
+    reports: dict[str, Report] = {}
+    episodes: dict[str, list[Trajectory]] = {}
+    for name in arguments.targets:
+        played = _play(name, arguments, settings)
+        is_repeated = settings["attempts"] > 1
+        episodes[name] = last_attempts(played) if is_repeated else played
+        reports[name] = make_report(
+            episodes[name],
+            trials=settings["trials"],
+            cluster=arguments.cluster,
+            attempts=played if is_repeated else (),
+        )
+    return episodes, reports
+
+
+def _evaluate_all(worlds: Sequence[str], arguments: Namespace, settings: Mapping[str, Any]) -> int:
+    """Play every environment with every target, once all of them can be, and print them beside each other."""
+    from quintain.cli.benchmarks import Benchmarks, print_benchmarks, write_page
+
+    for flag in ("hallucination", "tasks"):
+        if getattr(arguments, flag):
+            raise UsageError(f"--{flag}: got several environments; measure one after the other")
+    if arguments.page and Path(arguments.page).suffix != ".md":
+        raise UsageError(f"--page: got {arguments.page!r}; give a file that ends with .md")
+    out = arguments.out
+    for is_played in (False, True):
+        episodes: dict[str, dict[str, list[Trajectory]]] = {}
+        reports: dict[str, dict[str, Report]] = {}
+        for world in worlds:
+            arguments.environment = world
+            arguments.out = f"{out}/{name_place(world)}" if out else None
+            if is_played:
+                episodes[world], reports[world] = _play_all(arguments, settings)
+            else:
+                _check_all(arguments, settings)
+    found = Benchmarks(episodes=episodes, reports=reports)
+    if arguments.page:
+        asked = [f"--environment '{world}'" if "&" in world else f"--environment {world}" for world in worlds]
+        command = " ".join(["quintain eval", *arguments.targets, *asked, *_counts_asked(settings)])
+        write_page(found, Path(arguments.page), command)
+    print_benchmarks(found, is_json=arguments.json)
+    return 0
+
+
+def _counts_asked(settings: Mapping[str, Any]) -> list[str]:
+    """Return the flags of `settings` as a command has them, those left out that are as always."""
+    usual = {"episodes": 256, "trials": 1, "attempts": 1, "seed": 0, "temperature": 1.0}
+    return [f"--{name} {settings[name]:g}" for name in usual if settings[name] != usual[name]]
+
+
+def name_place(text: str) -> str:
+    """Return `text` as the name of a folder."""
+    return re.sub(r"[^\w.@-]+", "_", text.strip("/"))
 
 
 def _check_all(arguments: Namespace, settings: Mapping[str, Any]) -> None:
@@ -170,7 +236,7 @@ def _ask(asked: Callable[..., Any], name: str, arguments: Namespace, settings: M
     world = _find_world(target, arguments)
     place = Path(arguments.out) if arguments.out else None
     if place is not None and len(arguments.targets) > 1:
-        place = place / re.sub(r"[^\w.@-]+", "_", name.strip("/"))
+        place = place / name_place(name)
     try:
         return asked(
             target,
@@ -282,7 +348,8 @@ def compare(argv: Sequence[str]) -> int:
         "names",
         metavar="RUN",
         nargs="+",
-        help="run folders, or names of runs; another evaluation than the last: RUN@best, RUN@75",
+        help="run folders, or names of runs; another evaluation than the last: RUN@best, RUN@75; or a log of "
+        "inspect-ai, as JSON",
     )
     parser.flag("--baseline", "the run that the others are compared with (default: the first)", "RUN")
     parser.flag(
@@ -300,6 +367,7 @@ def compare(argv: Sequence[str]) -> int:
     from quintain.api import evaluation_of
     from quintain.eval.compare import COLUMNS
     from quintain.eval.compare import compare as compared
+    from quintain.eval.inspect_log import read_log
     from quintain.store import Run
     from quintain.store.names import split_step
 
@@ -307,6 +375,9 @@ def compare(argv: Sequence[str]) -> int:
     configs: dict[str, Mapping[str, Any]] = {}
     rows: dict[str, list[dict[str, Any]]] = {}
     for name in arguments.names:
+        if Path(name).suffix in (".json", ".eval") and Path(name).is_file():
+            episodes[name], configs[name], rows[name] = read_log(Path(name)), {}, []
+            continue
         folder, mark = split_step(resolve_model(name, arguments.runs))
         with Run.open(resolve_folder(folder, arguments.runs), writable=False) as run:
             episodes[name] = evaluation_of(run, mark)
@@ -446,7 +517,7 @@ def print_evaluation(report: "Report", is_json: bool, more: Mapping[str, float])
         ("return", f"{found.mean_return:.3f}"),
         ("turns", f"{found.mean_turns:.1f}"),
         ("tokens", f"{found.mean_tokens:.1f}"),
-        ("cost of a task", describe_cost(cost, num)),
+        ("cost of a task", cost.per_task(num)),
         ("ended by", counts(found.by_stop)),
         *([("refused calls", f"{found.terms[REFUSED]:.2f}")] if REFUSED in found.terms else []),
         *((f"asks for {name}", str(rate)) for name, rate in report.abilities.items()),
@@ -470,15 +541,6 @@ def shown(report: "Report") -> list[tuple[int, float]]:
     return [(k, report.pass_at[k]) for k in chosen] if most > 1 else []
 
 
-def describe_cost(cost: "Cost", num: int) -> str:
-    """Return what a task took on average of `num`: ``3.0 calls of the model, 2.0 of tools, …``."""
-    return (
-        f"{cost.model_calls / num:.1f} calls of the model, {cost.tool_calls / num:.1f} of tools, "
-        f"{cost.prompt_tokens / num:,.0f} tokens read, {cost.sampled_tokens / num:,.0f} sampled, "
-        f"{cost.seconds / num:.2g} s"
-    )
-
-
 def print_several(found: "Comparison", reports: Mapping[str, "Report"], is_json: bool) -> None:
     """Print several evaluations beside each other, as JSON or as tables."""
     for note in found.notes:
@@ -496,7 +558,7 @@ def print_several(found: "Comparison", reports: Mapping[str, "Report"], is_json:
             ", ".join(f"{kind} {count}" for kind, count in report.outcomes.items() if count),
             ", ".join(f"{100 * rate:.1f}" for _, rate in shown(report)),
             ", ".join(f"{100 * report.pass_hat[k]:.1f}" for k, _ in shown(report)),
-            describe_cost(report.cost, len(report.tasks)),
+            report.cost.per_task(len(report.tasks)),
         )
         for name, report in reports.items()
     ]

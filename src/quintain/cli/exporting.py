@@ -1,6 +1,7 @@
-"""``quintain export RUN --to hf|messages|atif|verifiers|parquet --out PATH``, and the mean of several runs' models."""
+"""``quintain export RUN --to FORM --out PATH``, and the mean of several runs' models."""
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from quintain.cli.arguments import ACCEPT, Parser, one_of, resolve_folder, resolve_policy
@@ -20,7 +21,8 @@ def export(argv: Sequence[str]) -> int:
     )
     parser.flag(
         "--to",
-        "hf: model folder · messages: chat as JSON lines · atif, verifiers: with tokens, too · parquet: every token",
+        "hf: model folder · messages: chat as JSON lines · atif, verifiers: with tokens, too · inspect: the last "
+        "evaluation as a log of inspect-ai · parquet: every token",
         "FORM",
     )
     parser.flag("--out", "file or folder to write, which must be new", "PATH")
@@ -144,6 +146,25 @@ def export_verifiers(folder: Path, out: Path, environment: str) -> str:
     return f"{written} episodes"
 
 
+def export_inspect(folder: Path, out: Path, environment: str) -> str:
+    """Write the last evaluation of the run `folder` as a log of inspect-ai."""
+    from quintain.api import evaluation_of
+    from quintain.eval.inspect_log import write_log
+    from quintain.store import Run
+
+    if environment:
+        raise UsageError(f"--environment: got {environment!r} for a log, which has no prompts; leave it out")
+    with Run.open(folder, writable=False) as run:
+        episodes = evaluation_of(run)
+        write_log(
+            episodes,
+            out,
+            model=str(run.config.get("model", run.name)),
+            created=datetime.fromtimestamp(run.created, UTC).isoformat(),
+        )
+    return f"{len(episodes)} episodes"
+
+
 def export_rows(folder: Path, out: Path, environment: str) -> str:
     """Write the episodes of the run `folder` as Parquet, with every token, and as messages where it has a tokenizer."""
     from quintain.cli.episodes import chat_writer
@@ -156,6 +177,7 @@ def export_rows(folder: Path, out: Path, environment: str) -> str:
 
 FORMS: dict[str, Callable[[Path, Path, str], str]] = {
     "atif": export_atif,
+    "inspect": export_inspect,
     "messages": export_messages,
     "parquet": export_rows,
     "verifiers": export_verifiers,

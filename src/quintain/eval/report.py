@@ -35,6 +35,14 @@ class Cost:
     seconds: float
     """of all episodes, one after another"""
 
+    def per_task(self, num: int) -> str:
+        """Return what a task took on average of `num`: ``3.0 calls of the model, 2.0 of tools, …``."""
+        return (
+            f"{self.model_calls / num:.1f} calls of the model, {self.tool_calls / num:.1f} of tools, "
+            f"{self.prompt_tokens / num:,.0f} tokens read, {self.sampled_tokens / num:,.0f} sampled, "
+            f"{self.seconds / num:.2g} s"
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:

@@ -80,7 +80,9 @@ class Bfcl(Environment):
     evaluation_only = True
     max_turns = 1
 
-    def __new__(cls, category: str = "simple_python", *, answers: str = "calls") -> Self:
+    def __new__(
+        cls, category: str = "simple_python", *, answers: Literal["calls", "text"] = "calls"
+    ) -> Self:
         """Return the environment of a category of one turn, or of several."""
         if cls is Bfcl and category in SEVERAL_TURNS:
             return super().__new__(cast("type[Self]", BfclTurns))
@@ -189,7 +191,7 @@ class BfclTurns(Bfcl):
     """Do what the user asks by calling functions. When a request is done, answer without a call."""
 
     def __init__(
-        self, category: str = "multi_turn_base", *, answers: Literal["calls", "text"] = "calls"
+        self, category: str = "simple_python", *, answers: Literal["calls", "text"] = "calls"
     ) -> None:
         """Take the questions of `category`."""
         super().__init__(category, answers=answers)
