@@ -190,6 +190,54 @@ def test_a_later_target_that_cannot_be_played_is_refused_before_an_earlier_one_i
     assert again.status == 2 and "which holds seed 0, not 1" in again.line
 
 
+def test_several_environments_are_told_together_and_as_a_page(cli: Cli) -> None:
+    worlds = (
+        "--environment",
+        "guess",
+        "--environment",
+        "files?kind=latent",
+        "--environment",
+        "files?kind=refine",
+    )
+    argv = ("eval", "random", "expert", *worlds, "--episodes", "2", "--out", "kept")
+    lines = cli(*argv, "--page", "docs/page.md").out.splitlines()
+    assert lines[0].split("\t") == ["benchmark", "random", "expert"]
+    assert [line.split("\t")[0] for line in lines[1:5]] == [
+        "guess",
+        "files?kind=latent",
+        "files?kind=refine",
+        "all",
+    ]
+    assert lines[4].split("\t")[2].startswith("100.0 %")
+    assert any(line.startswith("expert\t") and "calls of the model" in line for line in lines)
+    page = Path("docs/page.md").read_text()
+    assert (
+        "quintain eval random expert --environment guess" in page and "| files?kind=latent | random |" in page
+    )
+    assert Path("kept", "files_kind_latent", "expert", "run.db").is_file()
+    found = json.loads(cli(*argv, "--json").out)
+    assert found["overall"]["rows"][1]["difference"]["num"] == 6, (
+        "tasks of two specs of one world are not mixed up"
+    )
+    assert found["environments"]["guess"]["expert"]["success"] == 1.0 and found["leaderboard"] == {}
+    refused = cli("eval", "expert", "--environment", "guess", "--page", "page.md")
+    assert "--page: got one environment" in refused.line
+    assert "'guess' twice" in cli("eval", "expert", "--environment", "guess", "--environment", "guess").line
+    assert "ends with .md" in cli(*argv, "--page", "page.html").line
+    bad = cli("eval", "expert", "--environment", "guess", "--environment", "gues", "--out", "other")
+    assert bad.status == 2 and "did you mean 'guess'" in bad.line and not Path("other").exists()
+
+
+def test_logs_of_inspect_are_written_and_compared(cli: Cli) -> None:
+    cli("eval", "random", "--environment", "guess", "--episodes", "4", "--out", "kept")
+    assert cli("export", "kept", "--to", "inspect", "--out", "log.json").out == "log.json: 4 episodes\n"
+    lines = cli("compare", "kept", "log.json").out.splitlines()
+    assert lines[2].split("\t")[6:8] == ["4", "+0.0 [+0.0, +0.0]"]
+    assert "a log without steps" in cli("compare", "kept", "log.json", "--picture", "a.png").line
+    wrong = cli("export", "kept", "--to", "inspect", "--out", "b.json", "--environment", "guess")
+    assert "for a log, which has no prompts" in wrong.line
+
+
 def test_several_models_are_not_kept_in_the_folder_of_one(
     cli: Cli, launcher: Launcher, tmp_path: Path
 ) -> None:

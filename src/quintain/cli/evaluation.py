@@ -376,7 +376,9 @@ def compare(argv: Sequence[str]) -> int:
     rows: dict[str, list[dict[str, Any]]] = {}
     for name in arguments.names:
         if Path(name).suffix in (".json", ".eval") and Path(name).is_file():
-            episodes[name], configs[name], rows[name] = read_log(Path(name)), {}, []
+            if arguments.picture:
+                raise UsageError(f"--picture: got {name}, a log without steps; draw runs alone")
+            episodes[name] = read_log(Path(name))
             continue
         folder, mark = split_step(resolve_model(name, arguments.runs))
         with Run.open(resolve_folder(folder, arguments.runs), writable=False) as run:

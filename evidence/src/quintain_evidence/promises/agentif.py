@@ -16,7 +16,7 @@ NOBODY = "http://127.0.0.1:9/v1%3Fmodel=nobody%26deadline=1"
 
 def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
     """Let the model play tasks of every kind, the expert too, and ask a judge who does not answer."""
-    found, episodes = api.evaluate("smollm2", "files", episodes=6, temperature=0.0)
+    found, episodes = api.evaluate("smollm2", "files?kind=refine", episodes=2, temperature=0.0)
     right, gold = api.evaluate("expert", "files", episodes=24)
     scores = [t.outcome.value for t in episodes if isinstance(t.outcome, Score)]
     try:
@@ -28,8 +28,8 @@ def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
     checks = [
         Check(
             name="a model works on files",
-            has_passed=len(scores) == 6 and all(0 <= score <= 1 for score in scores),
-            detail=f"{len(scores)} of 6 episodes have a score from 0 to 1; success {found.success:.2f}",
+            has_passed=len(scores) == 2 and all(0 <= score <= 1 for score in scores),
+            detail=f"{len(scores)} of 2 episodes have a score from 0 to 1; success {found.success:.2f}",
         ),
         Check(
             name="who does what is asked",

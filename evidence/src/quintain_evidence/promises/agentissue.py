@@ -29,7 +29,7 @@ PATCH = (
 
 def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
     """Let the model play, the expert as well, and read an issue in the benchmark's layout."""
-    found, episodes = api.evaluate("smollm2", WORLD, episodes=3, temperature=0.0)
+    found, episodes = api.evaluate("smollm2", WORLD, episodes=2, temperature=0.0)
     right, gold = api.evaluate("expert", WORLD, episodes=12)
     terms = [t.turns[-1].reward_terms for t in gold]
     place = runs / "checkout" / "benchmark" / "lagent_239"
@@ -41,8 +41,8 @@ def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
     checks = [
         Check(
             name="a model works on agents",
-            has_passed=sum(isinstance(t.outcome, Score) for t in episodes) == 3,
-            detail=f"3 episodes have a score; resolved {found.success:.2f}, no more is claimed of so small a model",
+            has_passed=sum(isinstance(t.outcome, Score) for t in episodes) == 2,
+            detail=f"2 episodes have a score; resolved {found.success:.2f}, no more is claimed of so small a model",
         ),
         Check(
             name="gold mends and is found",
