@@ -71,7 +71,8 @@ def drawn_rubrics(rng: Rng) -> list[Rubric]:
             float(rng.integers(1, 5)) * (1 if n == 0 or rng.random() < 0.7 else -1) for n in range(num)
         ]
         share = float(rng.choice([0.2, 0.5, 0.9]))
-        found.append((weights, *([bool(rng.random() < share) for _ in weights] for _ in range(2))))
+        first, second = ([bool(rng.random() < share) for _ in weights] for _ in range(2))
+        found.append((weights, first, second))
     return found
 
 

@@ -52,7 +52,7 @@ def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
         ),
         Check(
             name="the benchmark's layout",
-            has_passed=find_changed(issue.gold) == {"requirements/runtime.txt"}
+            has_passed=find_changed(issue.gold) == frozenset({"requirements/runtime.txt"})
             and is_solved(said, 0)
             and not is_solved(f"{said} FAILED", 0),
             detail=f"{issue.tag} at {issue.commit[:8]}, image {issue.image}; its containers were not run",

@@ -6,6 +6,7 @@ text, read by the package's default decoder.
 
 import sys
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -17,9 +18,7 @@ class Reader:
     """A handler as the evaluator asks for it; it decodes as the package does for models without calls of their own."""
 
     def __init__(self, **_: Any) -> None:
-        from bfcl_eval.model_handler import utils
-
-        self._utils = utils
+        self._utils: Any = import_module("bfcl_eval.model_handler.utils")
 
     def decode_ast(self, result: str, language: Any, has_tool_call_tag: bool) -> Any:
         """Return the calls in `result`."""
@@ -46,9 +45,8 @@ def main(results: str, scores: str, categories: list[str]) -> None:
     table = ModuleType(TABLE)
     vars(table)["MODEL_CONFIG_MAPPING"] = Models()
     sys.modules[TABLE] = table
-    from bfcl_eval.eval_checker import eval_runner_helper
-    from bfcl_eval.eval_checker.eval_runner import runner
-
+    helper: Any = import_module("bfcl_eval.eval_checker.eval_runner_helper")
+    runner: Any = import_module("bfcl_eval.eval_checker.eval_runner")
     # the summary counts the questions of what a model did not answer, from the files anew for every model
-    vars(eval_runner_helper)["load_dataset_entry"] = cache(eval_runner_helper.load_dataset_entry)
-    runner(None, categories, Path(results), Path(scores), allow_missing=True)
+    helper.load_dataset_entry = cache(helper.load_dataset_entry)
+    runner.runner(None, categories, Path(results), Path(scores), allow_missing=True)
