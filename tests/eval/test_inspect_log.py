@@ -16,7 +16,7 @@ from quintain.types import Action, Failure, Score, Stop, Task, Text, ToolCall, T
 BROKEN = Failure(owner="tool", kind="timeout", message="too slow")
 
 
-def played(name: str, value: float, index: int = 0) -> Trajectory:
+def make_played(name: str, value: float, index: int = 0) -> Trajectory:
     turn = make_turn(
         (2, 3),
         prompt=(1, 4, 5),
@@ -37,8 +37,8 @@ def write(place: Path, log: Any) -> Path:
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    broken = replace(played("c", 0.0), outcome=BROKEN, stop=Stop.FAILURE)
-    episodes = [played("a", 1.0), played("a", 0.25, 1), played("b", 1.0), broken]
+    broken = replace(make_played("c", 0.0), outcome=BROKEN, stop=Stop.FAILURE)
+    episodes = [make_played("a", 1.0), make_played("a", 0.25, 1), make_played("b", 1.0), broken]
     write_log(episodes, tmp_path / "log.json", model="m", created="2026-11-28T08:00:00+00:00")
     again = read_log(tmp_path / "log.json")
     assert [t.task for t in again] == [t.task for t in episodes]

@@ -1,6 +1,6 @@
 """Where a change is, by file and function."""
 
-from quintain.rewards.localisation import OUTSIDE, changed_places, localise
+from quintain.rewards.localisation import OUTSIDE, find_changed_places, localise
 
 BEFORE = {
     "a.py": "import x\n\ndef f(a):\n    return a\n\ndef g(a):\n    return 1\n",
@@ -10,7 +10,7 @@ BEFORE = {
 
 def test_layout_and_comments_are_no_change() -> None:
     after = {**BEFORE, "a.py": "import x\ndef f(a):\n    # so\n    return (a)\n\n\ndef g(a):\n    return 1\n"}
-    assert changed_places(BEFORE, after) == frozenset()
+    assert find_changed_places(BEFORE, after) == frozenset()
 
 
 def test_functions_files_and_the_rest() -> None:
@@ -18,13 +18,13 @@ def test_functions_files_and_the_rest() -> None:
         "a.py": BEFORE["a.py"].replace("return a", "return -a").replace("import x", "import y"),
         "c.py": "X = 1\n",
     }
-    assert changed_places(BEFORE, after) == {
+    assert find_changed_places(BEFORE, after) == {
         ("a.py", "f"),
         ("a.py", OUTSIDE),
         ("b.py", "h"),
         ("c.py", OUTSIDE),
     }
-    assert changed_places({"a.py": "def ("}, {"a.py": "def (("}) == {("a.py", OUTSIDE)}
+    assert find_changed_places({"a.py": "def ("}, {"a.py": "def (("}) == {("a.py", OUTSIDE)}
 
 
 def test_how_places_lie_to_the_right_ones() -> None:

@@ -159,7 +159,7 @@ def export_inspect(folder: Path, out: Path, environment: str) -> str:
         write_log(
             episodes,
             out,
-            model=str(run.config.get("model", run.name)),
+            model=run.name,
             created=datetime.fromtimestamp(run.created, UTC).isoformat(),
         )
     return f"{len(episodes)} episodes"

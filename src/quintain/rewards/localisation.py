@@ -26,7 +26,7 @@ class Localisation:
     """functions that were changed beside those"""
 
 
-def changed_places(before: Mapping[str, str], after: Mapping[str, str]) -> frozenset[Place]:
+def find_changed_places(before: Mapping[str, str], after: Mapping[str, str]) -> frozenset[Place]:
     """Return the functions that differ between two states of files."""
     return frozenset(
         (name, function)

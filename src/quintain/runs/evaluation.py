@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import quintain
 from quintain.agents.teacher import Teacher
 from quintain.config.trust import files_named
 from quintain.engines.build import build_engine
@@ -206,7 +205,7 @@ def find_own_python() -> list[Path]:
     theirs = [
         Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")
     ]
-    theirs.append(Path(quintain.__file__).resolve().parent)
+    theirs.append(Path(__file__).resolve().parents[1])
     found: set[Path] = set()
     for name, module in list(sys.modules.items()):
         text = getattr(module, "__file__", None)

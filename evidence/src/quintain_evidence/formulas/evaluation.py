@@ -147,7 +147,7 @@ def own_places(module: ModuleType, case: Sequence[tuple[Change, Change]]) -> lis
     found: list[float] = []
     for first, second in case:
         places = [
-            module.changed_places(write_files(a, has_comments=False), write_files(b, has_comments=True))
+            module.find_changed_places(write_files(a, has_comments=False), write_files(b, has_comments=True))
             for a, b in (first, second)
         ]
         told = module.localise(*places)
@@ -175,7 +175,7 @@ FORMULAS = (
     Formula(
         "evaluation.localisation",
         "rewards.localisation",
-        ("changed_places", "localise"),
+        ("find_changed_places", "localise"),
         drawn_changes,
         own_places,
         plain_places,

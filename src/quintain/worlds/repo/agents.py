@@ -38,7 +38,7 @@ def _histories(rng: Random, _: Constants) -> list[Arguments]:
     return [[words, 2], [words[:5], 3], [words[:2], 4]]
 
 
-def _kept(_: Constants, messages: list[str], most: int) -> list[str]:
+def _keep(_: Constants, messages: list[str], most: int) -> list[str]:
     return (
         messages
         if len(messages) <= most + 1
@@ -51,7 +51,7 @@ def _defaults(rng: Random, _: Constants) -> list[Arguments]:
     return [[{a: 5, b: "x"}, {a: 0}], [{a: True}, {a: False}], [{a: 1, b: 2}, {b: 3}]]
 
 
-def _filled(_: Constants, schema: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+def _fill(_: Constants, schema: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     return {**schema, **{name: value for name, value in given.items() if name in schema}}
 
 
@@ -59,7 +59,7 @@ def _retries(rng: Random, _: Constants) -> list[Arguments]:
     return [[4, rng.randint(1, 3), 100], [3, rng.randint(1, 3), 60]]
 
 
-def _capped(rng: Random, constants: Constants) -> list[Arguments]:
+def _cap_retries(rng: Random, constants: Constants) -> list[Arguments]:
     return [*_retries(rng, constants), [5, rng.randint(2, 4), rng.randint(9, 20)]]
 
 
@@ -141,7 +141,7 @@ def _strange_memories(rng: Random, constants: Constants) -> list[Arguments]:
     return [*_memories(rng, constants), [{a: 1}, {b: None}]]
 
 
-def _merged(_: Constants, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+def _merge(_: Constants, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in {**old, **new}.items() if key not in new or value is not None}
 
 
@@ -155,7 +155,7 @@ def _loud_requests(rng: Random, constants: Constants) -> list[Arguments]:
     return [*_requests(rng, constants), [f"{a.upper()} it", [b, a]]]
 
 
-def _routed(_: Constants, text: str, tools: list[str]) -> str:
+def _route(_: Constants, text: str, tools: list[str]) -> str:
     said = set(text.casefold().split())
     return next((name for name in tools if name in said), "none")
 
@@ -170,7 +170,7 @@ def _even_outputs(rng: Random, constants: Constants) -> list[Arguments]:
     return [*_outputs(rng, constants), [text, 8]]
 
 
-def _shortened(_: Constants, text: str, most: int) -> str:
+def _shorten(_: Constants, text: str, most: int) -> str:
     return text if len(text) <= most else text[: most // 2] + "..." + text[::-1][: most - most // 2][::-1]
 
 
@@ -219,7 +219,7 @@ AGENTS: dict[str, Template] = {
         arguments=(("messages", "most"), ("history", "size")),
         body=("if len($a) <= $b + 1:", "    return $a", "return $a[:1] + $a[len($a) - $b:]"),
         bugs=(("$a[len($a) - $b:]", "$a[1:$b + 1]"), ("$a[:1] + ", "")),
-        solve=_kept,
+        solve=_keep,
         cases=lambda rng, k: [*_histories(rng, k), [_words(rng, 4), 0]],
         seen=_histories,
         issue="After a long chat it has forgotten what was just said, or who it was told to be.",
@@ -236,7 +236,7 @@ AGENTS: dict[str, Template] = {
         body=("result = {}", "for name, usual in $a.items():", "    result[name] = $b[name] if name in $b else usual",
               "return result"),
         bugs=(("$b[name] if name in $b else usual", "$b.get(name) or usual"),),
-        solve=_filled,
+        solve=_fill,
         cases=lambda rng, k: [*_defaults(rng, k), [{"a": 1}, {"a": None}]],
         seen=_defaults,
         issue="I switch an option of a tool off, and it is on all the same.",
@@ -252,7 +252,7 @@ AGENTS: dict[str, Template] = {
         body=("return [min($c, $b * 2 ** number) for number in range($a)]",),
         bugs=(("2 ** number", "2 * number"), ("range($a)", "range(1, $a)")),
         solve=_delays,
-        cases=_capped,
+        cases=_cap_retries,
         seen=_retries,
         issue="The provider blocks us: the pauses between tries are not the ones that we agreed on.",
         plausible=("return [$b * 2 ** number for number in range($a)]",),
@@ -325,7 +325,7 @@ AGENTS: dict[str, Template] = {
         body=("result = dict($a)", "for key, value in $b.items():", "    if value is None:",
               "        result.pop(key, None)", "    else:", "        result[key] = value", "return result"),
         bugs=(("result.pop(key, None)", "pass"), ("dict($a)", "{}")),
-        solve=_merged,
+        solve=_merge,
         cases=_strange_memories,
         seen=_memories,
         issue="I told it to forget my address. The next day it knew it, or had lost everything else as well.",
@@ -342,7 +342,7 @@ AGENTS: dict[str, Template] = {
         body=("words = $a.lower().split()", "for name in $b:", "    if name in words:", "        return name",
               "return 'none'"),
         bugs=(("words = $a.lower().split()", "words = $a.lower()"), ("return name", "return $b[0]")),
-        solve=_routed,
+        solve=_route,
         cases=_loud_requests,
         seen=_requests,
         issue="Somebody who asks for one thing gets another that only sounds alike.",
@@ -356,7 +356,7 @@ AGENTS: dict[str, Template] = {
         body=("if len($a) <= $b:", "    return $a", "half = $b // 2",
               "return $a[:half] + '...' + $a[len($a) - ($b - half):]"),
         bugs=(("($b - half)", "half"), ("<= $b", "< $b // 2")),
-        solve=_shortened,
+        solve=_shorten,
         cases=_even_outputs,
         seen=_outputs,
         issue="Of long results of tools a letter is missing, and short ones have dots that they should not have.",

@@ -16,7 +16,7 @@ from quintain.environments.protocol import Environment, tool_action
 from quintain.environments.splitting import split_draw
 from quintain.environments.tools import tool
 from quintain.errors import DataError, UsageError
-from quintain.rewards.localisation import changed_places, localise
+from quintain.rewards.localisation import find_changed_places, localise
 from quintain.types import NOTHING, Action, StepResult, Task, ToolSpec, as_text, derive_seed
 from quintain.worlds.repo.agents import AGENTS
 from quintain.worlds.repo.box import RepoBox, require_sandbox
@@ -295,7 +295,8 @@ class Repo(Environment):
         """Return whether the change is where it should be, and whether the visible tests, as they were, pass it."""
         before, after = (self._modules(texts) for texts in (files(self._plan), self._files))
         found = localise(
-            changed_places(before, after), changed_places(before, {**before, **right_files(self._plan)})
+            find_changed_places(before, after),
+            find_changed_places(before, {**before, **right_files(self._plan)}),
         )
         tests = {name: text for name, text in files(self._plan).items() if name.startswith("test_")}
         box = RepoBox()

@@ -62,7 +62,7 @@ def grade(world: Repo, task: Task, name: str) -> tuple[bool, bool, Mapping[str, 
     """Return whether a patch of the kind `name` is found right, whether visible tests pass, and what else is told."""
     begin(world, task)
     plan = world.snapshot()[0]
-    before, after = files(plan), patched(plan, name)
+    before, after = files(plan), write_patch(plan, name)
     if diff := write_diff(before, after):
         said = advance(world, tool_action("apply_patch", diff=diff))
         assert said.is_valid, said.observation
@@ -71,7 +71,7 @@ def grade(world: Repo, task: Task, name: str) -> tuple[bool, bool, Mapping[str, 
     return bool(result.is_success), seen, result.reward_terms
 
 
-def patched(plan: RepoPlan, name: str) -> Texts:
+def write_patch(plan: RepoPlan, name: str) -> Texts:
     """Return the files as a patch of the kind `name` leaves them."""
     before = files(plan)
     module, piece = plan.broken[0]

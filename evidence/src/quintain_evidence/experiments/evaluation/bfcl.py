@@ -37,6 +37,8 @@ from quintain.errors import DataError
 from quintain.types import Action, Task, ToolCall
 from quintain_evidence.experiments.evaluation import bfcl_evaluator
 
+PATIENCE = 3600
+"""Seconds that the package's evaluator may take."""
 WORDS = "I am sorry, but I need to know more."
 Calls = Sequence[ToolCall]
 Texts = list[str]
@@ -123,13 +125,15 @@ def draw_answers(world: Bfcl, num: int, rng: Random) -> list[Answer]:
 def gold_turns(world: Bfcl, row: dict[str, Any]) -> list[Texts]:
     """Return the gold answer to `row` as a model says it: a call in a step, and words at the end of a turn."""
     if isinstance(world, BfclTurns):
-        return [[*(f"[{call}]" for call in named(row, turn)), WORDS] for turn in world.answers[row["id"]]]
+        return [
+            [*(f"[{call}]" for call in name_arguments(row, turn)), WORDS] for turn in world.answers[row["id"]]
+        ]
     if "irrelevance" in world.category:
         return [[WORDS]]
     return [[write_calls(calls_of(world, row), world.category)]]
 
 
-def named(row: dict[str, Any], turn: Sequence[str]) -> list[str]:
+def name_arguments(row: dict[str, Any], turn: Sequence[str]) -> list[str]:
     """Return the gold calls of a turn with all arguments named: the decoder drops those that are not."""
     specs = specs_of(functions_of(row))
     return [write_call(read(call, specs)) for call in turn]
@@ -147,7 +151,9 @@ def mutate(world: Bfcl, row: dict[str, Any], rng: Random) -> str:
     """Return a mutated gold answer to a question of one turn."""
     calls = list(calls_of(world, row))
     if rng.random() < 0.45:
-        return rng.choice(KEEPING)(write_calls([turned(call, rng) for call in calls], world.category))
+        return rng.choice(KEEPING)(
+            write_calls([shuffle_arguments(call, rng) for call in calls], world.category)
+        )
     place = rng.randrange(len(calls))
     kind = rng.randrange(8)
     if kind == 0:
@@ -173,7 +179,7 @@ KEEPING: tuple[Callable[[str], str], ...] = (
 """Ways to write the same; some are another thing to the decoder."""
 
 
-def turned(call: ToolCall, rng: Random) -> ToolCall:
+def shuffle_arguments(call: ToolCall, rng: Random) -> ToolCall:
     """Return `call` with its arguments in another order."""
     items = list(call.arguments.items())
     rng.shuffle(items)
@@ -282,7 +288,7 @@ def evaluate(answers: Mapping[str, Sequence[Answer]]) -> tuple[dict[str, list[bo
             for model in {answer.model for answer in own}:
                 place = results / model / f"BFCL_v4_{category}_result.json"
                 place.parent.mkdir(parents=True, exist_ok=True)
-                lines = [recorded(answer, category) for answer in own if answer.model == model]
+                lines = [write_result(answer, category) for answer in own if answer.model == model]
                 place.write_text("\n".join(lines), "utf-8")
         place = Path(bfcl_evaluator.__file__)
         told = f"({str(results)!r}, {str(scores)!r}, {list(answers)!r})"
@@ -290,7 +296,7 @@ def evaluate(answers: Mapping[str, Sequence[Answer]]) -> tuple[dict[str, list[bo
             f"import sys; sys.path.insert(0, {str(place.parent)!r}); import {place.stem} as e; e.main{told}"
         )
         command = ["env", f"BFCL_PROJECT_ROOT={folder}", sys.executable, "-c", code]
-        subprocess.run(command, check=True, capture_output=True)
+        subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
         failed: set[tuple[str, str]] = set()
         for file in scores.rglob("*_score.json"):
             model = file.relative_to(scores).parts[0]
@@ -306,7 +312,7 @@ def evaluate(answers: Mapping[str, Sequence[Answer]]) -> tuple[dict[str, list[bo
     return verdicts, overall
 
 
-def recorded(answer: Answer, category: str) -> str:
+def write_result(answer: Answer, category: str) -> str:
     """Return the line of a file of results that has `answer`."""
     said = as_recorded(answer.turns) if category in SEVERAL_TURNS else answer.turns[0][0]
     return json.dumps({"id": answer.question, "result": said})
