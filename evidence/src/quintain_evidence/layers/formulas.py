@@ -31,8 +31,6 @@ BREAKS = (
 )  # fmt: skip
 """How a mutant may break."""
 
-    "evaluation",
-
 
 @cache
 def known_formulas() -> dict[str, Formula]:

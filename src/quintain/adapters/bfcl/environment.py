@@ -80,9 +80,7 @@ class Bfcl(Environment):
     evaluation_only = True
     max_turns = 1
 
-    def __new__(
-        cls, category: str = "simple_python", *, answers: Literal["calls", "text"] = "calls"
-    ) -> Self:
+    def __new__(cls, category: str = "simple_python", *, answers: Literal["calls", "text"] = "calls") -> Self:
         """Return the environment of a category of one turn, or of several."""
         if cls is Bfcl and category in SEVERAL_TURNS:
             return super().__new__(cast("type[Self]", BfclTurns))
