@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import ModuleType
 
 from quintain.testing.episodes import episode_of, turn_of
-from quintain.types import Action, Failure, Task, Trajectory, Turn
+from quintain.types import Action, Failure, Task, ToolCall, ToolSpec, Trajectory, Turn
 from quintain_evidence.formulas.formula import Formula, Rng
 
 Told = tuple[int, str, bool, int]
@@ -153,10 +153,154 @@ def rated(case: Sequence[Trajectory]) -> list[float]:
     return found
 
 
+def votes(rng: Rng) -> list[list[str]]:
+    """Return answers of up to nine chains, a quarter of them none."""
+    return [
+        [
+            "" if rng.random() < 0.25 else "abc"[int(rng.integers(0, 3))]
+            for _ in range(int(rng.integers(0, 10)))
+        ]
+        for _ in range(10)
+    ]
+
+
+def votes_counted(module: ModuleType, case: Sequence[Sequence[str]]) -> list[float]:
+    """Return the code's winner, its votes, and whether it backs off."""
+    found: list[float] = []
+    for own in case:
+        winner, count = module.majority(own)
+        found += [float(ord(winner)) if winner else 0.0, count, float(module.must_back_off(count, len(own)))]
+    return found
+
+
+def counted_votes(case: Sequence[Sequence[str]]) -> list[float]:
+    """Return the first answer that none is given more often than, its votes, and whether they are under half of all."""
+    found: list[float] = []
+    for own in case:
+        best, most = "", 0
+        for answer in own:
+            if answer and own.count(answer) > most:
+                best, most = answer, own.count(answer)
+        found += [float(ord(best)) if best else 0.0, most, float(most < len(own) / 2)]
+    return found
+
+
+Written = tuple[str, Action]
+
+
+def written_actions(rng: Rng) -> list[Written]:
+    """Return thoughts, some of several lines or of the words of the form, with a call or words to act by."""
+    thoughts = ("", "so", "two\nlines", "Observation is near", "act: ion [1]")
+    found: list[Written] = []
+    for _ in range(12):
+        values = {name: int(rng.integers(0, 9)) for name in "ab"[: int(rng.integers(0, 3))]}
+        call = ToolCall(name=("look", "tell")[int(rng.integers(0, 2))], arguments=values)
+        words = ("go [left]", "say: so", "wait")[int(rng.integers(0, 3))]
+        made = Action(tool_calls=(call,)) if rng.random() < 0.6 else Action(text=words)
+        found.append((thoughts[int(rng.integers(0, len(thoughts)))], made))
+    return found
+
+
+def written_by(module: ModuleType, case: Sequence[Written]) -> list[float]:
+    """Return what the code writes as numbers, and whether `parse_react` reads the action from it, twice over."""
+    found: list[float] = []
+    for thought, action in case:
+        text = module.write_react(action, thought)
+        tools = [
+            ToolSpec(
+                name=name, description="", parameters={"type": "object", "properties": {"a": {}, "b": {}}}
+            )
+            for name in ("look", "tell")
+        ]
+        read = module.parse_react(text, tools if action.tool_calls else ())
+        again = module.parse_react(module.write_react(read, ""), tools if action.tool_calls else ())
+        same = [
+            each.tool_calls == action.tool_calls and (bool(action.tool_calls) or each.text == action.text)
+            for each in (read, again)
+        ]
+        found += [code(text), *map(float, same)]
+    return found
+
+
+def by_form(case: Sequence[Written]) -> list[float]:
+    """Return the form of the paper, written out: a line of thought if there is any, and one of action, read back."""
+    found: list[float] = []
+    for thought, action in case:
+        said = action.text
+        for call in action.tool_calls:
+            inside = ", ".join(f'"{key}": {value}' for key, value in call.arguments.items())
+            said = call.name + "[" + ("{" + inside + "}" if inside else "") + "]"
+        lines = [f"Thought: {thought}"] if thought else []
+        found += [code("\n".join([*lines, f"Action: {said}"])), 1.0, 1.0]
+    return found
+
+
+def code(text: str) -> float:
+    """Return a number that tells `text` from others of its kind."""
+    return float(sum(ord(sign) * (k % 97 + 1) for k, sign in enumerate(text)) % 100_003)
+
+
+WRAPPED = {
+    "plan": "planning", "rci": "planning", "memory": "memory", "summary": "memory", "labelled": "profile",
+    "ramp": "action",
+}  # fmt: skip
+
+
+def stacks_drawn(rng: Rng) -> list[str]:
+    """Return eight names of agents: up to two wrappers around a harness, some with options."""
+    fronts = [
+        *WRAPPED,
+        "plan?replan_every=2",
+        "plan?replan_every=0",
+        "labelled?label=wrong",
+        "summary?every=3",
+    ]
+    found: list[str] = []
+    for _ in range(8):
+        chosen = [fronts[int(k)] for k in rng.choice(len(fronts), int(rng.integers(0, 3)), replace=False)]
+        window = [["window", "window?turns=1"][int(rng.integers(0, 2))]] if rng.random() < 0.4 else []
+        inner = ["tools", "react", "roles", "workforce"][int(rng.integers(0, 4))]
+        found.append("+".join([*chosen, *window, inner]))
+    return found
+
+
+def modules_of(module: ModuleType, case: Sequence[str]) -> list[float]:
+    """Return how much the code says that fills each module, and whether the agent is active."""
+    found: list[float] = []
+    for name in case:
+        made = module.describe(name)
+        found += [float(len(getattr(made, each))) for each in module.MODULE_NAMES]
+        found += [float(made.is_active), float(made.name == name)]
+    return found
+
+
+def filled_by(case: Sequence[str]) -> list[float]:
+    """Return the same, counted layer by layer."""
+    found: list[float] = []
+    for name in case:
+        *fronts, inner = name.split("+")
+        counts = dict.fromkeys(("planning", "memory", "profile", "action"), 0)
+        for front in fronts:
+            if not front.startswith("window"):
+                counts[WRAPPED[front.split("?")[0]]] += 1
+        counts["action"] += 1
+        counts["profile"] += inner == "roles"
+        counts["planning"] += inner == "workforce"
+        begins_anew = any(front.startswith("window") or front == "plan?replan_every=2" for front in fronts)
+        counts["memory"] += not counts["memory"] and not begins_anew
+        active = counts["planning"] or counts["memory"] or counts["profile"]
+        found += [*map(float, counts.values()), 0.0, float(bool(active)), 1.0]
+    return found
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula("agents.lessons", "agents.reflexion", ("Lessons",), lessons_drawn, lessons_kept, kept_lessons),
     Formula("agents.repeats", "agents.reflexion", ("count_repeats",), moves_drawn, repeats_counted,
         counted_repeats),
     Formula("agents.ramp", "agents.ramp", ("next_temperature",), temperatures, ramp_of, ramped),
+    Formula("agents.majority", "agents.backoff", ("majority", "must_back_off"), votes, votes_counted,
+        counted_votes),
+    Formula("text.react", "text.parse", ("write_react", "parse_react"), written_actions, written_by, by_form),
+    Formula("agents.modules", "agents.spec", ("describe", "forgets"), stacks_drawn, modules_of, filled_by),
     Formula("eval.by_round", "eval.report", ("rate_rounds",), attempts_drawn, rates_of, rated),
 )  # fmt: skip

@@ -84,7 +84,10 @@ def taught(world: str, options: Mapping[str, Any], seed: int) -> tuple[dict[str,
         seed=derive_seed("react", seed) % (1 << 31),
         model=str(options["model"]),
         agent="react",
-        texts=[f"Thought: {a} {name} {b} is {a}; next is lookup {b}" for a in range(10) for b in range(10) for name in OPERATIONS],
+        texts=[
+            f"Thought: {a} {name} {b} is {a}; next is lookup {b}"
+            for a in range(10) for b in range(10) for name in OPERATIONS
+        ],
     )  # fmt: skip
     tasks = tasks_from(world, int(options["episodes"]), first=derive_seed(seed, "tasks") % 1_000_000)
     shown = blank.show(world, tasks, expert_action, seed=seed)
@@ -123,17 +126,15 @@ def with_other_thoughts(pupil: Pupil, shown: Sequence[Trajectory], seed: int) ->
             other[here] = THOUGHT.findall(texts[there[0]][there[1]])[0]
     found: list[Trajectory] = []
     for i, t in enumerate(shown):
+        said = [
+            chat.write(THOUGHT.sub(f"Thought: {other[i, k]}\n", texts[i][k])) for k in range(len(t.turns))
+        ]
         turns = [
-            replace(turn, completion=Completion(token_ids=chat.write(THOUGHT.sub(f"Thought: {other[i, k]}\n", texts[i][k])), logprobs=(), stop="stop"))
-            for k, turn in enumerate(t.turns)
-        ]  # fmt: skip
+            replace(turn, completion=Completion(token_ids=ids, logprobs=(), stop="stop"))
+            for turn, ids in zip(t.turns, said, strict=True)
+        ]
         found.append(replace(t, turns=tuple(turns)))
-    return [restreamed(t, shown[i]) for i, t in enumerate(found)]
-
-
-def restreamed(changed: Trajectory, _before: Trajectory) -> Trajectory:
-    """Return `changed`; its prompts hold what was shown alone, for completions stand between them."""
-    return changed
+    return found
 
 
 def drawn_cuts(pupil: Pupil, world: str, count: int, seed: int) -> list[Cut]:
@@ -155,8 +156,7 @@ def cut_in(episode: Trajectory, chat: Chat, rng: Random) -> Cut | None:
     *before, last = episode.turns
     text = chat.text(last.completion.token_ids)
     parts = [(int(a), name, int(b), int(c)) for a, name, b, c in PART.findall(text)]
-    with closing(Calc()) as _:
-        price = int(as_text(last.observation).rpartition(" ")[2])
+    price = int(as_text(last.observation).rpartition(" ")[2])
     known = [chat.text(turn.completion.token_ids) for turn in before][-1].count(" is ") - 1
     # Parts before `known` were there before the last look-up: the price is used in part `known`.
     if known < 1 or known >= len(parts):
