@@ -123,7 +123,7 @@ def with_other_thoughts(pupil: Pupil, shown: Sequence[Trajectory], seed: int) ->
     for same in places.values():
         Random(derive_seed("thoughts", seed)).shuffle(same)
         for here, there in zip(same, [*same[1:], *same[:1]], strict=True):
-            other[here] = THOUGHT.findall(texts[there[0]][there[1]])[0]
+            other[here] = (THOUGHT.findall(texts[there[0]][there[1]]) or [""])[0]
     found: list[Trajectory] = []
     for i, t in enumerate(shown):
         said = [
