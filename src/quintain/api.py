@@ -419,6 +419,7 @@ def evaluate(
     attempts: int = 1,
     reflect: bool = False,
     show_attempt: bool = False,
+    show_errors: bool = False,
     max_repeats: int | None = None,
     cluster: str = "",
     seed: int = 0,
@@ -431,10 +432,10 @@ def evaluate(
     """Return what `episodes` held-out tasks, each played in `trials` episodes, say of a model, and the episodes.
 
     `target` is a model folder, a hub id or a run, or who acts without one: expert, random, a search, an endpoint. With
-    `attempts` a task that was not solved is attempted again, told of what it `reflect` on where it does, and shown its
-    last attempt with `show_attempt`; one whose action has the same reply more than `max_repeats` times in a row ends as
-    failed. The evaluation is then of the last attempts, and the episodes are those of all rounds, one round after the
-    other.
+    `attempts` a task that was not solved is attempted again, told of what it `reflect` on where it does, shown its last
+    attempt with `show_attempt` and its wrong calls with `show_errors`; one whose action has the same reply more than
+    `max_repeats` times in a row ends as failed. The evaluation is then of the last attempts, and the episodes are those
+    of all rounds, one round after the other.
 
     A model acts through the harness `agent`; empty: the one that a run was trained with, or that fits. What is kept in
     the folder `out` is not played again where the same is asked for. Tasks that do not say what `cluster` they are of
@@ -450,8 +451,8 @@ def evaluate(
     """
     acting, tasks, settings = _plan_evaluation(
         str(target), environment, episodes=episodes, trials=trials, attempts=attempts, reflect=reflect,
-        show_attempt=show_attempt, max_repeats=max_repeats, cluster=cluster, seed=seed, temperature=temperature,
-        agent=agent, out=out, trust_run=trust_run, accept_changes=accept_changes,
+        show_attempt=show_attempt, show_errors=show_errors, max_repeats=max_repeats, cluster=cluster, seed=seed,
+        temperature=temperature, agent=agent, out=out, trust_run=trust_run, accept_changes=accept_changes,
     )  # fmt: skip
     chosen = derive_seed("evaluation", seed)
     with (
@@ -468,7 +469,7 @@ def evaluate(
         if attempts > 1:
             rounds = acting.play_rounds(
                 tasks, rounds=attempts, seed=chosen, reflects=reflect, shows_attempt=show_attempt,
-                max_repeats=max_repeats, on_episode=take, known=known,
+                shows_errors=show_errors, max_repeats=max_repeats, on_episode=take, known=known,
             )  # fmt: skip
             played = [trajectory for trial in rounds for trajectory in trial.trajectories]
         else:
@@ -496,6 +497,7 @@ def _plan_evaluation(
     attempts: int,
     reflect: bool,
     show_attempt: bool,
+    show_errors: bool,
     max_repeats: int | None,
     cluster: str,
     seed: int,
@@ -512,7 +514,14 @@ def _plan_evaluation(
         raise UsageError(
             f"evaluation: got {episodes} tasks in {trials} trials; ask for {MOST_EPISODES:,} episodes at most"
         )
-    check_attempts(target, attempts, reflect=reflect, show_attempt=show_attempt, max_repeats=max_repeats)
+    check_attempts(
+        target,
+        attempts,
+        reflect=reflect,
+        show_attempt=show_attempt,
+        show_errors=show_errors,
+        max_repeats=max_repeats,
+    )
     if is_script(target):
         if environment is None:
             raise UsageError(f"evaluating {target}: got no environment; name one with --environment")
@@ -544,6 +553,7 @@ def _plan_evaluation(
         "tasks": len(tasks), "trials": trials, "attempts": attempts, "reflect": reflect, "seed": seed,
         "temperature": temperature,
         **({"show_attempt": True} if show_attempt else {}),
+        **({"show_errors": True} if show_errors else {}),
         **({"max_repeats": max_repeats} if max_repeats is not None else {}),
     }  # fmt: skip
     return acting, tasks, settings
@@ -769,6 +779,7 @@ def collect(
     attempts: int = 1,
     reflect: bool = False,
     show_attempt: bool = False,
+    show_errors: bool = False,
     max_repeats: int | None = None,
     trust_run: bool = False,
 ) -> tuple[list[Trajectory], PreTrainedTokenizerBase]:
@@ -790,7 +801,14 @@ def collect(
         raise UsageError(
             f"expert_noise: got {expert_noise} with the agent {agent}, which errs by itself; give 0"
         )
-    check_attempts(agent, attempts, reflect=reflect, show_attempt=show_attempt, max_repeats=max_repeats)
+    check_attempts(
+        agent,
+        attempts,
+        reflect=reflect,
+        show_attempt=show_attempt,
+        show_errors=show_errors,
+        max_repeats=max_repeats,
+    )
     make_environment = find_ready(environment, for_training=split == "train", for_model=not is_script(agent))
     acting = find_acting(
         agent,
@@ -813,7 +831,7 @@ def collect(
                 display.advance()
 
         rounds = acting.play_rounds(
-            tasks, rounds=attempts, seed=chosen, reflects=reflect, shows_attempt=show_attempt,
+            tasks, rounds=attempts, seed=chosen, reflects=reflect, shows_attempt=show_attempt, shows_errors=show_errors,
             max_repeats=max_repeats, on_episode=take,
         )  # fmt: skip
     before = [NOTHING, *(trial.reflections for trial in rounds)]
@@ -826,7 +844,13 @@ def collect(
 
 
 def check_attempts(
-    target: str, attempts: int, *, reflect: bool, show_attempt: bool, max_repeats: int | None
+    target: str,
+    attempts: int,
+    *,
+    reflect: bool,
+    show_attempt: bool,
+    show_errors: bool,
+    max_repeats: int | None,
 ) -> None:
     """Refuse several attempts of who could not be told of the last one, and what needs several.
 
@@ -837,7 +861,10 @@ def check_attempts(
         raise UsageError(
             f"attempts: got {target!r}, which is no model here and could be told nothing of the last one; give 1"
         )
-    asked = {"reflect": reflect, "show_attempt": show_attempt, "max_repeats": max_repeats is not None}
+    asked = {
+        "reflect": reflect, "show_attempt": show_attempt, "show_errors": show_errors,
+        "max_repeats": max_repeats is not None,
+    }  # fmt: skip
     if attempts < 2 and any(asked.values()):
         name = next(name for name, is_asked in asked.items() if is_asked)
         raise UsageError(f"{name}: got one attempt, after which nothing is told; give 2 attempts or more")

@@ -8,9 +8,16 @@ from tests.build import make_episode, make_turn
 
 from quintain.agents.harness import PlainText
 from quintain.agents.protocol import Brief
-from quintain.agents.reflexion import MAX_TRANSCRIPT, Lessons, Reflexion, attempt_text, count_repeats
+from quintain.agents.reflexion import (
+    MAX_TRANSCRIPT,
+    Lessons,
+    Reflexion,
+    attempt_text,
+    count_repeats,
+    failed_calls,
+)
 from quintain.text.chat import Chat
-from quintain.types import Action, Task, ToolCall
+from quintain.types import Action, Task, ToolCall, ToolError
 
 Briefs = Callable[..., Brief]
 
@@ -93,3 +100,23 @@ def test_calls_are_told_apart_by_their_arguments() -> None:
 
     turns = [make_turn(shows="no", action=call(number)) for number in (1, 2, 2)]
     assert count_repeats(turns, "no") == 2
+
+
+def test_wrong_calls_are_remembered_with_their_errors(small_chat: Chat, brief_of: Briefs) -> None:
+    wrong = Action(tool_calls=(ToolCall(name="guess", arguments={"unit": "kg"}),))
+    mistake = (ToolError(tool="guess", cause="invalid_call"),)
+    broken = (ToolError(tool="guess", cause="tool_error"),)
+    turns = [
+        make_turn(shows="Guess.", action=wrong, tool_errors=mistake),
+        make_turn(shows="Error: guess(unit): unknown", action=wrong, tool_errors=mistake),
+        make_turn(shows="Error: guess(unit): unknown", action=Action(text="x"), tool_errors=broken),
+    ]
+    found = failed_calls(make_episode(*turns, final_observation="broken"))
+    assert found == ('guess[{"unit": "kg"}]: Error: guess(unit): unknown',), (
+        "each once, and no tool's failure"
+    )
+    calls = Lessons().add(task_of("t/train/0"), found[0])
+    agent = Reflexion(PlainText(small_chat), Lessons(), {}, calls)
+    assert Talk(small_chat, agent.open(brief_of())).sees("A wall.") == (
+        f"<|system|>Go.\n\nCalls that failed before, and why:\n- {found[0]}<|user|>A wall.<|assistant|>"
+    )

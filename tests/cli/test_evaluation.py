@@ -81,7 +81,7 @@ def answer(launcher: Launcher) -> Launcher:
     return launcher
 
 
-ALONE = {"reflect": False, "show_attempt": False, "max_repeats": None}
+ALONE = {"reflect": False, "show_attempt": False, "show_errors": False, "max_repeats": None}
 """What is passed on where nothing is attempted again."""
 
 

@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from quintain.data.calls import CLASSES, SaidSoFar, find_faults, leaves, messages_of, right_calls
+from quintain.data.calls import (
+    CLASSES,
+    SaidSoFar,
+    count_faults,
+    find_faults,
+    leaves,
+    messages_of,
+    right_calls,
+)
 from quintain.data.messages import OpeningPrompt
 from quintain.data.pipeline import Pipeline, as_example
 from quintain.types import Action, Message, Task, ToolCall, ToolSpec, Trajectory, as_content
@@ -109,6 +117,26 @@ def test_numbers_and_words_are_heard_as_a_whole() -> None:
         True, False, False, True, True, False, False, True, False, False, True, True,
     ]  # fmt: skip
     assert list(leaves({"a": [1, True, None, {"b": "x"}], "c": 2.5})) == [1, "x", 2.5]
+
+
+def test_faults_are_counted_by_kind_over_all_calls(trajectory: Callable[..., Trajectory]) -> None:
+    two = trajectory([((1,), (2,)), ((3,), (4,))])
+    calls = (
+        ToolCall(name="book", arguments={"plane": "X"}),
+        ToolCall(name="fly"),
+        ToolCall(name="book", arguments={"flight": "LH-1"}),
+    )
+    own = replace(
+        two,
+        turns=(
+            replace(two.turns[0], action=Action(tool_calls=calls)),
+            replace(two.turns[1], action=Action(error="no JSON")),
+        ),
+    )
+    told = OpeningPrompt(system="Be brief.", tools=(BOOK,))
+    quarter = dict.fromkeys(("misnamed", "undefined", "unreadable", "unsaid"), 0.25)
+    assert count_faults([own, own], lambda _: told) == {"calls": 8.0, **quarter}
+    assert count_faults([], lambda _: told) == {"calls": 0.0}
 
 
 def test_a_fault_takes_the_turn_and_leaves_the_episode(trajectory: Callable[..., Trajectory]) -> None:

@@ -132,33 +132,51 @@ def test_calls_pass_validated_arguments_and_keep_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "text"),
+    ("name", "arguments", "text", "kind"),
     [
-        ("gues", {}, "Error: no tool is called \"gues\"; did you mean 'guess'?"),
-        ("guess", {}, "Error: guess(number): missing"),
-        ("guess", {"number": "16"}, 'Error: guess(number): expected integer, got "16"'),
-        ("guess", {"number": 1.5}, "Error: guess(number): expected integer, got 1.5"),
-        ("guess", {"number": True}, "Error: guess(number): expected integer, got true"),
-        ("guess", {"number": None}, "Error: guess(number): expected integer, got null"),
-        ("guess", {"number": 1, "numbr": 2}, "Error: guess(numbr): unknown argument; did you mean 'number'?"),
-        ("count", {"x": 2}, "Error: count(x): unknown argument; it takes no arguments"),
+        ("gues", {}, "Error: no tool is called \"gues\"; did you mean 'guess'?", "unknown_tool"),
+        ("guess", {}, "Error: guess(number): missing", "missing"),
+        ("guess", {"number": "16"}, 'Error: guess(number): expected integer, got "16"', "mistyped"),
+        ("guess", {"number": "true"}, 'Error: guess(number): expected integer, got "true"', "mistyped"),
+        ("guess", {"number": 1.5}, "Error: guess(number): expected integer, got 1.5", "mistyped"),
+        ("guess", {"number": 1.0}, "Error: guess(number): expected integer, got 1.0", "mistyped"),
+        ("guess", {"number": True}, "Error: guess(number): expected integer, got true", "mistyped"),
+        ("guess", {"number": None}, "Error: guess(number): expected integer, got null", "mistyped"),
+        (
+            "guess",
+            {"number": 1, "numbr": 2},
+            "Error: guess(numbr): unknown argument; did you mean 'number'?",
+            "extra",
+        ),
+        (
+            "guess",
+            {"numbеr": 2},  # noqa: RUF001 its e is another alphabet's
+            "Error: guess(number): missing; guess(numbеr): unknown argument; did you mean 'number'?",  # noqa: RUF001
+            "misnamed",
+        ),
+        ("count", {"x": 2}, "Error: count(x): unknown argument; it takes no arguments", "extra"),
         (
             "search",
             {"query": "q", "kind": "fax"},
             "Error: search(kind): expected 'web' or 'mail', got \"fax\"",
+            "mistyped",
         ),
-        ("go", {"point": {"y": 1}}, "Error: go(point.x): missing"),
+        ("go", {"point": {"y": 1}}, "Error: go(point.x): missing", "missing"),
         (
             "search",
             {"query": "q", "rating": float("nan")},
             "Error: search(rating): expected a finite number, got NaN",
+            "mistyped",
         ),
     ],
 )
-def test_mistakes_come_back_as_text(name: str, arguments: dict[str, Any], text: str) -> None:
-    reply = call_tool(Desk(), call(name, **arguments))
+def test_mistakes_come_back_as_text_before_anything_is_done(
+    name: str, arguments: dict[str, Any], text: str, kind: str
+) -> None:
+    desk = Desk()
+    reply = call_tool(desk, call(name, **arguments))
     assert (reply.text, reply.is_error) == (text, True)
-    assert reply.kind == ("unknown_tool" if name == "gues" else "invalid_arguments")
+    assert reply.kind == kind and desk.seen == []
 
 
 def test_long_values_are_cut() -> None:

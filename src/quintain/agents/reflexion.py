@@ -25,6 +25,9 @@ MAX_LESSONS = 3
 """As in the paper's code, for acting and for reflecting."""
 MAX_TRANSCRIPT = 4000
 """Characters of the last attempt that stand in the prompt of the next; older lines are left out."""
+MAX_CALL = 300
+"""Characters of a call that was wrong and of what is said of it."""
+FAILED = "Calls that failed before, and why:"
 REFLECT = (
     "You failed at the task below. In a few sentences, say why, and what to do differently the next time. "
     "Do not repeat what happened."
@@ -63,15 +66,36 @@ class Reflexion:
     lessons: Lessons = Lessons()
     attempts: Mapping[str, Trajectory] = NOTHING
     """task id → the attempt that it is shown, the last one"""
+    calls: Lessons = Lessons()
+    """what was wrong with calls of earlier attempts, as `failed_calls` says it"""
 
     def open(self, brief: Brief) -> Session:
         """See `Agent.open`."""
         lessons, attempt = self.lessons.of(brief.task.id), self.attempts.get(brief.task.id)
         told = [lessons_text(lessons)] if lessons else []
+        if calls := self.calls.of(brief.task.id):
+            told.append("\n".join([FAILED, *(f"- {call}" for call in calls)]))
         told += [] if attempt is None else [attempt_text(attempt)]
         if not told:
             return self.agent.open(brief)
         return self.agent.open(replace(brief, instructions="\n\n".join((brief.instructions, *told)).strip()))
+
+
+def failed_calls(trajectory: Trajectory) -> tuple[str, ...]:
+    """Return the calls of `trajectory` that were not carried out since they were wrong, each once, with the error.
+
+    The failure of a tool is not the agent's, and says nothing of its calls.
+    """
+    replies = [
+        *(as_text(turn.observation) for turn in trajectory.turns[1:]),
+        as_text(trajectory.final_observation),
+    ]
+    found = [
+        f"{describe_action(turn.action)}: {reply}"
+        for turn, reply in zip(trajectory.turns, replies, strict=True)
+        if any(error.cause == "invalid_call" for error in turn.tool_errors)
+    ]
+    return tuple(dict.fromkeys(" ".join(each.split())[:MAX_CALL] for each in found))
 
 
 def count_repeats(turns: Sequence[Turn], reply: Observation) -> int:

@@ -78,6 +78,7 @@ def evaluate(argv: Sequence[str]) -> int:
     parser.switch(
         "--hallucination", "score replies where the expert calls no tool: do they call one? (1: none does)"
     )
+    parser.switch("--faults", "count wrong calls by kind, and values in them that nobody said")
     parser.switch("--trust-run", TRUST)
     parser.switch("--accept-changes", ACCEPT)
     parser.switch("--json", "print JSON, with every task and what became of its episodes")
@@ -91,8 +92,9 @@ def evaluate(argv: Sequence[str]) -> int:
     if repeated := [name for name in arguments.targets if arguments.targets.count(name) > 1]:
         raise UsageError(f"quintain eval: got {repeated[0]!r} twice; name different models")
     is_alone = len(arguments.targets) == 1
-    if arguments.hallucination and not is_alone:
-        raise UsageError("--hallucination: got several models; measure one after the other")
+    for name in ("hallucination", "faults"):
+        if getattr(arguments, name) and not is_alone:
+            raise UsageError(f"--{name}: got several models; measure one after the other")
     from quintain.eval.compare import compare as compared
     from quintain.store.creation import is_run
 
@@ -111,10 +113,14 @@ def evaluate(argv: Sequence[str]) -> int:
         raise UsageError(
             "--page: got one environment, of which no page is written; give --environment several times"
         )
+<<<<<<< HEAD
     if not is_alone:
         _check_all(arguments, settings)
     episodes, reports = _play_all(arguments, settings)
     more = _hallucination(arguments, episodes)
+=======
+    more = {**_hallucination(arguments, episodes), **_faults(arguments, episodes)}
+>>>>>>> e675646e (text2api: kinds of wrong calls before they are carried out, shown to the next attempt, counted in evaluations; its claim is registered)
     if len(reports) == 1:
         [report] = reports.values()
         print_evaluation(report, arguments.json, more)
@@ -128,6 +134,7 @@ def add_attempts(parser: Parser) -> None:
     """Let `parser` read what attempts after the first are told, and when one ends (Reflexion)."""
     parser.switch("--reflect", "tell every attempt what was learned of the failed ones before it (Reflexion)")
     parser.switch("--show-attempt", "show every attempt the failed one before it")
+    parser.switch("--show-errors", "tell every attempt which calls failed before, and why")
     parser.flag(
         "--max-repeats", "end an attempt whose action has the same reply more than N times in a row", "N"
     )
@@ -139,6 +146,7 @@ def read_attempts(arguments: Namespace) -> dict[str, Any]:
     return {
         "reflect": arguments.reflect,
         "show_attempt": arguments.show_attempt,
+        "show_errors": arguments.show_errors,
         "max_repeats": None if most is None else whole_number(most, "--max-repeats", least=1),
     }
 
@@ -287,6 +295,21 @@ def _hallucination(arguments: Namespace, episodes: Mapping[str, Sequence["Trajec
     world = _find_world(resolve_model(name, arguments.runs), arguments)
     assert world is not None, "it was asked for before anything was played"
     return hallucination(world, trajectories)
+
+
+def _faults(arguments: Namespace, episodes: Mapping[str, Sequence["Trajectory"]]) -> dict[str, float]:
+    """Return how many calls there are, and the share of them with each kind of fault, where that is asked for."""
+    if not arguments.faults:
+        return {}
+    from quintain.api import environment_of
+    from quintain.data.calls import count_faults
+    from quintain.warm_start.demonstrations import teller
+
+    [(name, trajectories)] = episodes.items()
+    world = _find_world(name, arguments) or environment_of(
+        resolve_model(name, arguments.runs), trust_run=arguments.trust_run
+    )
+    return count_faults(trajectories, teller(world))
 
 
 def other_world(target: str, world: str) -> str:

@@ -14,6 +14,7 @@ that does sums in its head needs ``semantic=False``.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -215,6 +216,23 @@ def messages_of(trajectory: Trajectory, told: OpeningPrompt) -> tuple[list[Messa
         if turn.action.error is not None:
             unreadable[number] = turn.action.error
     return messages, unreadable
+
+
+def count_faults(
+    trajectories: Sequence[Trajectory], told: Callable[[Trajectory], OpeningPrompt]
+) -> dict[str, float]:
+    """Return how many calls were written (`calls`), unreadable ones too, and the share with a fault of each kind.
+
+    A call with several faults of a kind counts once in it. `unsaid` are calls with a value that nobody said before.
+    """
+    num, kinds = 0, Counter[str]()
+    for trajectory in trajectories:
+        own = told(trajectory)
+        messages, unreadable = messages_of(trajectory, own)
+        num += len(unreadable) + sum(len(message.tool_calls) for message in messages)
+        faults = find_faults(messages, own.tools, unreadable=unreadable)
+        kinds.update(kind for _, kind, _ in {(each.answer, each.kind, each.tool) for each in faults})
+    return {"calls": float(num), **{kind: count / num for kind, count in sorted(kinds.items()) if num}}
 
 
 def right_calls(

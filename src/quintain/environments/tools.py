@@ -7,7 +7,7 @@ and is raised as a `ToolFault`. The schema is read once per class.
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import (
@@ -70,16 +70,21 @@ class GraderFault(OwnedFault):
     kind: str = "grader"
 
 
+ReplyKind = Literal["ok", "unknown_tool", "misnamed", "missing", "extra", "mistyped"]
+"""What was wrong with a call, which then was not carried out: no such tool, an argument under a name that was made up,
+one that is missing or that there is none of, or a value of another type."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolReply:
     """What a call came to: ``ToolReply(text="higher")``, or an error that the policy can read and mend.
 
-    Example: ``ToolReply(text="Error: guess(number): missing.", is_error=True, kind="invalid_arguments")``.
+    Example: ``ToolReply(text="Error: guess(number): missing.", is_error=True, kind="missing")``.
     """
 
     text: str
     is_error: bool = False
-    kind: Literal["ok", "unknown_tool", "invalid_arguments"] = "ok"
+    kind: ReplyKind = "ok"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +169,25 @@ def call_tool(environment: object, call: ToolCall) -> ToolReply:
         arguments = found.read(json.dumps(dict(call.arguments)))
     except (ValueError, TypeError, RecursionError) as error:
         text = f"Error: {_complaint(found.spec, error)}"
-        return ToolReply(text=text, is_error=True, kind="invalid_arguments")
+        return ToolReply(text=text, is_error=True, kind=name_fault(_types_of(error)))
     return ToolReply(text=_run(environment, call.name, arguments))
+
+
+def name_fault(types: Collection[str]) -> ReplyKind:
+    """Return what is wrong with arguments that a validator found errors of these `types` in; names come before values.
+
+    One that is missing beside one that there is none of is one under another name.
+    """
+    if "extra_forbidden" in types:
+        return "misnamed" if "missing" in types else "extra"
+    return "missing" if "missing" in types else "mistyped"
+
+
+def _types_of(error: Exception) -> set[str]:
+    """Return the types of the errors that pydantic found; none of what is no JSON."""
+    from pydantic import ValidationError
+
+    return {each["type"] for each in error.errors()} if isinstance(error, ValidationError) else set()
 
 
 def _run(environment: object, name: str, arguments: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from quintain.agents.reflexion import Lessons, Reflexion, reflection_prompt
+from quintain.agents.reflexion import Lessons, Reflexion, failed_calls, reflection_prompt
 from quintain.engines.protocol import Engine, Request, Sampling
 from quintain.rollout.collect import Rollout
 from quintain.rollout.request import Options
@@ -59,6 +59,7 @@ def trials(
     lessons: Lessons | None = None,
     reflects: bool = True,
     shows_attempt: bool = False,
+    shows_errors: bool = False,
     max_repeats: int | None = None,
     on_episode: Callable[[int, Trajectory], None] | None = None,
     known: Callable[[int], Iterable[Trajectory]] = lambda _round: (),
@@ -66,14 +67,15 @@ def trials(
     """Attempt `tasks` in up to `rounds` rounds and return these; solved tasks are not attempted again.
 
     `max_tokens` bounds a reflection. In every round the rollout's agent is wrapped in `Reflexion`, and told
-    nothing unless it `reflects`; with `shows_attempt` the last attempt stands in its prompt. An attempt whose action
-    has the same reply more than `max_repeats` times in a row ends as failed. Report success by round: each attempt
-    after the first knows from the score that the one before failed. `on_episode` is told the round and each of its
-    episodes as it ends; what is `known` of a round is not played again.
+    nothing unless it `reflects`; with `shows_attempt` the last attempt stands in its prompt, with `shows_errors` the
+    newest three wrong calls of all of them with their errors, which no model writes. An attempt whose action has the
+    same reply more than `max_repeats` times in a row ends as failed. Report success by round: each attempt after the
+    first knows from the score that the one before failed. `on_episode` is told the round and each of its episodes as it
+    ends; what is `known` of a round is not played again.
     """
     assert rollout.engine is not None, "reflections are sampled from an engine"
     agent, kept = rollout.agent, lessons or Lessons()
-    told, shown = kept, dict[str, Trajectory]()
+    told, shown, wrong = kept, dict[str, Trajectory](), Lessons()
     limits = rollout.limits if max_repeats is None else replace(rollout.limits, max_repeats=max_repeats)
     left, done = list(tasks), list[Trial]()
     for number in range(rounds):
@@ -83,7 +85,7 @@ def trials(
             left,
             size=1,
             seed=derive_seed(seed, "trial", number),
-            options=Options(agent=Reflexion(agent, told, dict(shown)), limits=limits),
+            options=Options(agent=Reflexion(agent, told, dict(shown), wrong), limits=limits),
             on_episode=None if on_episode is None else partial(on_episode, number),
             known=known(number),
         )
@@ -104,6 +106,8 @@ def trials(
         for attempt in trial:
             if shows_attempt and not attempt.is_success and not isinstance(attempt.outcome, Failure):
                 shown[attempt.task.id] = attempt
+            for call in failed_calls(attempt) if shows_errors else ():
+                wrong = wrong.add(attempt.task, call, may_outlive=False)
             if attempt.task.id in reflections:
                 lesson = reflections[attempt.task.id].action.text
                 kept = kept.add(attempt.task, lesson)

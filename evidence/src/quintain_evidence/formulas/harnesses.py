@@ -3,9 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from types import ModuleType
+from typing import Any, Literal
 
+from quintain.environments.tools import tool
 from quintain.testing.episodes import episode_of, turn_of
-from quintain.types import Action, Failure, Task, ToolCall, ToolSpec, Trajectory, Turn
+from quintain.types import (
+    Action,
+    Failure,
+    Task,
+    ToolCall,
+    ToolCause,
+    ToolError,
+    ToolSpec,
+    Trajectory,
+    Turn,
+)
 from quintain_evidence.formulas.formula import Formula, Rng
 
 Told = tuple[int, str, bool, int]
@@ -293,6 +305,109 @@ def filled_by(case: Sequence[str]) -> list[float]:
     return found
 
 
+class Shelf:
+    """Tools of all kinds of arguments."""
+
+    def __init__(self) -> None:
+        self.num_done = 0
+
+    @tool
+    def take(self, name: str, count: int, kind: Literal["red", "blue"] = "red") -> str:
+        """Take some."""
+        self.num_done += 1
+        return "taken"
+
+
+def calls_drawn(rng: Rng) -> list[ToolCall]:
+    """Return twenty calls: of no such tool, with arguments left out, renamed, added, or of another type."""
+    values: dict[str, tuple[Any, ...]] = {
+        "name": ("fig", 3, None), "count": (2, "2", True, 1.5), "kind": ("red", "green"), "nam": ("fig",), "unit": (1,),
+    }  # fmt: skip
+    found: list[ToolCall] = []
+    for _ in range(20):
+        chances = {"name": 0.8, "count": 0.8, "kind": 0.3, "nam": 0.2, "unit": 0.2}
+        names = [name for name, chance in chances.items() if rng.random() < chance]
+        picked = {
+            name: values[name][0 if rng.random() < 0.7 else int(rng.integers(0, len(values[name])))]
+            for name in names
+        }
+        found.append(ToolCall(name="take" if rng.random() < 0.9 else "tak", arguments=picked))
+    return found
+
+
+KINDS = ("ok", "unknown_tool", "misnamed", "missing", "extra", "mistyped")
+
+
+def kinds_of(module: ModuleType, case: Sequence[ToolCall]) -> list[float]:
+    """Return the code's kind of each call, and how often the tool was run after it."""
+    shelf, found = Shelf(), list[float]()
+    for call in case:
+        found += [float(KINDS.index(module.call_tool(shelf, call).kind)), float(shelf.num_done)]
+    return found
+
+
+def kinds_by_rule(case: Sequence[ToolCall]) -> list[float]:
+    """Return the kind of each call, asked one question after the other, and the number of right ones so far."""
+    found, done = list[float](), 0
+    for call in case:
+        has = call.arguments
+        strange = [name for name in has if name not in ("name", "count", "kind")]
+        lacks = [name for name in ("name", "count") if name not in has]
+        mistyped = [
+            name
+            for name, value in has.items()
+            if (name == "name" and type(value) is not str)
+            or (name == "count" and type(value) is not int)
+            or (name == "kind" and value not in ("red", "blue"))
+        ]
+        if call.name != "take":
+            kind = "unknown_tool"
+        elif strange:
+            kind = "misnamed" if lacks else "extra"
+        else:
+            kind = "missing" if lacks else "mistyped" if mistyped else "ok"
+        done += kind == "ok"
+        found += [float(KINDS.index(kind)), float(done)]
+    return found
+
+
+def attempts_with_calls(rng: Rng) -> list[Trajectory]:
+    """Return ten episodes in which some calls are wrong, some tools fail, and some errors come twice."""
+    found: list[Trajectory] = []
+    for _ in range(10):
+        turns: list[Turn] = []
+        for _ in range(int(rng.integers(1, 7))):
+            causes: tuple[ToolCause, ...] = ("invalid_call", "tool_error")
+            errors = [ToolError(tool="t", cause=cause) for cause in causes if rng.random() < 0.4]
+            turns.append(
+                turn_of(
+                    [1], Action(text="abc"[int(rng.integers(0, 3))]), tool_errors=tuple(errors),
+                    observation=f"Error \n {int(rng.integers(0, 2))}",
+                )
+            )  # fmt: skip
+        found.append(replace(episode_of(turns), final_observation=f"Error {int(rng.integers(0, 2))}"))
+    return found
+
+
+def failures_told(module: ModuleType, case: Sequence[Trajectory]) -> list[float]:
+    """Return what the code tells of each episode, as numbers."""
+    return numbers_of([module.failed_calls(t) for t in case])
+
+
+def told_failures(case: Sequence[Trajectory]) -> list[float]:
+    """Return the wrong calls in order, each with the observation after it, without those that were told already."""
+    found: list[list[str]] = []
+    for t in case:
+        own: list[str] = []
+        for number, turn in enumerate(t.turns):
+            after = t.turns[number + 1].observation if number + 1 < len(t.turns) else t.final_observation
+            line = f"{turn.action.text}: {' '.join(str(after).split())}"
+            if any(error.cause == "invalid_call" for error in turn.tool_errors) and line not in own:
+                own.append(line)
+        found.append(own)
+    return numbers_of(found)
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula("agents.lessons", "agents.reflexion", ("Lessons",), lessons_drawn, lessons_kept, kept_lessons),
     Formula("agents.repeats", "agents.reflexion", ("count_repeats",), moves_drawn, repeats_counted,
@@ -302,5 +417,9 @@ FORMULAS: tuple[Formula, ...] = (
         counted_votes),
     Formula("text.react", "text.parse", ("write_react", "parse_react"), written_actions, written_by, by_form),
     Formula("agents.modules", "agents.spec", ("describe", "forgets"), stacks_drawn, modules_of, filled_by),
+    Formula("environments.call_kinds", "environments.tools", ("name_fault",), calls_drawn, kinds_of,
+        kinds_by_rule),
+    Formula("agents.failed_calls", "agents.reflexion", ("failed_calls",), attempts_with_calls, failures_told,
+        told_failures),
     Formula("eval.by_round", "eval.report", ("rate_rounds",), attempts_drawn, rates_of, rated),
 )  # fmt: skip
