@@ -64,6 +64,7 @@ def test_an_empty_security_is_said(tmp_path: Path) -> None:
         "active: planning plan; memory conversation; action tools; security is empty: give --guard POLICY.json "
         "(docs/guards.md)"
     )
+    assert lint_spec(describe("plan+text", "guess"), has_tools=False).state == "pass"
     file = tmp_path / "policy.json"
     file.write_text("{}")
     guarded = lint_spec(describe("window?turns=0+tools", f"guarded:desk@{file}"))

@@ -81,6 +81,7 @@ def test_a_sound_method_is_shown_and_passes(cli: Cli) -> None:
         "episodes",
         "reward variance",
         "canary tasks",
+        "modules",
         "template",
         "mask",
         "engine and learner",

@@ -113,11 +113,11 @@ def write_layer(layer: Layer) -> str:
     return f"{layer.name}?{options}" if options else layer.name
 
 
-def lint_spec(spec: AgentSpec) -> Finding:
-    """Return what is to be said of the modules of `spec`: a note where nothing stands before its tools."""
+def lint_spec(spec: AgentSpec, *, has_tools: bool = True) -> Finding:
+    """Return what is to be said of the modules of `spec`: a note where it has tools and nothing stands before them."""
     kind = "active" if spec.is_active else "passive"
     parts = [f"{name} {', '.join(getattr(spec, name))}" for name in MODULE_NAMES if getattr(spec, name)]
     told = f"{kind}: {'; '.join(parts)}"
-    if spec.security:
+    if spec.security or not has_tools:
         return Finding("modules", "pass", told)
     return Finding("modules", "note", f"{told}; security is empty: give --guard POLICY.json (docs/guards.md)")

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from quintain.agents.spec import describe, lint_spec
 from quintain.credit.group import group_relative
 from quintain.data.pack import micro_batches
 from quintain.data.pipeline import PipelineResult, example_samples
@@ -120,11 +121,13 @@ def examine_groups(
 ) -> Preflight:
     """Return what is found of `groups`, which `context` sampled in `seconds` for what is to be `config`."""
     findings = [failures(groups), tools(groups), variance(groups), canary_tasks(context)]
+    specs = ask(context.make_environment, check_tools)
+    findings.append(lint_spec(describe(config.agent, config.environment), has_tools=bool(specs)))
     chat = Chat(context.tokenizer)
     findings.append(template(groups, chat))
     if new_model(config.model) is None:
         findings.append(chat_format(chat))
-    findings += tool_results(ask(context.make_environment, check_tools), chat)
+    findings += tool_results(specs, chat)
     try:
         samples = samples_from(group_relative(groups))
     except InvariantError as error:
