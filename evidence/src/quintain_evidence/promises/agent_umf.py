@@ -66,7 +66,7 @@ def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
         Check(
             name="guarded",
             has_passed=bool(refused) and all(REFUSED in turn.reward_terms for turn in refused),
-            detail=f"{len(refused)} times {tried!r}, which it took first without a policy that forbids it, none carried out",
+            detail=f"{len(refused)} times {tried!r}, which it did first where nothing forbade it, none carried out",
         ),
     ]
     return checks, {"answers": float(len(one.turns) + len(under.turns)), "refused": float(len(refused))}
