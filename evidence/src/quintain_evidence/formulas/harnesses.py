@@ -291,7 +291,7 @@ def filled_by(case: Sequence[str]) -> list[float]:
     found: list[float] = []
     for name in case:
         *fronts, inner = name.split("+")
-        counts = dict.fromkeys(("planning", "memory", "profile", "action"), 0)
+        counts: dict[str, int] = dict.fromkeys(("planning", "memory", "profile", "action"), 0)
         for front in fronts:
             if not front.startswith("window"):
                 counts[WRAPPED[front.split("?")[0]]] += 1

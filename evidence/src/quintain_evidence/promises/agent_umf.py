@@ -20,7 +20,7 @@ from quintain.warm_start.start import build_agent
 from quintain_evidence.layers.verdict import Check
 
 MODEL = "smollm2"
-WORLD, AGENT = "babyai/GoToRedBallNoDists", "plan?max_tokens=24+window?turns=1+choice"
+WORLD, AGENT = "babyai/GoToRedBallNoDists", "plan?max_tokens=24+window?turns=1+scored"
 TURNS = 4
 
 
@@ -40,17 +40,19 @@ def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
             return episode
 
         one, back = play(bare), play(describe(bare.name, bare.place))
-        tried = next(turn.action.text for turn in one.turns if not turn.is_internal)
+        tried = next(turn.action.text for turn in one.turns if turn.is_valid and not turn.is_internal)
         rules = [{"effect": "forbid", "when": {"text": {"const": tried}}}, {}]
         policy.write_text(json.dumps({"say": rules}))
         guarded = describe(bare.name, guard_spec(bare.place, policy))
         under = play(guarded)
-    refused = [turn for turn in under.turns if turn.action.text == tried and not turn.is_internal]
+    before, after = (
+        [turn for turn in t.turns if turn.action.text == tried and not turn.is_internal] for t in (one, under)
+    )
     checks = [
         Check(
             name="described",
-            has_passed=bare.filled() == {"planning", "action"}
-            and guarded.filled() - bare.filled() == {"security"},
+            has_passed=sorted(bare.filled()) == ["action", "planning"]
+            and sorted(guarded.filled() - bare.filled()) == ["security"],
             detail=str(lint_spec(bare)),
         ),
         Check(
@@ -65,8 +67,9 @@ def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
         ),
         Check(
             name="guarded",
-            has_passed=bool(refused) and all(REFUSED in turn.reward_terms for turn in refused),
-            detail=f"{len(refused)} times {tried!r}, which it did first where nothing forbade it, none carried out",
+            has_passed=bool(before) and all(REFUSED in turn.reward_terms for turn in after),
+            detail=f"{tried!r}, done {len(before)} times where nothing forbade it, is not carried out under a policy "
+            f"that does: tried {len(after)} times",
         ),
     ]
-    return checks, {"answers": float(len(one.turns) + len(under.turns)), "refused": float(len(refused))}
+    return checks, {"answers": float(len(one.turns) + len(under.turns)), "forbidden": float(len(before))}
