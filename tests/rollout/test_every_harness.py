@@ -43,13 +43,15 @@ MORE = (
     "plan?replan_every=2+window?turns=1",
     "memory+choice",
     "window?turns=1+code",
+    "backoff?answer=guess+tools",
     "budget?calls=1+tools",
     "capped?calls=9",
     "constrained?calls=mistral&max_calls=2",
     "plan+pivotal?turns=2+simplified+rci",
 )
 
-SPECS = [*(name for name in names() if name not in (OUTSIDE, "capped", "ordered")), *MORE]
+NEED_MORE = (OUTSIDE, "capped", "backoff", "ordered", "team")
+SPECS = [*(name for name in names() if name not in NEED_MORE), *MORE]
 
 
 def expert(environment: Environment, rng: Random, seen: Sequence[Any]) -> Action:

@@ -65,7 +65,7 @@ WRAPPERS: dict[str, str] = {
 """What a harness can be wrapped in, by name."""
 REPEATERS = frozenset({"pivotal", "window"})
 """Wrappers that show an inner session the last turns again: it must not depend on those before."""
-REMEMBERERS = frozenset({"memory", "plan", "refined", "summary"})
+REMEMBERERS = frozenset({"backoff", "memory", "plan", "refined", "summary"})
 """Wrappers that depend on every turn of the episode."""
 PRESETS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "glam": ("scored", {"normalization": "sum", "list_actions": True}),

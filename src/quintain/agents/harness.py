@@ -232,13 +232,13 @@ class ReActSession(ChatSession):
 
     def __init__(self, settings: ReAct, brief: Brief) -> None:
         """Open the chat."""
-        self._settings, self._brief, self._thought = settings, brief, ""
+        self._settings, self._noted = settings, [""]
         super().__init__(
             settings.chat,
             sampling_of(settings.chat, settings.temperature, settings.max_tokens),
             Wording(
                 parse=partial(parse_react, tools=brief.tools),
-                write=self._write_thoughtfully,
+                write=partial(write_thoughtfully, settings, brief, self._noted),
                 say=lambda words, action: write_react(action, words),
             ),
             system_text(brief, react_text(brief.tools)),
@@ -247,11 +247,12 @@ class ReActSession(ChatSession):
     def foresee(self, environment: Environment) -> None:
         """Note what a demonstrator thinks now; it says no more than its next action. See `Foresees`."""
         thinks = self._settings.thoughts and not self._settings.filler
-        self._thought = environment.thought() if thinks and isinstance(environment, Thinks) else ""
+        self._noted[0] = environment.thought() if thinks and isinstance(environment, Thinks) else ""
 
-    def _write_thoughtfully(self, action: Action) -> str:
-        """Return `action` after the thought that was noted for it, or after filler."""
-        return write_react(action, self._thought or self._settings.fill(self._brief, action))
+
+def write_thoughtfully(settings: ReAct, brief: Brief, noted: Sequence[str], action: Action) -> str:
+    """Return `action` after the thought that was `noted` for it, or after filler; no session is held."""
+    return write_react(action, noted[0] or settings.fill(brief, action))
 
 
 @dataclass(frozen=True, slots=True)
