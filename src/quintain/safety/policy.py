@@ -349,7 +349,10 @@ def _read_table(file: Path) -> dict[str, Any]:
             f"policy: got {str(file)!r}; give a .json file, tool → list of rules (docs/guards.md)"
         )
     if not file.is_file():
-        raise UsageError(f"policy: got {str(file)!r}, which is no file; {find_near(file)}")
+        raise UsageError(
+            f"policy: got {str(file)!r}, which is no file, and what is guarded by it cannot be played without; "
+            f"{find_near(file)}"
+        )
     table = read_file(file)
     if not table:
         raise ConfigError(
