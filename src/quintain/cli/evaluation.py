@@ -113,14 +113,10 @@ def evaluate(argv: Sequence[str]) -> int:
         raise UsageError(
             "--page: got one environment, of which no page is written; give --environment several times"
         )
-<<<<<<< HEAD
     if not is_alone:
         _check_all(arguments, settings)
     episodes, reports = _play_all(arguments, settings)
-    more = _hallucination(arguments, episodes)
-=======
     more = {**_hallucination(arguments, episodes), **_faults(arguments, episodes)}
->>>>>>> e675646e (text2api: kinds of wrong calls before they are carried out, shown to the next attempt, counted in evaluations; its claim is registered)
     if len(reports) == 1:
         [report] = reports.values()
         print_evaluation(report, arguments.json, more)
@@ -176,7 +172,7 @@ def _evaluate_all(worlds: Sequence[str], arguments: Namespace, settings: Mapping
     """Play every environment with every target, once all of them can be, and print them beside each other."""
     from quintain.cli.benchmarks import Benchmarks, print_benchmarks, write_page
 
-    for flag in ("hallucination", "tasks"):
+    for flag in ("hallucination", "faults", "tasks"):
         if getattr(arguments, flag):
             raise UsageError(f"--{flag}: got several environments; measure one after the other")
     if arguments.page and Path(arguments.page).suffix != ".md":
