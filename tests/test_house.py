@@ -88,7 +88,7 @@ PARTICIPLES = {
     "begun", "broken", "brought", "built", "caught", "chosen", "done", "drawn", "driven", "fallen", "forgotten",
     "found", "frozen", "given", "gone", "grown", "heard", "held", "hidden", "hung", "kept", "known", "laid",
     "led", "left", "lived", "lost", "made", "meant", "met", "overheard", "paid", "rewritten", "said", "seen",
-    "sent", "shown", "spent", "spoken", "taken", "taught", "thought", "thrown", "told", "torn", "understood",
+    "sent", "shown", "spent", "spoken", "taken", "taught", "thrown", "told", "torn", "understood",
     "won", "written",
 }  # fmt: skip
 """Those that do not end in -ed."""

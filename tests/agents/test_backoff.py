@@ -31,7 +31,7 @@ def test_less_than_half_is_not_sure() -> None:
     assert [must_back_off(count, 4) for count in (1, 2)] == [True, False]
 
 
-def played(chat: Chat, agent: Backoff, said: Sequence[str]) -> tuple[Trajectory, list[tuple[float, str]]]:
+def play_out(chat: Chat, agent: Backoff, said: Sequence[str]) -> tuple[Trajectory, list[tuple[float, str]]]:
     left, heard = list(said), list[tuple[float, str]]()
 
     def script(request: Request, stream: tuple[int, ...]) -> tuple[int, ...]:
@@ -48,7 +48,7 @@ def played(chat: Chat, agent: Backoff, said: Sequence[str]) -> tuple[Trajectory,
 def test_without_an_answer_in_so_many_steps_chains_of_thought_answer(small_chat: Chat) -> None:
     agent = Backoff(ReAct(small_chat, temperature=0.0), small_chat, steps=2, samples=3)
     chains = [ANSWER.format(5), "Thought: hm\nAction: add[1]", ANSWER.format(5)]
-    episode, heard = played(small_chat, agent, [LOOK, LOOK, *chains])
+    episode, heard = play_out(small_chat, agent, [LOOK, LOOK, *chains])
     assert [turn.is_internal for turn in episode.turns] == [False, False, True, True, False]
     assert {turn.seat for turn in episode.turns if turn.is_internal} == {"agent/chain"}
     last = episode.turns[-1]
@@ -60,7 +60,7 @@ def test_without_an_answer_in_so_many_steps_chains_of_thought_answer(small_chat:
 
 def test_chains_that_agree_answer_at_once(small_chat: Chat) -> None:
     agent = Backoff(ReAct(small_chat), small_chat, samples=2, first="think")
-    episode, _ = played(small_chat, agent, [ANSWER.format(4), ANSWER.format(3)])
+    episode, _ = play_out(small_chat, agent, [ANSWER.format(4), ANSWER.format(3)])
     assert [turn.is_internal for turn in episode.turns] == [True, False]
     assert episode.turns[-1].action.tool_calls[0].arguments == {"number": 4}, "of equals the first"
 
@@ -68,7 +68,7 @@ def test_chains_that_agree_answer_at_once(small_chat: Chat) -> None:
 def test_chains_that_do_not_agree_leave_it_to_acting(small_chat: Chat) -> None:
     agent = Backoff(ReAct(small_chat, temperature=0.5), small_chat, samples=3, first="think", steps=1)
     said = [ANSWER.format(4), ANSWER.format(3), "I do not know.", LOOK, ANSWER.format(9)]
-    episode, heard = played(small_chat, agent, said)
+    episode, heard = play_out(small_chat, agent, said)
     assert [turn.is_internal for turn in episode.turns] == [True, True, True, False, False]
     assert [temperature for temperature, _ in heard][-2:] == [0.5, 0.5], "and it does not go back to thinking"
     assert THINK not in heard[3][1] and episode.turns[-1].action.tool_calls[0].arguments == {"number": 9}
@@ -91,7 +91,7 @@ def test_what_cannot_answer_is_refused(small_chat: Chat) -> None:
     with pytest.raises(
         UsageError, match=r"answer of backoff: got 'tell'; the tools are add, .*: name the one"
     ):
-        played(small_chat, agent, [])
+        play_out(small_chat, agent, [])
 
 
 @pytest.mark.parametrize(

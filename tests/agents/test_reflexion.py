@@ -14,7 +14,7 @@ from quintain.agents.reflexion import (
     Reflexion,
     attempt_text,
     count_repeats,
-    failed_calls,
+    find_failed_calls,
 )
 from quintain.text.chat import Chat
 from quintain.types import Action, Task, ToolCall, ToolError
@@ -111,7 +111,7 @@ def test_wrong_calls_are_remembered_with_their_errors(small_chat: Chat, brief_of
         make_turn(shows="Error: guess(unit): unknown", action=wrong, tool_errors=mistake),
         make_turn(shows="Error: guess(unit): unknown", action=Action(text="x"), tool_errors=broken),
     ]
-    found = failed_calls(make_episode(*turns, final_observation="broken"))
+    found = find_failed_calls(make_episode(*turns, final_observation="broken"))
     assert found == ('guess[{"unit": "kg"}]: Error: guess(unit): unknown',), (
         "each once, and no tool's failure"
     )

@@ -29,7 +29,7 @@ from quintain.errors import UsageError
 )
 def test_modules_by_table(agent: str, filled: set[str], is_active: bool) -> None:
     found = describe(agent, "desk")
-    assert (found.filled(), found.is_active, found.security) == (filled, is_active, ())
+    assert (found.list_modules(), found.is_active, found.security) == (filled, is_active, ())
     assert (found.name, found.place) == (agent, "desk")
     assert describe(found.name, found.place) == found
 
@@ -54,7 +54,7 @@ def test_a_guard_is_the_security_and_stays_at_the_environment(tmp_path: Path) ->
     found = describe("tools", f"guarded:desk@{file}")
     assert found.security == (str(file),) and found.environment == "desk"
     assert found.place == f"guarded:desk@{file}" and describe(found.name, found.place) == found
-    assert found.filled() == {"memory", "action", "security"}
+    assert found.list_modules() == {"memory", "action", "security"}
 
 
 def test_an_empty_security_is_said(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ X = RNG.normal(size=(60, 3))
 Y = [bool(value) for value in X @ np.array([1.0, -2.0, 0.5]) + RNG.normal(size=60) > 0.3]
 
 
-def told(*calls: str, question: str = "", answer: str = "") -> Told:
+def tell(*calls: str, question: str = "", answer: str = "") -> Told:
     return Told(question=question, calls=tuple((call, {}) for call in calls), answer=answer)
 
 
 def test_features_by_hand() -> None:
     same = lambda one, other: float(one == other)  # noqa: E731
-    found = compare_trajectories(told("a", "b"), told("a", "c"), likeness=same)
+    found = compare_trajectories(tell("a", "b"), tell("a", "c"), likeness=same)
     assert found == (0.5, pytest.approx(1 / 3), 0.0, 1.0, 1.0)
     one = Told(question="q", calls=(("a", {"x": 1, "y": 2}), ("b", {})), answer="z")
     other = Told(question="r", calls=(("a", {"x": 1, "y": "2"}), ("b", {}), ("b", {})), answer="z")

@@ -74,7 +74,7 @@ def test_shuffled_outcomes_are_as_many_and_messages_stay() -> None:
         return [turn.reward for t in episodes for turn in t.turns]
 
     assert sum(paid(played)) == sum(paid(mixed)) > 0 and paid(played) != paid(mixed)
-    assert set(paid(rladapter.praised(played, 4))) == {1.0} and rladapter.unchanged(played, 4) == played
+    assert set(paid(rladapter.praise(played, 4))) == {1.0} and rladapter.leave_as_is(played, 4) == played
     assert [[turn.action for turn in t.turns] for t in played] == [
         [turn.action for turn in t.turns] for t in mixed
     ]

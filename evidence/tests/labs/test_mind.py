@@ -8,7 +8,7 @@ import pytest
 from quintain.environments.protocol import Environment
 from quintain.errors import DataError, UsageError
 from quintain.types import Action, CallResult, Image, StepResult, Task, Text, as_text, flatten_scored
-from quintain_evidence.labs.mind import BLANK, Blindness, Mind, blank, blindfold, minded, require_blindfold
+from quintain_evidence.labs.mind import BLANK, Blindness, Mind, blank, blindfold, play_mind, require_blindfold
 
 LIMIT = 20
 
@@ -58,14 +58,14 @@ def test_a_mind_reads_the_whole_stream_and_draws_alike_in_both_arms() -> None:
         seen.append((prompt, draw))
         return read(prompt, draw)
 
-    with minded(Mind(say), Told, seed=3, agent="text") as probe:
+    with play_mind(Mind(say), Told, seed=3, agent="text") as probe:
         (episode, *_) = flatten_scored(probe.play(probe.tasks(1)))
         first = list(seen)
     assert episode.is_success and len(first) == 2
     assert "Tens: 0." in first[0][0] and first[0][0].endswith("<|user|>Say 0.<|assistant|>")
     assert first[1][0].endswith("Say 0.<|assistant|>0<|end|><|user|>Say 0.<|assistant|>")
     seen.clear()
-    with minded(Mind(say), Told, seed=3, agent="react") as probe:
+    with play_mind(Mind(say), Told, seed=3, agent="react") as probe:
         probe.play(probe.tasks(1))
     assert [draw for _, draw in seen] == [draw for _, draw in first], "another harness, the same draws"
     assert first[0][1] != first[1][1]
@@ -109,7 +109,7 @@ def test_a_mind_calls_tools_as_a_model_writes_them() -> None:
     def say(prompt: str, draw: int) -> str:
         return '<tool_call>{"name": "guess", "arguments": {"number": 1}}</tool_call>'
 
-    with minded(Mind(say), "guess", seed=0) as probe:
+    with play_mind(Mind(say), "guess", seed=0) as probe:
         (episode, *_) = flatten_scored(probe.play(probe.tasks(1)))
     calls = [call for turn in episode.turns for call in turn.action.tool_calls]
     assert calls and {(call.name, call.arguments["number"]) for call in calls} == {("guess", 1)}

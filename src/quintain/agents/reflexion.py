@@ -67,7 +67,7 @@ class Reflexion:
     attempts: Mapping[str, Trajectory] = NOTHING
     """task id → the attempt that it is shown, the last one"""
     calls: Lessons = Lessons()
-    """what was wrong with calls of earlier attempts, as `failed_calls` says it"""
+    """what was wrong with calls of earlier attempts, as `find_failed_calls` says it"""
 
     def open(self, brief: Brief) -> Session:
         """See `Agent.open`."""
@@ -81,7 +81,7 @@ class Reflexion:
         return self.agent.open(replace(brief, instructions="\n\n".join((brief.instructions, *told)).strip()))
 
 
-def failed_calls(trajectory: Trajectory) -> tuple[str, ...]:
+def find_failed_calls(trajectory: Trajectory) -> tuple[str, ...]:
     """Return the calls of `trajectory` that were not carried out since they were wrong, each once, with the error.
 
     The failure of a tool is not the agent's, and says nothing of its calls.

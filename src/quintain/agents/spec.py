@@ -72,7 +72,7 @@ class AgentSpec:
         """The name of the environment, under its guard."""
         return guard_spec(self.environment, self.security[0]) if self.security else self.environment
 
-    def filled(self) -> frozenset[Module]:
+    def list_modules(self) -> frozenset[Module]:
         """Return the modules that are not empty."""
         return frozenset(name for name in MODULE_NAMES if getattr(self, name))
 

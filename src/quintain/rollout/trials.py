@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from quintain.agents.reflexion import Lessons, Reflexion, failed_calls, reflection_prompt
+from quintain.agents.reflexion import Lessons, Reflexion, find_failed_calls, reflection_prompt
 from quintain.engines.protocol import Engine, Request, Sampling
 from quintain.rollout.collect import Rollout
 from quintain.rollout.request import Options
@@ -106,7 +106,7 @@ def trials(
         for attempt in trial:
             if shows_attempt and not attempt.is_success and not isinstance(attempt.outcome, Failure):
                 shown[attempt.task.id] = attempt
-            for call in failed_calls(attempt) if shows_errors else ():
+            for call in find_failed_calls(attempt) if shows_errors else ():
                 wrong = wrong.add(attempt.task, call, may_outlive=False)
             if attempt.task.id in reflections:
                 lesson = reflections[attempt.task.id].action.text

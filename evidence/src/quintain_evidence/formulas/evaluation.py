@@ -17,7 +17,7 @@ CATEGORIES = (
 )  # fmt: skip
 
 
-def drawn_accuracies(rng: Rng) -> dict[str, float]:
+def draw_accuracies(rng: Rng) -> dict[str, float]:
     """Return accuracies of the categories, of some or of all."""
     share = float(rng.choice([0.5, 0.9, 1.0]))
     return {name: float(rng.random()) for name in CATEGORIES if rng.random() < share}
@@ -62,7 +62,7 @@ Rubric = tuple[list[float], list[bool], list[bool]]
 """weights of items, the verdicts of a judge, and those of another"""
 
 
-def drawn_rubrics(rng: Rng) -> list[Rubric]:
+def draw_rubrics(rng: Rng) -> list[Rubric]:
     """Return rubrics with penalties, the first item always one that can be earned."""
     found: list[Rubric] = []
     for _ in range(8):
@@ -117,10 +117,10 @@ Change = tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]
 """functions as (file, name, constant that it returns), before and after; -1: the file holds a plain value"""
 
 
-def drawn_changes(rng: Rng) -> list[tuple[Change, Change]]:
+def draw_changes(rng: Rng) -> list[tuple[Change, Change]]:
     """Return what was changed and what should be, of up to four files of up to three functions."""
 
-    def drawn() -> Change:
+    def draw() -> Change:
         before = [(f, n, int(rng.integers(3))) for f in range(3) for n in range(-1, 3) if rng.random() < 0.7]
         after = [
             (f, n, int(rng.integers(3)) if rng.random() < 0.3 else c)
@@ -130,7 +130,7 @@ def drawn_changes(rng: Rng) -> list[tuple[Change, Change]]:
         more = [(3, 0, 1)] if rng.random() < 0.2 else []
         return before, after + more
 
-    return [(drawn(), drawn()) for _ in range(6)]
+    return [(draw(), draw()) for _ in range(6)]
 
 
 def write_files(functions: Sequence[tuple[int, int, int]], *, has_comments: bool) -> dict[str, str]:
@@ -176,7 +176,7 @@ FORMULAS = (
         "evaluation.localisation",
         "rewards.localisation",
         ("find_changed_places", "localise"),
-        drawn_changes,
+        draw_changes,
         own_places,
         plain_places,
     ),
@@ -184,7 +184,7 @@ FORMULAS = (
         "evaluation.rubric",
         "rewards.rubric",
         ("score_rubric", "find_failed", "agree"),
-        drawn_rubrics,
+        draw_rubrics,
         own_rubrics,
         plain_rubrics,
     ),
@@ -192,7 +192,7 @@ FORMULAS = (
         "evaluation.bfcl_summary",
         "adapters.bfcl.summary",
         ("summarise",),
-        drawn_accuracies,
+        draw_accuracies,
         own_summary,
         plain_summary,
     ),

@@ -53,7 +53,7 @@ def lessons_kept(module: ModuleType, case: Sequence[Told]) -> list[float]:
     return numbers_of([list(lessons.of(f"t{number}")) for number in range(3)])
 
 
-def kept_lessons(case: Sequence[Told]) -> list[float]:
+def keep_lessons(case: Sequence[Told]) -> list[float]:
     """Return the newest lessons of each task; of a held-out one those that do not outlive, and nothing of blanks."""
     kept: list[list[str]] = [[], [], []]
     for number, text, may_outlive, most in case:
@@ -98,7 +98,7 @@ def repeats_counted(module: ModuleType, case: Sequence[tuple[list[Turn], str]]) 
     return [float(module.count_repeats(turns, reply)) for turns, reply in case]
 
 
-def counted_repeats(case: Sequence[tuple[list[Turn], str]]) -> list[float]:
+def count_own_repeats(case: Sequence[tuple[list[Turn], str]]) -> list[float]:
     """Return the length of the last run of equal moves, counted from the first move on."""
     found: list[float] = []
     for turns, reply in case:
@@ -124,7 +124,7 @@ def ramp_of(module: ModuleType, case: Sequence[tuple[float, float]]) -> list[flo
     return [-1.0 if each is None else each for each in found]
 
 
-def ramped(case: Sequence[tuple[float, float]]) -> list[float]:
+def raise_temperatures(case: Sequence[tuple[float, float]]) -> list[float]:
     """Return the next temperature: higher by a step, 1 where that is more, none from 1 on."""
     return [-1.0 if now >= 1 else 1.0 if now + step > 1 else now + step for now, step in case]
 
@@ -154,7 +154,7 @@ def rates_of(module: ModuleType, case: Sequence[Trajectory]) -> list[float]:
     return [number for pair in sorted(module.rate_rounds(case).items()) for number in pair]
 
 
-def rated(case: Sequence[Trajectory]) -> list[float]:
+def rate_attempts(case: Sequence[Trajectory]) -> list[float]:
     """Return for 1, 2, … attempts the share of tasks solved by then, of tasks of which one attempt did not break."""
     names = {t.task.id for t in case if not isinstance(t.outcome, Failure)}
     own = {name: [t for t in case if t.task.id == name] for name in names}
@@ -185,7 +185,7 @@ def votes_counted(module: ModuleType, case: Sequence[Sequence[str]]) -> list[flo
     return found
 
 
-def counted_votes(case: Sequence[Sequence[str]]) -> list[float]:
+def count_votes(case: Sequence[Sequence[str]]) -> list[float]:
     """Return the first answer that none is given more often than, its votes, and whether they are under half of all."""
     found: list[float] = []
     for own in case:
@@ -200,7 +200,7 @@ def counted_votes(case: Sequence[Sequence[str]]) -> list[float]:
 Written = tuple[str, Action]
 
 
-def written_actions(rng: Rng) -> list[Written]:
+def write_actions(rng: Rng) -> list[Written]:
     """Return thoughts, some of several lines or of the words of the form, with a call or words to act by."""
     thoughts = ("", "so", "two\nlines", "Observation is near", "act: ion [1]")
     found: list[Written] = []
@@ -213,7 +213,7 @@ def written_actions(rng: Rng) -> list[Written]:
     return found
 
 
-def written_by(module: ModuleType, case: Sequence[Written]) -> list[float]:
+def write_by(module: ModuleType, case: Sequence[Written]) -> list[float]:
     """Return what the code writes as numbers, and whether `parse_react` reads the action from it, twice over."""
     found: list[float] = []
     for thought, action in case:
@@ -286,7 +286,7 @@ def modules_of(module: ModuleType, case: Sequence[str]) -> list[float]:
     return found
 
 
-def filled_by(case: Sequence[str]) -> list[float]:
+def fill_by(case: Sequence[str]) -> list[float]:
     """Return the same, counted layer by layer."""
     found: list[float] = []
     for name in case:
@@ -391,10 +391,10 @@ def attempts_with_calls(rng: Rng) -> list[Trajectory]:
 
 def failures_told(module: ModuleType, case: Sequence[Trajectory]) -> list[float]:
     """Return what the code tells of each episode, as numbers."""
-    return numbers_of([module.failed_calls(t) for t in case])
+    return numbers_of([module.find_failed_calls(t) for t in case])
 
 
-def told_failures(case: Sequence[Trajectory]) -> list[float]:
+def tell_failures(case: Sequence[Trajectory]) -> list[float]:
     """Return the wrong calls in order, each with the observation after it, without those that were told already."""
     found: list[list[str]] = []
     for t in case:
@@ -409,17 +409,17 @@ def told_failures(case: Sequence[Trajectory]) -> list[float]:
 
 
 FORMULAS: tuple[Formula, ...] = (
-    Formula("agents.lessons", "agents.reflexion", ("Lessons",), lessons_drawn, lessons_kept, kept_lessons),
+    Formula("agents.lessons", "agents.reflexion", ("Lessons",), lessons_drawn, lessons_kept, keep_lessons),
     Formula("agents.repeats", "agents.reflexion", ("count_repeats",), moves_drawn, repeats_counted,
-        counted_repeats),
-    Formula("agents.ramp", "agents.ramp", ("next_temperature",), temperatures, ramp_of, ramped),
+        count_own_repeats),
+    Formula("agents.ramp", "agents.ramp", ("next_temperature",), temperatures, ramp_of, raise_temperatures),
     Formula("agents.majority", "agents.backoff", ("majority", "must_back_off"), votes, votes_counted,
-        counted_votes),
-    Formula("text.react", "text.parse", ("write_react", "parse_react"), written_actions, written_by, by_form),
-    Formula("agents.modules", "agents.spec", ("describe", "forgets"), stacks_drawn, modules_of, filled_by),
+        count_votes),
+    Formula("text.react", "text.parse", ("write_react", "parse_react"), write_actions, write_by, by_form),
+    Formula("agents.modules", "agents.spec", ("describe", "forgets"), stacks_drawn, modules_of, fill_by),
     Formula("environments.call_kinds", "environments.tools", ("name_fault",), calls_drawn, kinds_of,
         kinds_by_rule),
-    Formula("agents.failed_calls", "agents.reflexion", ("failed_calls",), attempts_with_calls, failures_told,
-        told_failures),
-    Formula("eval.by_round", "eval.report", ("rate_rounds",), attempts_drawn, rates_of, rated),
+    Formula("agents.failed_calls", "agents.reflexion", ("find_failed_calls",), attempts_with_calls, failures_told,
+        tell_failures),
+    Formula("eval.by_round", "eval.report", ("rate_rounds",), attempts_drawn, rates_of, rate_attempts),
 )  # fmt: skip

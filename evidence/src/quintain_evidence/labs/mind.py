@@ -84,7 +84,7 @@ def mind_tokenizer() -> PreTrainedTokenizerFast:
 
 
 @contextmanager
-def minded(
+def play_mind(
     mind: Mind,
     environment: str | type[Environment],
     *,
@@ -177,9 +177,9 @@ def blindfold(
         raise UsageError(f"tasks of a blindfold: got {num}; give 20 or more, or nothing would be found")
     make = find(environment)
     whole = list[Task]()
-    with minded(mind, environment, seed=seed, agent=agent, limits=limits) as probe:
+    with play_mind(mind, environment, seed=seed, agent=agent, limits=limits) as probe:
         whole += probe.tasks(num)
-    with minded(
+    with play_mind(
         mind, environment, seed=seed, agent=agent, limits=limits, wrap=lambda inner: Blinded(inner, whole)
     ) as probe:
         hidden = [replace(task, prompt=BLANK if task.prompt else "") for task in whole]

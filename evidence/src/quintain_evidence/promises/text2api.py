@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from quintain.agents.reflexion import FAILED, failed_calls
+from quintain.agents.reflexion import FAILED, find_failed_calls
 from quintain.data.calls import CLASSES, count_faults
 from quintain.data.negatives import negatives
 from quintain.engines.build import build_engine
@@ -62,7 +62,7 @@ def keep(_runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
         with closing(Rollout(strict, make, engine, limits=Limits(max_turns=1))) as rollout:
             bound = list(flatten_scored(rollout.groups(tasks, size=1, seed=1)))
     first, second = (trial.trajectories for trial in rounds)
-    wrong = {t.task.id: failed_calls(t) for t in first}
+    wrong = {t.task.id: find_failed_calls(t) for t in first}
     kinds = Counter(kind for t in (*first, *second) for kind in wrong_kinds(t))
     faults, few = (count_faults(own, teller(WORLD)) for own in ((*first, *second), bound))
     invalid = sum(few.get(kind, 0.0) for kind in (*CLASSES["format"], *CLASSES["executable"]))

@@ -30,7 +30,7 @@ from quintain.environments.protocol import Environment
 from quintain.environments.tools import tool
 from quintain.rollout.request import Limits
 from quintain.types import Action, Split, StepResult, Task, Trajectory, derive_seed, flatten_scored
-from quintain_evidence.labs.mind import Mind, minded
+from quintain_evidence.labs.mind import Mind, play_mind
 
 WAITS = 6
 """Turns between the fact and the question."""
@@ -143,7 +143,7 @@ class Seen:
 
     def agrees_with(self, declared: AgentSpec) -> bool:
         """Return whether `declared` says what was seen."""
-        return self.is_same and declared.filled() == self.modules
+        return self.is_same and declared.list_modules() == self.modules
 
 
 def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, float]]:
@@ -157,7 +157,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     order = list(range(len(found)))
     rng.shuffle(order)
     pairs = list(zip(order, [*order[1:], order[0]], strict=True))
-    names = [describe(name).filled() for name in ("tools", "tools?calls=auto", "window", "window+auto")]
+    names = [describe(name).list_modules() for name in ("tools", "tools?calls=auto", "window", "window+auto")]
     return [
         {
             "trials": float(len(found)),
@@ -195,7 +195,7 @@ def observe(name: str, place: str, first: int) -> Seen:
 def play(name: str, place: str, index: int, word: str) -> Trajectory:
     """Return the episode of the mind whose plans say `word`."""
     mind = Mind(partial(say, word))
-    with minded(mind, place, seed=0, agent=name, limits=Limits(max_turns=30)) as probe:
+    with play_mind(mind, place, seed=0, agent=name, limits=Limits(max_turns=30)) as probe:
         (episode,) = flatten_scored(probe.play(probe.tasks(1, first=index)))
     return episode
 

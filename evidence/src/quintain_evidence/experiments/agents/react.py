@@ -49,8 +49,8 @@ class Cut:
 def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, float]]:
     """Return whether each answer follows the double edit: method and control; success of both in the null world."""
     world, count = str(options["world"]), int(options["seeds"])
-    pupils, blank = taught(world, options, seed)
-    cuts = drawn_cuts(blank, world, count, seed)
+    pupils, blank = teach(world, options, seed)
+    cuts = draw_cuts(blank, world, count, seed)
     follows = {name: answers_follow(pupils[name], cuts) for name in ("method", "control")}
     asked = tasks_from(world, count, split="eval")
     success = {
@@ -58,7 +58,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
         for name, pupil in pupils.items()
     }
     null = str(options["null_world"])
-    null_pupils, _ = taught(null, {**options, "updates": options["null_updates"]}, seed)
+    null_pupils, _ = teach(null, {**options, "updates": options["null_updates"]}, seed)
     bare = tasks_from(null, count, split="eval")
     null_success = {
         name: [float(g.trajectories[0].is_success) for g in null_pupils[name].play(null, bare, seed=seed)]
@@ -77,7 +77,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     ]
 
 
-def taught(world: str, options: Mapping[str, Any], seed: int) -> tuple[dict[str, Pupil], Pupil]:
+def teach(world: str, options: Mapping[str, Any], seed: int) -> tuple[dict[str, Pupil], Pupil]:
     """Return the models of all arms, copies of one that knows nothing, each taught in equally many updates."""
     blank = new_pupil(
         [world],
@@ -137,7 +137,7 @@ def with_other_thoughts(pupil: Pupil, shown: Sequence[Trajectory], seed: int) ->
     return found
 
 
-def drawn_cuts(pupil: Pupil, world: str, count: int, seed: int) -> list[Cut]:
+def draw_cuts(pupil: Pupil, world: str, count: int, seed: int) -> list[Cut]:
     """Return `count` moments before an answer, each with two changes after which the chain stays within one digit."""
     chat, rng = Chat(pupil.tokenizer), Random(derive_seed("cuts", seed))
     found: list[Cut] = []

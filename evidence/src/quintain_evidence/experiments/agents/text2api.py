@@ -19,13 +19,13 @@ from itertools import chain
 from random import Random
 from typing import Any
 
-from quintain.agents.reflexion import FAILED, Lessons, Reflexion, failed_calls
+from quintain.agents.reflexion import FAILED, Lessons, Reflexion, find_failed_calls
 from quintain.environments.protocol import Environment, advance
 from quintain.environments.wrapped import Wrapped
 from quintain.rollout.request import Limits, Options
 from quintain.types import Action, StepResult, ToolCall, Trajectory, derive_seed, flatten_scored
 from quintain.worlds.calc.game import Calc
-from quintain_evidence.labs.mind import Mind, minded, require_blindfold
+from quintain_evidence.labs.mind import Mind, play_mind, require_blindfold
 
 INVENTS = 0.5
 MADE_UP = ("unit", "note", "precision", "currency", "mode", "source", "rounding", "locale", "format", "style")
@@ -118,10 +118,10 @@ def arms(world: str, count: int, seed: int, *, is_fixed: bool) -> list[dict[str,
         return Watched(inner)
 
     mind, limits = Mind(partial(say, is_fixed)), Limits(max_repeats=1)
-    with minded(mind, world, seed=seed, agent="tools", wrap=wrap, limits=limits) as probe:
+    with play_mind(mind, world, seed=seed, agent="tools", wrap=wrap, limits=limits) as probe:
         first_task = derive_seed("tasks", seed) % 1_000_000
         first = list(flatten_scored(probe.play(probe.tasks(3 * count, split="train", first=first_task))))
-        failed = [t for t in first if failed_calls(t)][:count]
+        failed = [t for t in first if find_failed_calls(t)][:count]
         tasks = [t.task for t in failed]
 
         def attempts(calls: Sequence[str] | None) -> list[Trajectory]:
@@ -136,9 +136,9 @@ def arms(world: str, count: int, seed: int, *, is_fixed: bool) -> list[dict[str,
             )
             return [group.trajectories[0] for group in groups]
 
-        own = [failed_calls(t)[-1] for t in failed]
+        own = [find_failed_calls(t)[-1] for t in failed]
         rng = Random(derive_seed("other", seed))
-        names = [made_up_in(t) for t in failed]
+        names = [find_made_up(t) for t in failed]
         other = [
             own[rng.choice([k for k, name in enumerate(names) if name[1] != names[place][1]])]
             for place in range(len(failed))
@@ -163,6 +163,6 @@ def all_made_up(trajectory: Trajectory) -> list[tuple[str, str]]:
     return [(call.name, name) for call in calls for name in call.arguments if name in MADE_UP]
 
 
-def made_up_in(trajectory: Trajectory) -> tuple[str, str]:
+def find_made_up(trajectory: Trajectory) -> tuple[str, str]:
     """Return what was made up last in an attempt."""
     return all_made_up(trajectory)[-1]

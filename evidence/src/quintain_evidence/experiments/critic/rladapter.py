@@ -211,17 +211,17 @@ def shuffled(episodes: Sequence[Trajectory], seed: int) -> list[Trajectory]:
     return [replace(t, turns=tuple(replace(turn, reward=next(new)) for turn in t.turns)) for t in episodes]
 
 
-def praised(episodes: Sequence[Trajectory], _: int) -> list[Trajectory]:
+def praise(episodes: Sequence[Trajectory], _: int) -> list[Trajectory]:
     """Return `episodes` whose messages are all paid as if their sub-goals had been reached."""
     return [replace(t, turns=tuple(replace(turn, reward=1.0) for turn in t.turns)) for t in episodes]
 
 
-def unchanged(episodes: Sequence[Trajectory], _: int) -> list[Trajectory]:
+def leave_as_is(episodes: Sequence[Trajectory], _: int) -> list[Trajectory]:
     """Return `episodes` as they were paid."""
     return list(episodes)
 
 
-PAYMENTS = {"method": unchanged, "control": shuffled, "extra.all": praised}
+PAYMENTS = {"method": leave_as_is, "control": shuffled, "extra.all": praise}
 """arm → what its messages are paid"""
 
 

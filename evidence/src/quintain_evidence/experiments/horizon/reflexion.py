@@ -20,7 +20,7 @@ from quintain.rollout.request import Options
 from quintain.rollout.trials import trials
 from quintain.text.chat import Chat
 from quintain.types import Trajectory, as_text, derive_seed
-from quintain_evidence.labs.mind import Mind, mind_tokenizer, minded, require_blindfold
+from quintain_evidence.labs.mind import Mind, mind_tokenizer, play_mind, require_blindfold
 
 ARMS, TALLY = re.compile(r"Arms: ([\w, ]+);"), re.compile(r"(\w+) (\d+) of (\d+)")
 LESSON = re.compile(r"- The best arm is (\w+)\.")
@@ -35,7 +35,7 @@ def tally_in(text: str) -> Tally:
     return [(name, int(won), int(num)) for name, won, num in TALLY.findall(text.rpartition(" paid ")[2])]
 
 
-def settled(tally: Tally) -> str:
+def settle(tally: Tally) -> str:
     """Return the arm that was pulled most; empty where several were."""
     most = max((num for _, _, num in tally), default=0)
     names = [name for name, _, num in tally if num == most]
@@ -51,7 +51,7 @@ def say(prompt: str, draw: int) -> str:
     """Return a lesson where one is asked for, else the next pull."""
     rng, tally = Random(draw), tally_in(prompt)
     if REFLECT in prompt:
-        left = [each for each in tally if each[0] != settled(tally)]
+        left = [each for each in tally if each[0] != settle(tally)]
         return f"The best arm is {best_of(left, rng)}." if left else "Nothing was seen."
     names = [name for found in ARMS.findall(prompt)[-1:] for name in found.split(", ")]
     told = [name for name in LESSON.findall(prompt) if name in names]
@@ -76,7 +76,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
 
 def arms(world: str, count: int, seed: int) -> list[dict[str, float]]:
     """Return the success of the second attempt at `count` tasks, for own, other, no and empty lessons."""
-    with minded(Mind(say), world, seed=seed, agent="text") as probe:
+    with play_mind(Mind(say), world, seed=seed, agent="text") as probe:
         rollout, chat = probe.rollout, Chat(mind_tokenizer())
         tasks = probe.tasks(3 * count, split="train", first=derive_seed("tasks", seed) % 1_000_000)
         first, second = trials(rollout, chat, tasks, rounds=2, seed=seed)
@@ -121,7 +121,7 @@ def another(failed: Trajectory, lessons: Lessons, rng: Random) -> str:
     """Return an arm that neither the lesson names nor the failure settled on."""
     tally = tally_in(as_text(failed.final_observation))
     (own,) = LESSON.findall(f"- {lessons.of(failed.task.id)[-1]}")
-    return rng.choice([name for name, _, _ in tally if name not in (own, settled(tally))])
+    return rng.choice([name for name, _, _ in tally if name not in (own, settle(tally))])
 
 
 def acts(trajectory: Trajectory) -> list[str]:

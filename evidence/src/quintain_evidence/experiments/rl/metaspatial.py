@@ -188,7 +188,7 @@ def unpaid(groups: Sequence[Group]) -> list[Group]:
     """Return `groups` without what collisions cost."""
 
     def without(trajectory: Trajectory) -> Trajectory:
-        return regained(trajectory, [-turn.reward_terms.get("collision", 0.0) for turn in trajectory.turns])
+        return regain(trajectory, [-turn.reward_terms.get("collision", 0.0) for turn in trajectory.turns])
 
     return [replace(group, trajectories=tuple(map(without, group.trajectories))) for group in groups]
 
@@ -209,14 +209,14 @@ def exchanged(group: Group, seed: int) -> Group:
     }
 
     def paid(trajectory: Trajectory) -> Trajectory:
-        return regained(
+        return regain(
             trajectory, [gain.get((trajectory.index, k), 0.0) for k in range(len(trajectory.turns))]
         )
 
     return replace(group, trajectories=tuple(map(paid, group.trajectories)))
 
 
-def regained(trajectory: Trajectory, gains: Sequence[float]) -> Trajectory:
+def regain(trajectory: Trajectory, gains: Sequence[float]) -> Trajectory:
     """Return `trajectory` whose turns are paid `gains` more, and its outcome the sum of them."""
     turns = tuple(
         replace(turn, reward=turn.reward + more) for turn, more in zip(trajectory.turns, gains, strict=True)

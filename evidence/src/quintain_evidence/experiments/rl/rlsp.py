@@ -142,7 +142,7 @@ def more(trajectory: Trajectory, gain: float) -> Trajectory:
 def trained(start: TablePolicy, pay: Pay, options: Mapping[str, Any], seed: int, **config: Any) -> TabularRun:
     """Train a copy of `start` by RLSP with `config`, paid as `pay` says."""
     whole = rlsp.method(rlsp.Config(**config))
-    method = replace(whole, reward=lambda groups: shortened(pay(whole, thoughtful(groups)), groups))
+    method = replace(whole, reward=lambda groups: shorten(pay(whole, thoughtful(groups)), groups))
     return train_table(
         start,
         method,
@@ -170,7 +170,7 @@ def thoughtful(groups: Sequence[Group]) -> list[Group]:
     return [replace(group, trajectories=tuple(map(changed, group.trajectories))) for group in groups]
 
 
-def shortened(paid: Sequence[Group], sampled: Sequence[Group]) -> list[Group]:
+def shorten(paid: Sequence[Group], sampled: Sequence[Group]) -> list[Group]:
     """Return `paid` whose moves are what was sampled again."""
 
     def changed(told: Trajectory, own: Trajectory) -> Trajectory:
