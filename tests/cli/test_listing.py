@@ -37,7 +37,7 @@ FAMILIES = {
     "surveys": 11,
 }
 
-OWN_PROGRAMS = {"alfworld-engine", "scienceworld"}
+OWN_PROGRAMS = {"alfworld-engine", "scienceworld", "tau-bench", "tau2"}
 """Adapters that need more than a package from the extras, and have no scores yet."""
 
 

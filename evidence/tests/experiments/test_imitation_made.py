@@ -126,7 +126,7 @@ def test_scores_are_put_across_or_within_and_permuted(monkeypatch: pytest.Monkey
     assert [[a for a in own if a.role != afm.CHECK] for own in before] == [
         [a for a in own if a.role != afm.CHECK] for own in after
     ]
-    mixed = [afm.said_in(pupil, t) for t in afm.disorder(pupil, shown, 1)]
+    mixed = [afm.said_in(pupil, t) for t in afm.disordered(pupil, shown, 1)]
     assert mixed != before and list(map(Counter, mixed)) == list(map(Counter, before))
     for own, t in zip(before, shown, strict=True):
         assert afm.is_right(own, t) is (int(own[2].content) >= 3)

@@ -167,7 +167,7 @@ def test_a_move_is_a_phrase_to_the_search_term_alone() -> None:
     start = rlsp.thinker(rlsp.scratch(0.3, 0.9), 0, thinks=0.5)
     sampled = start.sample(size=16, seed=0)
     method = rlsp.rlsp.method(rlsp.rlsp.Config())
-    paid = rlsp.shortened(rlsp.same(method, rlsp.thoughtful(sampled)), sampled)
+    paid = rlsp.shorten(rlsp.same(method, rlsp.thoughtful(sampled)), sampled)
     for before, after in zip(flatten_scored(sampled), flatten_scored(paid), strict=True):
         assert [turn.completion for turn in before.turns] == [turn.completion for turn in after.turns]
         told = after.turns[-1].reward_terms["search"] / 0.2

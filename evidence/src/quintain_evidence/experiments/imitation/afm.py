@@ -67,7 +67,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     first = derive_seed(seed, "tasks") % 1_000_000
     shown = blank.show(world, tasks_from(world, count, first=first), team.act, seed=seed, turns=1)
     asked = blank.show(world, held_out(world, int(options["seeds"])), team.act, seed=seed + 1, turns=1)
-    lessons = (shown, permuted(blank, shown, seed), disorder(blank, shown, seed))
+    lessons = (shown, permuted(blank, shown, seed), disordered(blank, shown, seed))
     pupils = [taught(blank, episodes, options, seed) for episodes in lessons]
     found = [changes(pupil, asked) for pupil in pupils]
     texts = [said_in(blank, t) for t in asked]
@@ -130,7 +130,7 @@ def permuted(pupil: Pupil, shown: Sequence[Trajectory], seed: int) -> list[Traje
     return [rewritten(pupil, t, write_roles(own), ends=True) for t, own in zip(shown, texts, strict=True)]
 
 
-def disorder(pupil: Pupil, shown: Sequence[Trajectory], seed: int) -> list[Trajectory]:
+def disordered(pupil: Pupil, shown: Sequence[Trajectory], seed: int) -> list[Trajectory]:
     """Return `shown` with the activations of each transcript in a random order."""
     rng = random.Random(derive_seed("disordered", seed))
     texts = [said_in(pupil, t) for t in shown]
