@@ -25,7 +25,7 @@ class Silent:
     def total(self, num: int) -> None:
         self.num += num
 
-    def done(self, text: str) -> None:
+    def advance(self, text: str) -> None:
         self.texts.append(text)
 
 

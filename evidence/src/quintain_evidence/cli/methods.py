@@ -58,7 +58,7 @@ class Bar:
         self._total += num
         self._progress.update(self._bar, total=self._total)
 
-    def done(self, text: str) -> None:
+    def advance(self, text: str) -> None:
         """Say that a block is done."""
         self._done += 1
         self._progress.advance(self._bar)

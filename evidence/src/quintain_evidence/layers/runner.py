@@ -47,7 +47,7 @@ class Told(Protocol):
         """Say that `num` more blocks are to be run."""
         ...
 
-    def done(self, text: str) -> None:
+    def advance(self, text: str) -> None:
         """Say that a block is done."""
         ...
 
@@ -247,7 +247,7 @@ def run(
             tried.add((signature.row, task.block))
             append(folder, signature.row, line_of(states[signature.row], task, found, command(signature)))
             state = states[signature.row] = state_of(signature, folder)
-            told.done(
+            told.advance(
                 f"{signature.row} block {task.block}: "
                 + (
                     found["error"]
