@@ -40,7 +40,14 @@ def test_the_tables_of_methods_are_current(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "src" / "quintain" / "methods").mkdir(parents=True)
     columns = "src/quintain/methods/columns.json"
     gigpo = "docs/methods/gigpo.md"
-    pages = ("docs/methods/index.md", "docs/data.md", "docs/pretrained.md", "docs/machines.md", gigpo)
+    pages = (
+        "docs/methods/index.md",
+        "docs/which-method.md",
+        "docs/data.md",
+        "docs/pretrained.md",
+        "docs/machines.md",
+        gigpo,
+    )
     names = ("README.md", *pages, "docs/configuration.md", "mkdocs.yml", columns, "docs/tables.py")
     for name in names:
         shutil.copy(ROOT / name, tmp_path / name)
