@@ -44,7 +44,7 @@ TURNS = 3
 """Most turns of an episode, where the world can be told so."""
 GIVEN: dict[str, Any] = {
     "model": MODEL, "lora_rank": 8, "steps": 1, "eval_episodes": 1, "eval_every": 1, "eval_start": "false",
-    "max_turn_tokens": 64, "critic_explains": 0, "tokens_per_microbatch": 2048,
+    "max_turn_tokens": 64, "critic_explains": 0, "tokens_per_microbatch": 4096,
 }  # fmt: skip
 SMALL: dict[str, int] = {
     "demonstrations": 16, "tasks": 2, "group_size": 4, "episodes": 8, "batch_size": 2, "updates": 1, "num_epochs": 1,
