@@ -30,7 +30,9 @@ SOONEST = {
     "window": "window?turns=1",
 }
 """Wrappers with options by which they forget as soon as they can."""
-ALONE = [SOONEST.get(name, name) for name in sorted(WRAPPERS)]
+NEED_MORE = {"backoff", "ordered"}
+"""Wrappers that need the name of a tool or a policy file of the world; they forget nothing."""
+ALONE = [SOONEST.get(name, name) for name in sorted(WRAPPERS.keys() - NEED_MORE)]
 NESTED = [
     "window?turns=0",
     "memory+window?turns=1",
