@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from quintain import api
-from quintain.errors import FailureRateError
+from quintain.errors import QuintainError
 from quintain.rewards.rubric import find_failed
 from quintain.types import Score
 from quintain_evidence.layers.verdict import Check
@@ -22,7 +22,7 @@ def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
     try:
         silent = str(api.evaluate("expert", f"files?kind=workflow&judge={NOBODY}", episodes=3)[0])
         is_told = False
-    except FailureRateError as error:
+    except QuintainError as error:
         silent, is_told = str(error), "judge" in str(error)
     assert find_failed({"a": 1.0}, {"a": False}) == ("a",)
     checks = [
