@@ -149,8 +149,8 @@ def command_of(row: str, docs: Path) -> list[str]:
 def has_own_start(row: str) -> bool:
     """Return whether `row` imitates or reads demonstrations as a part of what it is."""
     method = find_method(row)
-    made = method.make(method.config_class())
-    return traits_of(made).has_own_start or not traits_of(made).is_on_policy
+    traits = traits_of(method.make(method.config_class()))
+    return traits.has_own_start or not traits.is_on_policy
 
 
 def begin_with(words: Sequence[str], model: Path, keeps_demonstrations: bool) -> list[str]:

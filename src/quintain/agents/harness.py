@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
+from typing import ClassVar
 
 from quintain.agents.protocol import Agent, Brief, Prompt
 from quintain.engines.protocol import Sampling
@@ -66,6 +67,9 @@ class Wording:
 
 class ChatSession:
     """One episode as a chat: observations are user messages, tool messages after a call of its `tools`."""
+
+    keeps_words: ClassVar[bool] = True
+    """Whether the words that stood beside a recorded action are written with it."""
 
     def __init__(
         self,
@@ -354,6 +358,8 @@ class ChoiceSession(ChatSession):
     Conversations that others wrote come without them (`show`): whether an action was legal is known only where it was
     taken, and the record says so.
     """
+
+    keeps_words: ClassVar[bool] = False
 
     def __init__(self, chat: Chat, sampling: Sampling, brief: Brief, *, list_actions: bool) -> None:
         """Begin with the legal actions of `brief`."""

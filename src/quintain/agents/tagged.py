@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 from quintain.agents.harness import ChatSession, Wording, sampling_of, system_text
 from quintain.agents.protocol import Brief, Prompt
@@ -55,6 +56,8 @@ class Tagged:
 
 class TaggedSession(ChatSession):
     """An episode of `Tagged`."""
+
+    keeps_words: ClassVar[bool] = False
 
     def __init__(self, settings: Tagged, sampling: Sampling, wording: Wording, system: str) -> None:
         """Open the chat with the message `system`."""

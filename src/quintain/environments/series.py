@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, ClassVar, cast
 
-from quintain.config.spec import read_options, split_query
+from quintain.config.spec import fields_of, read_options, split_query
 from quintain.environments.protocol import (
     Corpus,
     CountsTasks,
@@ -219,10 +219,8 @@ def split_session(spec: str) -> tuple[str, SessionOptions]:
     Raises:
         UsageError: an option has a value that it cannot have.
     """
-    from quintain.config.fields import own_options
-
     place, _, query = spec.removeprefix(SESSION).partition("?")
-    known = {option.name: option for option in own_options(SessionOptions)}
+    known = fields_of(SessionOptions)
     pairs = split_query(query, repr(spec))
     own = [pair for pair in pairs if pair[0] in known]
     rest = "&".join(f"{name}={value}" for name, value in pairs if name not in known)

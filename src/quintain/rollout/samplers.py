@@ -12,7 +12,7 @@ from dataclasses import replace
 from random import Random
 from typing import Protocol, runtime_checkable
 
-from quintain.agents.harness import ChatSession, ReActSession
+from quintain.agents.harness import ChatSession
 from quintain.agents.protocol import Brief, Foresees, Session
 from quintain.engines.protocol import Engine, Request
 from quintain.environments.protocol import Environment
@@ -216,11 +216,7 @@ def write_ids(session: Session, action: Action) -> tuple[int, ...]:
     A harness that asks for more than an action writes the action alone.
     """
     message = action.message if isinstance(action, RecordedAction) else None
-    if (
-        message is not None
-        and isinstance(session, ChatSession)
-        and type(session) in (ChatSession, ReActSession)
-    ):
+    if message is not None and isinstance(session, ChatSession) and session.keeps_words:
         return session.say(message).token_ids
     return session.write(action)
 
