@@ -25,9 +25,18 @@ class Deal(Environment):
         """Begin."""
         return "Find a price."
 
+    def snapshot(self) -> None:
+        """Return nothing: it has no state."""
+
+    def restore(self, state: None) -> None:
+        """Go on."""
+
     def step(self, action: Action) -> StepResult:
         """Take the price."""
-        return StepResult(observation=f"You said {action.text}.", reward=1.0, is_terminated=True)
+        is_price = action.text.isdigit()
+        return StepResult(
+            observation=f"You said {action.text}.", reward=float(is_price), is_terminated=is_price
+        )
 
 
 def say(world: TeamWorld, text: str) -> str:
@@ -85,6 +94,11 @@ def test_what_the_data_says_to_one_is_not_shown_to_another() -> None:
     task = replace(world.task("train", 0), data={"seller": "at least 3", "buyer": "at most 7"})
     assert as_text(begin(world, task)) == "Find a price.\nseller: at least 3\nName a price."
     assert say(world, "5") == "Find a price.\nbuyer: at most 7\nseller: 5" and world.seat() == "buyer"
+    assert isinstance(world, Snapshot)
+    other = UnshownTeamWorld(Deal(), read_team("negotiation"))
+    other.restore(world.snapshot())
+    other.step(Action(text="no price"))
+    assert say(other, "4") == "Find a price.\nbuyer: at most 7\nseller: 4\nYou said no price."
     with pytest.raises(UsageError, match=r"got 'data.seller' to be seen of task .*, whose data has nothing"):
         begin(world, world.task("train", 0))
 

@@ -25,7 +25,7 @@ from quintain.environments.noisy import Fallible
 from quintain.environments.protocol import Environment, Expert, Seats, StateKey, environment_name
 from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.text.chat import Chat
-from quintain.types import NOTHING, Action, StepResult, as_text
+from quintain.types import Action, StepResult, as_text
 
 if TYPE_CHECKING:
     from random import Random
@@ -168,13 +168,13 @@ class Together:
 class TeamWorld(SeatedWorld):
     """`inner`, in which a team talks before it acts: ``TeamWorld(Sums(), read_team("debate"))``."""
 
-    own: ClassVar[tuple[str, ...]] = ("_num_done", "_said", "_place", "_now", "_begun")
+    own: ClassVar[tuple[str, ...]] = ("_num_done", "_said", "_place", "_now", "_begun", "_fields")
 
     def __init__(self, inner: Environment, team: Team) -> None:
         """Let `team` act in `inner`.
 
         Raises:
-            UsageError: `inner` has tools, or several seats of its own.
+            UsageError: `inner` has tools.
         """
         if inner.tools():
             raise UsageError(
@@ -186,7 +186,7 @@ class TeamWorld(SeatedWorld):
         self._begun = self._now = ""
         self._said: dict[str, str] = {}
         self._place = 0
-        self._fields: Mapping[str, Any] = NOTHING
+        self._fields: dict[str, Any] = {}
 
     def count_turns(self) -> int:
         """Return the turns of all roles."""
@@ -203,7 +203,7 @@ class TeamWorld(SeatedWorld):
 
     def reset(self, task: Task) -> Observation:
         """Begin the episode inside."""
-        self._fields, self._said, self._place = task.data, {}, 0
+        self._fields, self._said, self._place = dict(task.data), {}, 0
         for role in self.team.roles.values():
             for seen in role.sees:
                 if seen.startswith(DATA) and seen.removeprefix(DATA) not in task.data:
