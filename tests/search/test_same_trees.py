@@ -119,17 +119,15 @@ def grow_agent_q(collector: Any) -> Any:
         tasks=4, branches=3, episodes=6, exploration=1.0, mixing=0.8,
         critic=lambda ways: [worth(as_text(way.final_observation)) for way in ways],
     )  # fmt: skip
-    groups = [search.collect(collector, step) for step in (1, 2)][-1]
-    measured = search.measure(groups, str)
-    return families_of(search.families), {name: round(value, 9) for name, value in measured.items()}
+    found = [search.grow(collector, step) for step in (1, 2)][-1]
+    return families_of(found.families), {name: round(value, 9) for name, value in found.metrics.items()}
 
 
 def grow_dits(collector: Any) -> Any:
     search = Search(
         tasks=4, branches=4, episodes=6, exploration=1.0, mixing=1.0, critic=lambda ways: [0.0] * len(ways)
     )
-    search.collect(collector, 1)
-    return families_of(search.families)
+    return families_of(search.grow(collector, 1).families)
 
 
 def grow_agent_r(collector: Any) -> Any:

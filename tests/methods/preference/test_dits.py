@@ -116,4 +116,3 @@ def test_what_cannot_choose_is_refused() -> None:
         dits.Config(keep_fraction=0.0).check()
     with pytest.raises(ConfigError, match="learner_ranks: got 2, where an update cannot be undone"):
         dits.Config(learner_ranks=2).check()
-    assert dits.method(dits.Config(imitation_weight=0.0)).choose is not None

@@ -96,8 +96,8 @@ def test_one_subgoal_is_never_kept_by_a_failure(monkeypatch: pytest.MonkeyPatch)
 
 def test_tasks_are_played_with_what_was_solved_from_easy_to_hard() -> None:
     config = androidgen.Config(environment=WORLD, tasks=3, group_size=2, oversample_factor=3)
-    experience, hints = Experience(), Hints()
-    collect = androidgen.sample_experienced(config, experience, hints)
+    experience, told = Experience(), list[Hints]()
+    collect = androidgen.sample_experienced(config, experience, androidgen.cut_behind_reached(lambda _: []))
     asked: list[tuple[int, list[str], bool, int]] = []
     site = find(WORLD)()
 
@@ -111,10 +111,12 @@ def test_tasks_are_played_with_what_was_solved_from_easy_to_hard() -> None:
             self, step: int, tasks: list[Task], *, size: int, agent: Any = None, again: int = 0
         ) -> list[Group]:
             asked.append((size, [task.id for task in tasks], agent is not None, again))
+            if agent is not None:
+                told.append(agent.__self__)
             return []
 
     collector: Any = Played()
-    assert collect(collector, 1) == []
+    assert collect(collector, 1).groups == []
     assert asked == [(2, [f"web/train/{100 + n}" for n in range(3)], False, 0)], "nothing was solved yet"
     near = collector.tasks(2, 9)[7]
     solved = replace(near, id="web/train/7777")
@@ -132,6 +134,7 @@ def test_tasks_are_played_with_what_was_solved_from_easy_to_hard() -> None:
     assert (size, len(names), is_told, again) == (2, 3, True, 1) and names[0] == near.id, (
         "the nearest comes first"
     )
+    (hints,) = told
     likes = [experience.find(name, hints.texts[name]) for name in names]
     assert all(each is not None for each in likes)
     assert all(text.startswith("A task like this one was solved: ") for text in hints.texts.values())

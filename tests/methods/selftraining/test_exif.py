@@ -1,7 +1,7 @@
 """EXIF: what was reached becomes the task, Bob's failures become Alice's errands."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import pytest
 import torch
 from tests.build import shorten_corpus
 
+from quintain.agents.hints import Hints
 from quintain.errors import ConfigError
 from quintain.methods.find import find_method
 from quintain.methods.loops.recall import remember
@@ -109,14 +110,15 @@ def test_rounds_learn_what_was_reached_and_send_alice_to_what_was_not(
     shorten_corpus(monkeypatch)
     torch.set_num_threads(1)
     seen: list[Sequence[Trajectory]] = []
-    made = exif.Explorer.find_relabelled
+    hinted: list[bool] = []
+    made = exif.pipeline
 
-    def watched(explorer: Explorer, trajectory: Trajectory) -> Trajectory | None:
-        found = made(explorer, trajectory)
-        seen.append([found] if found else [])
-        return found
+    def watched(relabelled: Mapping[str, Trajectory | None], hints: Hints) -> Any:
+        seen.append([each for each in relabelled.values() if each])
+        hinted.append(bool(hints.plain))
+        return made(relabelled, hints)
 
-    monkeypatch.setattr(exif.Explorer, "find_relabelled", watched)
+    monkeypatch.setattr(exif, "pipeline", watched)
     found = find_method("exif")
     config: Any = found.config_class(
         environment="craft?depth=2&places=2", model="micro", agent="scored", demonstrations=0, steps=2,
@@ -141,4 +143,4 @@ def test_rounds_learn_what_was_reached_and_send_alice_to_what_was_not(
     assert isinstance(method.state, CombinedState) and isinstance(again.state, CombinedState)
     (told,), (known,) = method.state.parts, again.state.parts
     assert told.failures == known.failures != {}, "the journal holds what Alice is told"
-    assert bool(told.hints.plain) == has_feedback, "her prompts name a skill from the second round on"
+    assert hinted == [False, has_feedback], "her prompts name a skill from the second round on"

@@ -32,6 +32,7 @@ import numpy as np
 from quintain.agents.deliberation import describe_action
 from quintain.config.ranges import PositiveInt, Share
 from quintain.data.pipeline import Pipeline, Stage, name_of, remade, weigh_turns
+from quintain.data.seats import split_seats
 from quintain.data.stages import outcome
 from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
@@ -40,7 +41,7 @@ from quintain.errors import DataError
 from quintain.learning.train_config import ExploringConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.loops.rounds import OptimizerSteps, Rounds
+from quintain.methods.loops.rounds import Collected, OptimizerSteps, Rounds
 from quintain.methods.method import Collector, Needs
 from quintain.rollout.corrections import executable
 from quintain.types import Example, Group, Trajectory
@@ -89,22 +90,21 @@ class Step:
 
 def method(config: Config) -> Rounds:
     """Return STeCa as `config` describes it."""
-    found = Found()
 
-    def collect(collector: Collector, step: int) -> list[Group]:
+    def collect(collector: Collector, step: int) -> Collected:
         shown = [t for t in collector.demonstrations() if t.is_success]
         if not shown:
             raise DataError(
                 f"exploring {config.demonstrations} demonstrations: got none that solved its task; raise "
                 "demonstrations, or give the environment an expert that does"
             )
-        return found.explore(
-            collector, step, draw_shown(shown, collector.seed("shown", step), config.episodes), config.samples
-        )
+        found, drawn = Found(), draw_shown(shown, collector.seed("shown", step), config.episodes)
+        groups = found.explore(collector, step, drawn, config.samples)
+        build = pipeline(found, find(config.environment), config.alike)
+        return Collected(groups=groups, data=[build(split_seats(groups))])
 
     return Rounds(
         collect=collect,
-        build=pipeline(found, find(config.environment), config.alike),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         steps=OptimizerSteps(count=lambda _: config.updates, batch_size=config.batch_size),
         needs=Needs(branches=True, expert=True),

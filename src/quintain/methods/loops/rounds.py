@@ -55,8 +55,8 @@ class Influence(Protocol):
         ...
 
 
-Choose = Callable[[Influence, "Collector", int, Sequence[Pair]], tuple[Sequence[Pair], Mapping[str, float]]]
-"""(influence, collector, round, pairs) → those that are trained on, and metrics of the choice"""
+Choose = Callable[[Influence, Sequence[Pair]], tuple[Sequence[Pair], Mapping[str, float]]]
+"""(influence, pairs) → those that are trained on, and metrics of the choice"""
 Built = PipelineResult | Sequence[Pair]
 Data = Sequence[Example | Pair]
 
@@ -73,6 +73,8 @@ class Collected:
     data: Sequence[Built]
     """what each training of the round learns from, in the place of what it builds"""
     metrics: Mapping[str, float] = NOTHING
+    choose: Choose | None = None
+    """picks of the pairs of the first training those that are learned from, by what they would change; None: all"""
 
 
 def as_collected(found: list[Group] | Collected) -> Collected:
@@ -127,8 +129,6 @@ class Rounds:
     update: Update
     build: Callable[[Sequence[Group]], Built] = build_nothing
     """episodes of the round → what is imitated (a `Pipeline`), or pairs of which one side is preferred"""
-    choose: Choose | None = None
-    """picks of the pairs that were built those that are trained on, by what they would change; None: all of them"""
     steps: OptimizerSteps | None = None
     """optimizer steps of each training; None: epochs and minibatches of `update`, or of the configuration"""
     later: Sequence[Improve] = ()
@@ -232,8 +232,8 @@ def train_in_rounds(method: Rounds, config: SignalsConfig, run: Run) -> None:
             context.compare_engine(groups)
             method.state.update(groups)
             parts = material.take(groups, found.data)
-            if method.choose is not None:
-                parts, chosen = choose_pairs(context, method, method.choose, step, parts)
+            if found.choose is not None:
+                parts, chosen = choose_pairs(context, method, found.choose, parts)
             if method.needs.is_renewed_at(step):
                 context.policies["reference"].follow(context.policies.main, polyak=1.0)
             if method.starts_over and any(data for _, data in parts):
@@ -271,7 +271,7 @@ def train_in_rounds(method: Rounds, config: SignalsConfig, run: Run) -> None:
 
 
 def choose_pairs(
-    context: TrainingContext, method: Rounds, choose: Choose, step: int, parts: Sequence[tuple[Built, Data]]
+    context: TrainingContext, method: Rounds, choose: Choose, parts: Sequence[tuple[Built, Data]]
 ) -> tuple[list[tuple[Built, Data]], dict[str, float]]:
     """Return `parts` with those pairs of the first training that `choose` picks, and metrics of the choice."""
     from quintain.methods.loops.trials import Trials
@@ -279,7 +279,7 @@ def choose_pairs(
     (made, data), *rest = parts
     pairs = [each for each in data if isinstance(each, Pair)]
     trials = Trials(context, method.improves[0].update or method.update)
-    picked, metrics = choose(trials.influence, context.collector, step, pairs)
+    picked, metrics = choose(trials.influence, pairs)
     return [(made, picked), *rest], dict(metrics)
 
 

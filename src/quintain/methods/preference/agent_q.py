@@ -31,8 +31,8 @@ from quintain.errors import ConfigError, UsageError
 from quintain.learning.train_config import PreferenceRoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.preference import reference_from_logprobs
-from quintain.methods.loops.rounds import Rounds
-from quintain.methods.method import CombinedState, Needs
+from quintain.methods.loops.rounds import Collected, Rounds
+from quintain.methods.method import Collector, CombinedState, Needs
 from quintain.methods.preference.searching import Critic, Search
 from quintain.methods.preference.updating import dpo_or_rpo
 from quintain.rollout.verdicts import Verdicts
@@ -93,9 +93,17 @@ def method(config: Config) -> Rounds:
         mixing=config.outcome_weight,
         critic=critic_of(model, find_judge(config.judge), verdicts),
     )
+
+    def collect(collector: Collector, step: int) -> Collected:
+        found = search.grow(collector, step)
+        return Collected(
+            groups=found.groups,
+            data=[siblings(found.families, margin=config.margin)],
+            metrics={**found.metrics, **verdicts.measure()},
+        )
+
     return Rounds(
-        collect=search.collect,
-        build=lambda _: siblings(search.families, margin=config.margin),
+        collect=collect,
         update=Update(
             loss=reference_from_logprobs(dpo_or_rpo(config.beta, config.imitation_weight)),
             is_on_policy=False,
@@ -103,7 +111,6 @@ def method(config: Config) -> Rounds:
         ),
         needs=Needs(branches=True),
         state=CombinedState(None if config.judge else model),
-        measure=lambda groups, decode: {**search.measure(groups, decode), **verdicts.measure()},
     )
 
 

@@ -29,7 +29,7 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt,
 from quintain.data.pairs import siblings
 from quintain.errors import ConfigError
 from quintain.learning.train_config import PreferenceRoundsConfig
-from quintain.methods.loops.rounds import Influence, Rounds
+from quintain.methods.loops.rounds import Collected, Influence, Rounds
 from quintain.methods.method import Collector, Needs
 from quintain.methods.preference.searching import Search
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
@@ -97,15 +97,20 @@ def method(config: Config) -> Rounds:
         mixing=1.0,
         critic=lambda ways: [0.0] * len(ways),
     )
+
+    def collect(collector: Collector, step: int) -> Collected:
+        found = search.grow(collector, step)
+
+        def choose(influence: Influence, pairs: Sequence[Pair]) -> tuple[Sequence[Pair], Mapping[str, float]]:
+            return choose_pairs(pairs, found.families, config, influence, collector, step)
+
+        pairs = siblings(found.families, margin=config.margin)
+        return Collected(groups=found.groups, data=[pairs], metrics=found.metrics, choose=choose)
+
     return Rounds(
-        collect=search.collect,
-        build=lambda _: siblings(search.families, margin=config.margin),
-        choose=lambda influence, collector, step, pairs: choose_pairs(
-            pairs, search.families, config, influence, collector, step
-        ),
+        collect=collect,
         update=update_on_pairs(dpo_or_rpo(config.beta, config.imitation_weight)),
         needs=Needs(branches=True, reference=True),
-        measure=search.measure,
     )
 
 

@@ -34,9 +34,8 @@ from quintain.errors import ConfigError, EnvironmentFault
 from quintain.learning.train_config import ExploringConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.loops.rounds import OptimizerSteps, Rounds
+from quintain.methods.loops.rounds import Collected, OptimizerSteps, Rounds
 from quintain.methods.method import Collector, Needs
-from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.corrections import TriedProposal, lead_on, try_proposals
 from quintain.types import (
     Action,
@@ -106,15 +105,12 @@ class Lesson:
 
 def method(config: Config) -> Rounds:
     """Return E2CL as `config` describes it."""
-    explored = Explored(config)
     return Rounds(
-        collect=explored.collect,
-        build=explored.build,
+        collect=lambda collector, step: Explored(config).collect(collector, step),
         base=lambda collector: collector.demonstrations(),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         steps=OptimizerSteps(count=lambda _: config.updates, batch_size=config.batch_size, falls=True),
         needs=Needs(branches=True, expert=True, snapshots=True),
-        measure=explored.measure,
     )
 
 
@@ -127,12 +123,13 @@ class Explored:
     examples: list[Example] = field(default_factory=list[Example])
     num_drafts: int = 0
 
-    def collect(self, collector: Collector, step: int) -> list[Group]:
+    def collect(self, collector: Collector, step: int) -> Collected:
         """Return a step of the policy's at each of the expert's, and episodes of its own; try all drafts."""
         shown = [t for t in collector.demonstrations() if t.is_success]
         tasks = self.config.tasks
         own = collector.sample(step, collector.tasks(step, tasks), size=1) if tasks else []
-        return [*self.explore(collector, step, shown, flatten_scored(own)), *own]
+        groups = [*self.explore(collector, step, shown, flatten_scored(own)), *own]
+        return Collected(groups=groups, data=[self.build()], metrics=self.measure())
 
     def explore(
         self, collector: Collector, step: int, shown: Sequence[Trajectory], own: Sequence[Trajectory] = ()
@@ -193,13 +190,13 @@ class Explored:
                 examples += [example_of(lesson, t) for t in group.scored]
         return examples
 
-    def build(self, _: Sequence[Group]) -> PipelineResult:
+    def build(self) -> PipelineResult:
         """Return what is imitated beside the expert's episodes."""
         return Pipeline(
             Stage(name="lessons", says="are drafts that were tried", apply=lambda examples: examples)
         ).run(self.examples)
 
-    def measure(self, _: Sequence[Group], __: Decode) -> Mapping[str, float]:
+    def measure(self) -> Mapping[str, float]:
         """Return how many drafts were tried, and how many of what is taught are errors."""
         errors = sum(lesson.feedback != FINE for lesson in self.lessons)
         return {

@@ -36,12 +36,13 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt,
 from quintain.credit.layout import outcome_of
 from quintain.data.pairs import Pairs, extremes, top_share
 from quintain.data.pipeline import Pipeline, PipelineResult, check_stage
+from quintain.data.seats import split_seats
 from quintain.errors import ConfigError
 from quintain.learning.train_config import PreferenceRoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.losses.preference import dpo
-from quintain.methods.loops.rounds import Rounds
+from quintain.methods.loops.rounds import Collected, Rounds
 from quintain.methods.method import Collector, Needs
 from quintain.rewards.dialogue import dialogue_rewards, edit_distance
 from quintain.rewards.efficiency import Count, num_tokens
@@ -111,22 +112,20 @@ class Config(PreferenceRoundsConfig):
 
 def method(config: Config) -> Rounds:
     """Return Optima as `config` describes it."""
-    return rounds_of(config, Dialogues(config))
+    return rounds_of(config, partial(Dialogues, config))
 
 
-def rounds_of(config: Config, dialogues: Dialogues) -> Rounds:
-    """Return the rounds in which `dialogues` are ranked and learned from."""
+def rounds_of(config: Config, make: Callable[[], Dialogues]) -> Rounds:
+    """Return the rounds in which the dialogues that `make` returns for each are ranked and learned from."""
     likelihood, preference = imitation(), dpo(config.beta)
 
     def loss(outputs: Outputs, batch: Batch) -> LossReport:
         return (preference if batch.extra.num_pairs else likelihood)(outputs, batch)
 
     return Rounds(
-        collect=dialogues.collect,
-        build=dialogues.build,
+        collect=lambda collector, step: make().collect(collector, step),
         update=Update(loss=loss, has_reference=True, is_own_reference=True, is_on_policy=False, lr_warmup=0),
         needs=Needs(branches=True, reference=True),
-        measure=lambda _groups, _decode: dialogues.metrics(),
     )
 
 
@@ -149,8 +148,8 @@ class Dialogues:
     rng: np.random.Generator = field(default_factory=np.random.default_rng)
     """draws the messages that are expanded"""
 
-    def collect(self, collector: Collector, step: int) -> list[Group]:
-        """Return dialogues of each task; where messages are preferred, the first of its tree."""
+    def collect(self, collector: Collector, step: int) -> Collected:
+        """Return dialogues of each task, of a tree the first ones, and what is learned of them."""
         config = self.config
         self.is_preferring = config.learn == "dpo" or (config.learn == "hybrid" and step % 2 == 0)
         tasks = collector.tasks(step, config.tasks)
@@ -178,7 +177,8 @@ class Dialogues:
         )
         for number in search.grow():
             self.rng = np.random.default_rng(collector.seed("messages", step, number))
-        return ground.groups[: len(tasks)]
+        groups = ground.groups[: len(tasks)]
+        return Collected(groups=groups, data=[self.build(split_seats(groups))], metrics=self.metrics())
 
     def build(self, groups: Sequence[Group]) -> PipelineResult | Pairs:
         """Return the dialogues that are imitated, or the pairs of messages."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import fmean
 
 from quintain.errors import UsageError
 from quintain.methods.method import Collector
-from quintain.methods.rl.parts.measures import Decode
 from quintain.search.episodes import Episodes, share_solved, trees_of
 from quintain.search.tree import GuidedTree, Node, Path, Seen
 from quintain.search.tree_search import Budget, TreeSearch
@@ -19,7 +18,21 @@ Critic = Callable[[Sequence[Trajectory]], Sequence[float | None]]
 """ways on from one state, as episodes whose last turn they are → what a critic says of each; None: nothing"""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """The trees of a round: ``search.grow(collector, step).families``."""
+
+    groups: list[Group]
+    """all episodes, a group for each tree"""
+    families: list[list[tuple[Trajectory, float]]]
+    """children of one node, each as the first episode that went through it, up to its own turn, with its Q"""
+    metrics: Mapping[str, float]
+    """how many trees hold a solution; the share of the tasks that are solved by whoever follows its tree, always to the
+    visited child of the highest Q; the share of two children with different mean outcomes that the critic ranks as
+    these do, equal ranks a half"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
     """Grows the trees of a round, and says what their children were found worth; see `GuidedTree`."""
 
@@ -29,17 +42,9 @@ class Search:
     exploration: float
     mixing: float
     critic: Critic
-    families: list[list[tuple[Trajectory, float]]] = field(
-        default_factory=list["list[tuple[Trajectory, float]]"]
-    )
-    """children of one node, each as the first episode that went through it, up to its own turn, with its Q"""
-    agreement: float | None = None
-    """share of two children with different mean outcomes that the critic ranks as these do, equal ranks a half"""
-    followed: float | None = None
-    """share of the tasks that are solved by whoever follows its tree: always the visited child of the highest Q"""
 
-    def collect(self, collector: Collector, step: int) -> list[Group]:
-        """Return all episodes of the trees of a round, a group for each tree.
+    def grow(self, collector: Collector, step: int) -> Searched:
+        """Return the trees of a round.
 
         Raises:
             UsageError: the agent speaks to itself, so that its turns are not all ways on.
@@ -65,14 +70,7 @@ class Search:
 
         budget = Budget(rounds=self.episodes)
         TreeSearch(trees=trees, ground=ground, budget=budget, score=self._score, play=play).run()
-        self._conclude(trees, through)
-        return trees_of(ground.groups)
-
-    def measure(self, groups: Sequence[Group], _: Decode) -> Mapping[str, float]:
-        """Return how many trees hold a solution, how many lead to one, and how far the critic agrees with outcomes."""
-        more = {"mcts/agreement": self.agreement, "mcts/followed": self.followed}
-        known = {name: value for name, value in more.items() if value is not None}
-        return {"mcts/solved": share_solved(trees_of(groups)), **known}
+        return conclude(trees_of(ground.groups), trees, through)
 
     def _score(self, found: Sequence[Sequence[Path]]) -> list[Sequence[float | None]]:
         """Return what the critic says of each way on."""
@@ -84,23 +82,32 @@ class Search:
             )
         return [self.critic(own) for own in ways]
 
-    def _conclude(self, trees: Sequence[GuidedTree], through: Mapping[Node, Trajectory]) -> None:
-        """Write down the families of `trees`, where each leads, and how far the critic agrees with the outcomes."""
-        families = [(tree, family) for tree in trees for family in tree.families()]
-        self.families = [
+
+def conclude(
+    groups: list[Group], trees: Sequence[GuidedTree], through: Mapping[Node, Trajectory]
+) -> Searched:
+    """Return the families of `trees`, where each leads, and how far the critic agrees with the outcomes."""
+    families = [(tree, family) for tree in trees for family in tree.families()]
+    agreed = [
+        0.5 + 0.5 * ((better.rank > worse.rank) - (better.rank < worse.rank))
+        for _, family in families
+        for one, other in combinations(family, 2)
+        for better, worse in [(one, other) if one.value > other.value else (other, one)]
+        if one.value != other.value
+    ]
+    ends = [through[end] for tree in trees if (end := tree.follow()) in through]
+    return Searched(
+        groups=groups,
+        families=[
             [
                 (replace(through[child], turns=through[child].turns[: child.depth]), tree.worth(child))
                 for child in family
             ]
             for tree, family in families
-        ]
-        agreed = [
-            0.5 + 0.5 * ((better.rank > worse.rank) - (better.rank < worse.rank))
-            for _, family in families
-            for one, other in combinations(family, 2)
-            for better, worse in [(one, other) if one.value > other.value else (other, one)]
-            if one.value != other.value
-        ]
-        self.agreement = fmean(agreed) if agreed else None
-        ends = [through[end] for tree in trees if (end := tree.follow()) in through]
-        self.followed = fmean(float(end.is_success) for end in ends) if ends else None
+        ],
+        metrics={
+            "mcts/solved": share_solved(groups),
+            **({"mcts/agreement": fmean(agreed)} if agreed else {}),
+            **({"mcts/followed": fmean(float(end.is_success) for end in ends)} if ends else {}),
+        },
+    )

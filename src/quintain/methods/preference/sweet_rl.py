@@ -29,13 +29,13 @@ from numpy.typing import NDArray
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import Pairs, across_halves, best_and_lower
+from quintain.data.seats import split_seats
 from quintain.errors import ConfigError
 from quintain.learning.train_config import MAIN, PolicySpec, PreferenceRoundsConfig
 from quintain.losses.preference import dpo
-from quintain.methods.loops.rounds import Improve, Rounds
+from quintain.methods.loops.rounds import Collected, Improve, Rounds, build_nothing
 from quintain.methods.method import Collector, Needs
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
-from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.replay import prefixes_of
 from quintain.types import Group, Trajectory, flatten_scored
 
@@ -96,13 +96,11 @@ class Config(PreferenceRoundsConfig):
 
 def method(config: Config) -> Rounds:
     """Return SWEET-RL as `config` describes it."""
-    turns = Turns(config)
     critic = update_on_pairs(dpo(config.critic_beta, by_turn=True), num_epochs=config.critic_epochs)
     return Rounds(
-        collect=turns.collect,
-        build=lambda _: across_halves(turns.families, config.pairs, margin=config.margin),
+        collect=lambda collector, step: Turns(config).collect(collector, step),
         update=update_on_pairs(dpo_or_rpo(config.beta, config.imitation_weight)),
-        later=(Improve(policy=CRITIC, build=turns.episodes, update=critic, rate=config.critic_lr_scale),),
+        later=(Improve(policy=CRITIC, build=build_nothing, update=critic, rate=config.critic_lr_scale),),
         needs=Needs(
             branches=True,
             reference=True,
@@ -110,7 +108,6 @@ def method(config: Config) -> Rounds:
             privileged=config.is_told,
             others={CRITIC: PolicySpec(is_trained=True)},
         ),
-        measure=turns.measure,
     )
 
 
@@ -126,8 +123,11 @@ class Turns:
     hidden: dict[str, tuple[int, ...]] = field(default_factory=dict[str, "tuple[int, ...]"])
     """name of a task → the tokens that tell the critic what it hides"""
 
-    def collect(self, collector: Collector, step: int) -> list[Group]:
-        """Return the episodes of a round; after the first, ways on from some of their states are ranked as well."""
+    def collect(self, collector: Collector, step: int) -> Collected:
+        """Return the episodes of a round and the pairs of both trainings.
+
+        After the first round, ways on from some of their states are ranked as well.
+        """
         config = self.config
         tasks = collector.tasks(step, config.tasks)
         told = collector.privileged_info(tasks) if config.is_told else [""] * len(tasks)
@@ -139,7 +139,10 @@ class Turns:
         ways = self._ways(collector, step, flatten_scored(groups)) if step > 1 else []
         worth = iter(self._advantages(collector, [way for own in ways for way in own]))
         self.families = [[(way, next(worth)) for way in own] for own in ways]
-        return groups
+        turns = across_halves(self.families, config.pairs, margin=config.margin)
+        return Collected(
+            groups=groups, data=[turns, self.episodes(split_seats(groups))], metrics=self.measure(groups)
+        )
 
     def episodes(self, groups: Sequence[Group]) -> Pairs:
         """Return what the critic learns from: pairs of whole episodes, as it is told of them."""
@@ -151,7 +154,7 @@ class Turns:
             margin=self.config.critic_margin,
         )
 
-    def measure(self, groups: Sequence[Group], _: Decode) -> Mapping[str, float]:
+    def measure(self, groups: Sequence[Group]) -> Mapping[str, float]:
         """Return how many states have ways on to compare, and how far A spreads over them."""
         spread = [max(worth) - min(worth) for own in self.families if (worth := [a for _, a in own])]
         solved = sum(any(t.is_success for t in group.scored) for group in groups) / max(len(groups), 1)

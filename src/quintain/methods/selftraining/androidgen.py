@@ -23,16 +23,17 @@ from quintain.agents.experience import Experience
 from quintain.agents.hints import Hints, strip_hints
 from quintain.config.ranges import PositiveInt
 from quintain.data.pipeline import Pipeline, Stage, as_example, remade
+from quintain.data.seats import split_seats
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError
 from quintain.learning.train_config import RoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.loops.rounds import Rounds
+from quintain.methods.loops.rounds import Collected, Rounds
 from quintain.methods.method import Collector, CombinedState
 from quintain.methods.rl.parts.contexts import ExpertLabels, ask_progress
 from quintain.rollout.initial_states import first_observation
-from quintain.types import Example, Group, Trajectory
+from quintain.types import Example, Trajectory
 
 StepCritic = Callable[[Trajectory], Sequence[float | None]]
 """episode → how far the task had come before each turn; None where that is not known"""
@@ -72,10 +73,13 @@ class Config(RoundsConfig):
 def method(config: Config) -> Rounds:
     """Return AndroidGen as `config` describes it."""
     critic = ExpertLabels(config.environment, ask_progress)
-    experience, hints = Experience(), Hints()
+    experience = Experience()
     return Rounds(
-        collect=sample_experienced(config, experience if config.memory else Experience(), hints),
-        build=Pipeline(cut_behind_reached(critic.labels, has_failures=config.failures), strip_hints(hints)),
+        collect=sample_experienced(
+            config,
+            experience if config.memory else Experience(),
+            cut_behind_reached(critic.labels, has_failures=config.failures),
+        ),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         starts_over=config.starts_over,
         state=CombinedState(experience),
@@ -84,12 +88,15 @@ def method(config: Config) -> Rounds:
 
 
 def sample_experienced(
-    config: Config, experience: Experience, hints: Hints
-) -> Callable[[Collector, int], list[Group]]:
-    """Return the collection of a step's tasks, those with the solved task most like them whose likes were solved."""
+    config: Config, experience: Experience, cut: Stage
+) -> Callable[[Collector, int], Collected]:
+    """Return the collection of a step's tasks, those with the solved task most like them whose likes were solved.
+
+    What is imitated is `cut`.
+    """
     make = find(config.environment)
 
-    def collect(collector: Collector, step: int) -> list[Group]:
+    def collect(collector: Collector, step: int) -> Collected:
         pool = collector.tasks(step, config.tasks * (config.oversample_factor if len(experience) else 1))
         found = {
             task.id: experience.find(task.id, first_observation(make, task))
@@ -100,12 +107,11 @@ def sample_experienced(
         near = {name: each[0] for name, each in found.items() if each is not None}
         chosen = sorted(pool, key=lambda task: -near.get(task.id, 0.0))[: config.tasks]
         told, alone = [t for t in chosen if t.id in near], [t for t in chosen if t.id not in near]
-        hints.plain.clear()
-        hints.texts = {name: each[1].words() for name, each in found.items() if each is not None}
+        hints = Hints({name: each[1].words() for name, each in found.items() if each is not None})
         groups = collector.sample(step, alone, size=config.group_size) if alone else []
         if told:
             groups += collector.sample(step, told, size=config.group_size, agent=hints.wrap, again=1)
-        return groups
+        return Collected(groups=groups, data=[Pipeline(cut, strip_hints(hints))(split_seats(groups))])
 
     return collect
 

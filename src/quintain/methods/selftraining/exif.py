@@ -28,13 +28,13 @@ from quintain.agents.hints import Hints, strip_hints
 from quintain.config.ranges import NonNegativeInt, PositiveInt, Share
 from quintain.data import stages
 from quintain.data.pipeline import Pipeline, Stage, check_stage
+from quintain.data.seats import split_seats
 from quintain.errors import ConfigError
 from quintain.learning.train_config import RoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.loops.rounds import Rounds
+from quintain.methods.loops.rounds import Collected, Rounds
 from quintain.methods.method import Collector, CombinedState
-from quintain.methods.rl.parts.measures import Decode
 from quintain.types import Group, Task, Trajectory, flatten_scored
 
 PERSONA = "Explore: {}."
@@ -98,15 +98,9 @@ def method(config: Config) -> Rounds:
     )
     return Rounds(
         collect=explorer.collect,
-        build=Pipeline(
-            keep_explored(),
-            stages.relabel_tasks(explorer.find_relabelled, name="hindsight"),
-            strip_hints(explorer.hints),
-        ),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         starts_over=config.starts_over,
         state=CombinedState(explorer),
-        measure=explorer.measure,
     )
 
 
@@ -129,25 +123,27 @@ class Explorer:
         """share of Bob's tries of each skill that failed, in the round that tried it last"""
         self.failed: dict[str, list[Task]] = {}
         """tasks that Bob failed in the newest round, by skill"""
-        self.hints = Hints()
-        self._told: dict[str, Trajectory | None] = {}
 
-    def collect(self, collector: Collector, step: int) -> list[Group]:
-        """Return Alice's episodes, and Bob's tries of the tasks that these solved in hindsight."""
+    def collect(self, collector: Collector, step: int) -> Collected:
+        """Return Alice's episodes, Bob's tries of the tasks that these solved in hindsight, and what is imitated."""
         rng = random.Random(collector.seed("skills", step))
         tasks = self.replace_tasks(collector.tasks(step, self.tasks), rng)
-        self.hints.plain.clear()
-        self.hints.texts = {}
+        hints = Hints()
         if self.tells:
             skills = draw_skills(self.failures, len(tasks), rng)
             told = zip(tasks, skills, strict=False)
-            self.hints.texts = {task.id: PERSONA.format(skill) for task, skill in told}
-        groups = collector.sample(step, tasks, size=1, agent=self.hints.wrap if self.hints.texts else None)
+            hints.texts = {task.id: PERSONA.format(skill) for task, skill in told}
+        groups = collector.sample(step, tasks, size=1, agent=hints.wrap if hints.texts else None)
         episodes = flatten_scored(groups)
-        self._told = dict(zip((t.id for t in episodes), self._make_example(collector, episodes), strict=True))
-        made = [told.task for told in self._told.values() if told is not None and skill_of(told.task)]
+        found = dict(zip((t.id for t in episodes), self._make_example(collector, episodes), strict=True))
+        made = [each.task for each in found.values() if each is not None and skill_of(each.task)]
         made = made[: self.tries]
-        return [*groups, *(collector.sample(step, made, size=1, again=TRY) if made else [])]
+        groups += collector.sample(step, made, size=1, again=TRY) if made else []
+        return Collected(
+            groups=groups,
+            data=[pipeline(found, hints)(split_seats(groups))],
+            metrics=measure(groups, list(found.values())),
+        )
 
     def replace_tasks(self, tasks: Sequence[Task], rng: random.Random) -> list[Task]:
         """Return `tasks` with the first ones replaced by what Bob failed: skills in proportion to their failures."""
@@ -163,10 +159,6 @@ class Explorer:
             found = [t if t.is_success else None for t in episodes]
         return [t if t and len(t.turns) <= (self.longest or len(t.turns)) else None for t in found]
 
-    def find_relabelled(self, trajectory: Trajectory) -> Trajectory | None:
-        """Return one of Alice's episodes as that of the task that it solved; None where it solved none."""
-        return self._told.get(trajectory.id)
-
     def update(self, groups: Sequence[Group]) -> None:
         """Take in Bob's tries."""
         self.failures |= failures_of(groups)
@@ -175,18 +167,28 @@ class Explorer:
             if is_try(trajectory) and not trajectory.is_success:
                 self.failed.setdefault(skill_of(trajectory.task), []).append(trajectory.task)
 
-    def measure(self, groups: Sequence[Group], _: Decode) -> Mapping[str, float]:
-        """Return how many episodes reached something, how many skills (nats), and how often Bob succeeds."""
-        tries = [t for t in flatten_scored(groups) if is_try(t)]
-        labels = Counter(skill_of(told.task) for told in self._told.values() if told is not None)
-        return {
-            "exif/reached": labels.total() / max(len(self._told), 1),
-            "exif/skill_entropy": -sum(
-                n / labels.total() * math.log(n / labels.total()) for n in labels.values()
-            ),
-            "exif/tries": float(len(tries)),
-            "exif/mastered": sum(t.is_success for t in tries) / max(len(tries), 1),
-        }
+
+def pipeline(relabelled: Mapping[str, Trajectory | None], hints: Hints) -> Pipeline:
+    """Return episodes of a round → Alice's, as those of the tasks that they solved, without what she was told."""
+    return Pipeline(
+        keep_explored(),
+        stages.relabel_tasks(lambda trajectory: relabelled.get(trajectory.id), name="hindsight"),
+        strip_hints(hints),
+    )
+
+
+def measure(groups: Sequence[Group], relabelled: Sequence[Trajectory | None]) -> Mapping[str, float]:
+    """Return how many episodes reached something, how many skills (nats), and how often Bob succeeds."""
+    tries = [t for t in flatten_scored(groups) if is_try(t)]
+    labels = Counter(skill_of(each.task) for each in relabelled if each is not None)
+    return {
+        "exif/reached": labels.total() / max(len(relabelled), 1),
+        "exif/skill_entropy": -sum(
+            n / labels.total() * math.log(n / labels.total()) for n in labels.values()
+        ),
+        "exif/tries": float(len(tries)),
+        "exif/mastered": sum(t.is_success for t in tries) / max(len(tries), 1),
+    }
 
 
 def skill_of(task: Task) -> str:

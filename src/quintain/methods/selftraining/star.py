@@ -19,15 +19,15 @@ from quintain.agents.deliberation import describe_action
 from quintain.agents.hints import Hints, strip_hints
 from quintain.config.ranges import PositiveFloat, PositiveInt
 from quintain.data.pipeline import Pipeline, Stage, check_stage
+from quintain.data.seats import split_seats
 from quintain.data.stages import keep_solved
-from quintain.errors import ConfigError, InvariantError
+from quintain.errors import ConfigError
 from quintain.learning.train_config import StepRoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
-from quintain.methods.loops.rounds import OptimizerSteps, Rounds
+from quintain.methods.loops.rounds import Collected, OptimizerSteps, Rounds
 from quintain.methods.method import Collector, Needs
-from quintain.methods.rl.parts.measures import Decode
-from quintain.types import Example, Group, Turn
+from quintain.types import Example, Turn
 
 HINT = "Hint: the answer is"
 MARKER = "hint"
@@ -61,23 +61,8 @@ class Config(StepRoundsConfig):
 
 def method(config: Config) -> Rounds:
     """Return STaR as `config` describes it."""
-    hints, decoders = Hints(), list[Decode]()
-    try_again = sample_with_hints(config.tasks, hints, rationalises=config.rationalises)
-
-    def collect(collector: Collector, step: int) -> list[Group]:
-        decoders[:] = [collector.decode]
-        return try_again(collector, step)
-
-    def read_words(turn: Turn) -> str:
-        if not decoders:
-            raise InvariantError(
-                "reading what was said: got episodes that were not collected in this process; begin the loop anew"
-            )
-        return decoders[0](turn.completion.token_ids)
-
     return Rounds(
-        collect=collect,
-        build=Pipeline(right(), keep_unhinted(read_words), strip_hints(hints)),
+        collect=sample_with_hints(config.tasks, rationalises=config.rationalises),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         steps=OptimizerSteps(
             count=lambda number: updates(number, config.first_updates, config.growth),
@@ -93,25 +78,26 @@ def updates(number: int, first: int, growth: float) -> int:
     return math.floor(first * growth ** (number - 1) + 1e-9)
 
 
-def sample_with_hints(
-    tasks: int, hints: Hints, *, rationalises: bool
-) -> Callable[[Collector, int], list[Group]]:
+def sample_with_hints(tasks: int, *, rationalises: bool) -> Callable[[Collector, int], Collected]:
     """Return the collection of an episode of each of `tasks` tasks, and one with a hint of each that failed."""
 
-    def collect(collector: Collector, step: int) -> list[Group]:
+    def collect(collector: Collector, step: int) -> Collected:
+        hints = Hints()
         drawn = collector.expert_tasks(step, tasks) if rationalises else collector.tasks(step, tasks)
         groups = collector.sample(step, drawn, size=1)
         failed = [group.task for group in groups if not any(t.is_success for t in group.trajectories)]
-        if not rationalises or not failed:
-            return groups
-        hints.plain.clear()
-        hints.texts = {
-            shown.task.id: f"{HINT} {describe_action(shown.turns[-1].action)}."
-            for shown in collector.expert_episodes(failed)
-            if shown.is_success
-        }
-        known = [task for task in failed if task.id in hints.texts]
-        return [*groups, *(collector.sample(step, known, size=1, agent=hints.wrap, again=1) if known else [])]
+        if rationalises and failed:
+            hints.texts = {
+                shown.task.id: f"{HINT} {describe_action(shown.turns[-1].action)}."
+                for shown in collector.expert_episodes(failed)
+                if shown.is_success
+            }
+        if known := [task for task in failed if task.id in hints.texts]:
+            groups += collector.sample(step, known, size=1, agent=hints.wrap, again=1)
+        unhinted = keep_unhinted(lambda turn: collector.decode(turn.completion.token_ids))
+        return Collected(
+            groups=groups, data=[Pipeline(right(), unhinted, strip_hints(hints))(split_seats(groups))]
+        )
 
     return collect
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -174,10 +175,10 @@ def trained(
         token_weight=float(options.get("token_weight", 0.6)),
         loss_weight=float(options.get("loss_weight", 1.0)),
     )
-    dialogues = Dialogues(config, count=lambda each: known[id(each)][1], surprise=surprises)
+    make = partial(Dialogues, config, count=lambda each: known[id(each)][1], surprise=surprises)
     return train_rounds(
         start,
-        rounds_of(config, dialogues),
+        rounds_of(config, make),
         num_rounds=int(options.get("rounds", 5)),
         seed=seed,
         rate=float(options.get("rate", 0.1)),

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quintain.agents.experience import Experience
 from quintain.credit_lab.permute import permute
-from quintain.data.pipeline import Pipeline, Stage, as_example, weigh_turns
+from quintain.data.pipeline import Stage, as_example, weigh_turns
 from quintain.methods.loops.rounds import Rounds
 from quintain.methods.selftraining import androidgen
 from quintain.types import Example, Trajectory, derive_seed
@@ -51,7 +52,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
             arm: Rounds = androidgen.method(config)
             made = replace(
                 arm,
-                build=Pipeline(build),
+                collect=androidgen.sample_experienced(config, Experience(), build),
                 update=replace(arm.update, num_epochs=int(options["epochs"])),
             )
             run = train_rounds(
