@@ -165,8 +165,10 @@ def engine_needs(spec: str) -> frozenset[Capability]:
     Raises:
         UsageError: see `check`.
     """
-    kinds = [_class(_place(layer.name)) for layer in check(spec) if layer.name != AUTO]
-    return frozenset[Any]().union(*(getattr(kind, "needs", ()) for kind in kinds))
+    layers = [(layer, _class(_place(layer.name))) for layer in check(spec) if layer.name != AUTO]
+    needed = frozenset[Any]().union(*(getattr(kind, "needs", ()) for _, kind in layers))
+    is_masked = any(_settings(spec, layer, kind).get("masked") for layer, kind in layers)
+    return needed | {"masked"} if is_masked else needed
 
 
 def _settings(spec: str, layer: Layer, kind: type) -> dict[str, Any]:

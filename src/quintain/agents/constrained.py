@@ -5,12 +5,13 @@ types and values that these admit (the extra `constrained`, llguidance). What re
 that `max_tokens` cuts, which is an error as ever.
 
 The log-probs are those of the model without the constraint, as a learner computes them, so that the gap
-between engine and learner stays a check. Sampling is from the constrained distribution, whose log-prob is
-greater by -log Z (Z: the probability of all allowed tokens), and so is its gradient. What is left out is the same for
-every token that may follow a beginning, so it adds nothing to a policy gradient where advantages are centred after
-every beginning. One advantage for a whole completion, centred over a group, is so at the first token alone. Games of
-two tokens with two of four allowed each, tried at random 2,000 times, say how much that is: the gradient has a cosine
-of .93 with the true one on average and of .68 at worst. It vanishes as the model learns the form (Z goes to 1).
+between engine and learner stays a check; with ``masked`` they are those among the allowed tokens, in both. Sampling is
+from the constrained distribution, whose log-prob is greater by -log Z (Z: the probability of all allowed tokens), and
+so is its gradient. What is left out without ``masked`` is the same for every token that may follow a beginning, so it
+adds nothing to a policy gradient where advantages are centred after every beginning. One advantage for a whole
+completion, centred over a group, is so at the first token alone. Games of two tokens with two of four allowed each,
+tried at random 2,000 times, say how much that is: the gradient has a cosine of .93 with the true one on average and of
+.68 at worst. It vanishes as the model learns the form (Z goes to 1).
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class Constrained:
     """How calls are written; see `JsonTools`."""
     max_calls: int = 1
     """Calls of one turn."""
+    masked: bool = False
+    """Let log-probs be those among the allowed tokens, in what is sampled and in what is learned."""
     needs: ClassVar[frozenset[Capability]] = frozenset({"grammar"})
     """What the engine must be able to do."""
     _known: dict[tuple[str, ...], Grammar] = field(
@@ -72,21 +75,21 @@ class Constrained:
             check_grammar(grammar)
             self._known[key] = grammar
         tools = JsonTools(self.chat, self.temperature, self.max_tokens, self.calls)
-        return ConstrainedSession(tools, brief, self._known[key])
+        return ConstrainedSession(tools, brief, self._known[key], is_masked=self.masked)
 
 
 class ConstrainedSession(Deliberation):
     """An episode of `Constrained`."""
 
-    def __init__(self, agent: JsonTools, brief: Brief, grammar: Grammar) -> None:
+    def __init__(self, agent: JsonTools, brief: Brief, grammar: Grammar, *, is_masked: bool) -> None:
         """Open the session of the tools."""
         super().__init__(agent, brief)
-        self._grammar = grammar
+        self._grammar, self._is_masked = grammar, is_masked
 
     def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
         """See `Session.observe`."""
         prompt = super().observe(observation, legal_actions)
-        return replace(prompt, sampling=replace(prompt.sampling, constraint=self._grammar))
+        return replace(prompt, sampling=prompt.sampling.under(self._grammar, is_masked=self._is_masked))
 
 
 def calls_grammar(

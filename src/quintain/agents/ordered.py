@@ -3,7 +3,7 @@
 The order is that of a policy file (``$order``, `quintain.safety.temporal`). With tools every completion is one call of
 a tool that is allowed now, under its schema; without, its first word is an allowed one and the rest is free. What is
 allowed looks ahead to the last turn, so that no episode runs into a limit before the formula holds. Log-probs are those
-of the model without the constraint, as `quintain.agents.constrained` says.
+of the model without the constraint, or with ``masked`` those under it, as `quintain.agents.constrained` says.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class Ordered:
     """A policy with an order, a .json file."""
     turns: int = 0
     """Turns of an episode that the order is to be fulfilled in; 0: whoever can end one ends it."""
+    masked: bool = False
+    """Let log-probs be those among the allowed tokens, in what is sampled and in what is learned."""
     needs: ClassVar[frozenset[Capability]] = frozenset({"grammar"})
     """What the engine must be able to do."""
     _known: dict[str, Automaton] = field(
@@ -68,13 +70,13 @@ class OrderedSession(Deliberation):
     def __init__(self, settings: Ordered, brief: Brief, order: Automaton) -> None:
         """Open the inner session at the beginning of the order."""
         super().__init__(settings.agent, brief)
-        self._chat = settings.chat
+        self._chat, self._is_masked = settings.chat, settings.masked
         self._guard = TemporalGuard(order, turns=settings.turns or None)
 
     def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
         """See `Session.observe`; only what is allowed now can be sampled."""
         prompt = super().observe(observation, legal_actions)
-        return replace(prompt, sampling=replace(prompt.sampling, constraint=self._constrain()))
+        return replace(prompt, sampling=prompt.sampling.under(self._constrain(), is_masked=self._is_masked))
 
     def read(self, completion: Completion) -> Action:
         """See `Session.read`; the order goes on by what was said, carried out or not."""

@@ -204,6 +204,11 @@ def _batch(
         versions=None if samples[0].versions is None else join(versions_of),
         choice=torch.tensor([sample.choice for sample in samples]) if has_choices else None,
         score_length=torch.tensor([sample.score_length for sample in samples]) if has_choices else None,
+        constraints=tuple(
+            (start + at, each)
+            for start, sample in zip(starts.tolist(), samples, strict=True)
+            for at, each in sample.constraints
+        ),
     )
     return Batch(
         token_ids=join(lambda sample: sample.token_ids),

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quintain.errors import DataError, InvariantError
-from quintain.types import Completion, Credit, Pair, Sample, Trajectory, Turn
+from quintain.types import Completion, Constraint, Credit, Pair, Sample, Trajectory, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,8 @@ class _Tape:
     has_candidates: bool = False
     choices: list[_Choice] = field(default_factory=list[_Choice])
     """turns that were drawn from candidates, where these are to be streams"""
+    constraints: list[tuple[int, Constraint]] = field(default_factory=list[tuple[int, Constraint]])
+    """place on the tape at which each completion begins whose log-probs are among the allowed tokens"""
 
     def add(self, index: int, trajectory: Trajectory) -> None:
         for place, number in enumerate(in_streams(trajectory)):
@@ -70,6 +72,8 @@ class _Tape:
             if self.has_candidates and completion.candidates:
                 prompt = slice(self.starts[-1], len(self.token_ids))
                 self.choices.append(_Choice(index, number, completion, prompt))
+            if completion.constraint is not None and completion.logprobs:
+                self.constraints.append((len(self.token_ids), completion.constraint))
             self.token_ids += completion.token_ids
             self.runs += (len(turn.prompt_ids), num)
             self.run_ids += (-1, number)
@@ -104,6 +108,7 @@ class _Tape:
             turn_end=turn_end,
             trajectory=-1,
             versions=versions,
+            constraints=tuple(self.constraints),
         )
         candidates = [
             each for number, own in enumerate(self.choices) for each in _candidates(whole, own, number)
@@ -168,6 +173,9 @@ def _cut(whole: Sample, trajectory: int, place: slice) -> Sample:
         turn_end=whole.turn_end[place],
         trajectory=trajectory,
         versions=None if whole.versions is None else whole.versions[place],
+        constraints=tuple(
+            (at - place.start, each) for at, each in whole.constraints if place.start <= at < place.stop
+        ),
     )
 
 
@@ -324,6 +332,7 @@ def _after(sample: Sample, start: int, prompt: NDArray[np.int64]) -> Sample:
         turn_id=move(sample.turn_id, -1),
         turn_end=move(sample.turn_end, False),
         versions=None if sample.versions is None else move(sample.versions, 0),
+        constraints=tuple((at - start + len(prompt), each) for at, each in sample.constraints),
     )
 
 

@@ -46,7 +46,7 @@ from quintain.models.fingerprint import fingerprint
 from quintain.models.precision import Precision
 from quintain.models.weights import read_weights
 from quintain.processes.freed import trim_heap
-from quintain.types import Completion, Failure
+from quintain.types import Completion, Constraint, Failure
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -445,12 +445,13 @@ class Local:
         """Return the sampled ids of `jobs` and their log-probs, and what is wrong with those whose guide failed."""
         failed: dict[int, str] = {}
         guides, top_ps = [job.guide for job in jobs], [job.request.sampling.top_p for job in jobs]
+        masked = [job.request.sampling.is_masked for job in jobs]
         if any(guide is not None for guide in guides) or min(top_ps) < 1:
             free = chosen, logprobs
             try:
                 with name_shortage(f"sampling {len(jobs)} streams", ADVICE):
                     chosen, logprobs, failed = sample_guided(
-                        guides, logits, temperatures, numbers, free, top_ps
+                        guides, logits, temperatures, numbers, free, top_ps, masked
                     )
             except MemoryShortage as error:  # the guides went on, so it cannot be tried again
                 failed = dict.fromkeys(range(len(jobs)), str(error))
@@ -492,6 +493,10 @@ class Local:
 
     def _completion(self, job: _Job, is_stop: bool) -> Completion:
         """Return the finished completion of `job`."""
+        sampling = job.request.sampling
+        constraint = None
+        if sampling.is_masked and sampling.constraint is not None:
+            constraint = Constraint(grammar=sampling.constraint, stop_ids=sampling.stop_ids)
         return Completion(
             token_ids=tuple(job.token_ids),
             logprobs=tuple(job.logprobs),
@@ -499,4 +504,5 @@ class Local:
             policy_version=self._version,
             policy=self.policy,
             version_spans=tuple(job.versions) if len(job.versions) > 1 else (),
+            constraint=constraint,
         )

@@ -10,14 +10,13 @@ another process or across a network. What an engine can do beyond sampling is da
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol, get_args
 
 from quintain.errors import EngineFault, UsageError
-from quintain.types import Completion, Failure
+from quintain.types import Completion, Failure, Grammar
 
 Capability = Literal[
     "adapters",
@@ -25,6 +24,7 @@ Capability = Literal[
     "fingerprint",
     "grammar",
     "load_weights",
+    "masked",
     "nucleus",
     "pause",
     "score",
@@ -39,6 +39,7 @@ Capability = Literal[
 - ``fingerprint``: name the weights that it serves by their bytes;
 - ``grammar``: keep to a grammar, a JSON schema, a regular expression or a choice of texts (needs a tokenizer);
 - ``load_weights``: take new weights from a folder of safetensors files;
+- ``masked``: give log-probs among the tokens that a grammar allows (`Sampling.is_masked`);
 - ``nucleus``: sample from the likeliest tokens only (`Sampling.top_p`);
 - ``pause``: stop sampling between two tokens and go on later;
 - ``score``: give the log-prob of every token of given streams;
@@ -47,31 +48,7 @@ Capability = Literal[
 - ``tokens``: say one given sequence of tokens (a `Grammar` of kind ``tokens``).
 """
 CAPABILITIES: frozenset[Capability] = frozenset(get_args(Capability))
-GrammarKind = Literal["lark", "json_schema", "regex", "choice", "tokens"]
 PauseMode = Literal["keep", "abort"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grammar:
-    """What a completion may say, as text that each engine compiles for itself.
-
-    Example: ``Grammar(kind="regex", text="(yes|no)")``; see also `Grammar.of_choices` and `Grammar.of_tokens`. Under a
-    grammar of text a completion ends with one of the request's stop ids, which are allowed where the grammar may end.
-    """
-
-    text: str
-    """Lark as llguidance reads it, a JSON schema, a regular expression, a JSON list of texts, or one of token ids."""
-    kind: GrammarKind = "lark"
-
-    @classmethod
-    def of_choices(cls, texts: Sequence[str]) -> Grammar:
-        """Return the grammar that admits one of `texts`."""
-        return cls(kind="choice", text=json.dumps(list(texts)))
-
-    @classmethod
-    def of_tokens(cls, token_ids: Sequence[int]) -> Grammar:
-        """Return the grammar that admits one sequence of tokens, after which the completion ends."""
-        return cls(kind="tokens", text=json.dumps(list(token_ids)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +78,12 @@ class Sampling:
     """Choose one of these instead of sampling token by token; log-probs are still those of its tokens."""
     constraint: Grammar | None = None
     """Sample allowed tokens only, by their odds among each other; log-probs are still those of all tokens."""
+    is_masked: bool = False
+    """Give the log-probs among the tokens that `constraint` allows, log p - log Z, and say so in the completion."""
+
+    def under(self, grammar: Grammar, *, is_masked: bool) -> Sampling:
+        """Return this under `grammar`."""
+        return replace(self, constraint=grammar, is_masked=is_masked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,6 +291,8 @@ def needs_of(sampling: Sampling) -> frozenset[Capability]:
         needed.add("nucleus")
     if sampling.constraint is not None:
         needed.add("tokens" if sampling.constraint.kind == "tokens" else "grammar")
+    if sampling.is_masked:
+        needed.add("masked")
     return frozenset(needed)
 
 

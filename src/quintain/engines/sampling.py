@@ -64,13 +64,15 @@ def sample_guided(
     numbers: Tensor,
     free: tuple[Tensor, Tensor],
     top_ps: Sequence[float] = (),
+    are_masked: Sequence[bool] = (),
 ) -> tuple[Tensor, Tensor, dict[int, str]]:
     """Return what `sample` gave (`free`), with the rows [R] that have a guide sampled from its allowed tokens, and of
     those the likeliest that have a share `top_ps` [R] of the odds together (none: of every row all); and the rows whose
     guide failed, with its reason: what was sampled in these is not to be used.
 
     A token is drawn by its odds among the allowed ones, from the same uniform number, but its log-prob is the
-    one under the whole vocabulary: that is what a learner computes for it, which knows no constraint.
+    one under the whole vocabulary: that is what a learner computes for it, which knows no constraint. In rows that
+    `are_masked` [R] (none: in no row) it is the one among what the guide allows.
     """
     chosen, logprobs = free[0].clone(), free[1].clone()
     failed: dict[int, str] = {}
@@ -86,6 +88,7 @@ def sample_guided(
                 failed[row] = str(error)
                 continue
             allowed[: len(mask)] = mask
+        guided = allowed.clone()
         heat = temperatures[row]
         scaled = logits[row].float() / (heat if heat > 0 else 1.0)
         if top_p < 1:
@@ -97,6 +100,8 @@ def sample_guided(
         if not (0 <= token < len(allowed) and allowed[token]):
             token = int(masked.argmax())
         chosen[row] = token
+        if are_masked and are_masked[row]:
+            scaled = scaled.masked_fill(~guided.to(scaled.device), float("-inf"))
         logprobs[row] = torch.log_softmax(scaled, dim=-1)[token]
         if guide is not None:
             try:

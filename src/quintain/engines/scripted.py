@@ -88,7 +88,8 @@ class Scripted:
     @property
     def capabilities(self) -> frozenset[Capability]:
         """See `Engine.capabilities`: all but what needs weights, and grammars of text where there is no tokenizer."""
-        return CAPABILITIES - ({"fingerprint"} if self._grammars else {"fingerprint", "grammar"})
+        without = {"fingerprint", "masked"}
+        return CAPABILITIES - (without if self._grammars else {*without, "grammar"})
 
     @property
     def policy_version(self) -> int:

@@ -18,8 +18,8 @@ TRANSFERS: tuple[str, ...] = get_args(Transfer)
 KINDS: dict[str, frozenset[Capability]] = {
     "local": CAPABILITIES - {"adapters"},
     "process": CAPABILITIES - {"adapters", "shared_weights"},
-    "vllm": CAPABILITIES - {"fingerprint", "nucleus", "shared_weights"},
-    "sglang": CAPABILITIES - {"fingerprint", "nucleus", "shared_weights"},
+    "vllm": CAPABILITIES - {"fingerprint", "masked", "nucleus", "shared_weights"},
+    "sglang": CAPABILITIES - {"fingerprint", "masked", "nucleus", "shared_weights"},
 }
 """What the engines of a kind can do; grammars of text where a tokenizer is given and llguidance is installed."""
 

@@ -18,8 +18,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from quintain.engines.grammar import Grammars
 from quintain.errors import InvariantError, UsageError, name_shortage
 from quintain.learning import gap
+from quintain.learning.allowed import find_allowed, mask_logits
 from quintain.learning.checkpoint import SHARDS, load_numbers, load_shards, load_state, save_state
 from quintain.learning.optimizers import make_optimizer
 from quintain.learning.sections import MICRO_TOKENS, OptimizerName
@@ -34,7 +36,7 @@ from quintain.models.precision import Precision, computing
 from quintain.types import NOTHING, Batch, BatchExtra, Loss, Outputs
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 MAX_SKIPPED = 3
 """Steps in a row that may be skipped because something was not finite."""
@@ -85,6 +87,7 @@ class Forward:
         gradient_checkpointing: keep only what each layer begins with, and compute the rest anew for the gradient.
         activate: is called before each pass, where several policies share the model as adapters.
         use_kernels: let the kernels read the weights beside the model's modules, where they can.
+        tokenizer: that of the model, which log-probs among what a grammar of text allows need.
     """
 
     def __init__(
@@ -98,8 +101,10 @@ class Forward:
         gradient_checkpointing: bool = False,
         activate: Callable[[], None] | None = None,
         use_kernels: bool = True,
+        tokenizer: PreTrainedTokenizerBase | None = None,
     ) -> None:
         self.model, self.value_head = model, value_head
+        self._tokenizer, self._grammars = tokenizer, None
         self.temperature, self.shares_prefixes = temperature, shares_prefixes
         self.precision: Precision = precision
         self.gradient_checkpointing = gradient_checkpointing
@@ -120,6 +125,7 @@ class Forward:
         value_head: nn.Module | None = None,
         activate: Callable[[], None] | None = None,
         use_kernels: bool = True,
+        tokenizer: PreTrainedTokenizerBase | None = None,
     ) -> Self:
         """Return the passes of a `model` that is trained by `optimization`."""
         return cls(
@@ -131,6 +137,7 @@ class Forward:
             gradient_checkpointing=optimization.gradient_checkpointing,
             activate=activate,
             use_kernels=use_kernels,
+            tokenizer=tokenizer,
         )
 
     def __call__(self, batch: Batch) -> Outputs:
@@ -146,10 +153,11 @@ class Forward:
                 is_after = batch.extra.turn_end.index_select(0, targets)
                 values = cast(Tensor, self.value_head(hidden, is_after))
             chosen = batch.token_ids.index_select(0, targets)
+            allowed = self._find_allowed(batch, targets)
             if logits is None:
-                logprobs, entropy = self._read_chosen(hidden, chosen)
+                logprobs, entropy = self._read_chosen(hidden, chosen, allowed)
             else:
-                logprobs, entropy = distributions(logits, chosen, self.temperature)
+                logprobs, entropy = distributions(mask_logits(logits, allowed), chosen, self.temperature)
         empty = logprobs.new_zeros(num_tokens)
         return Outputs(
             logprobs=empty.index_copy(0, targets, logprobs),
@@ -204,18 +212,28 @@ class Forward:
         )  # fmt: skip
         return laid.targets, hidden.index_select(0, laid.predictors), None
 
-    def _read_chosen(self, hidden: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    def _find_allowed(self, batch: Batch, targets: Tensor) -> Tensor | None:
+        """Return what was allowed at `targets` [M] of `batch`, as `find_allowed` does."""
+        if not batch.extra.constraints:
+            return None
+        if self._grammars is None:
+            vocabulary = len(cast(Tensor, self.model.get_input_embeddings().weight))
+            self._grammars = Grammars(vocabulary, self._tokenizer)
+        return find_allowed(batch, targets, self._grammars)
+
+    def _read_chosen(self, hidden: Tensor, chosen: Tensor, allowed: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return log-probs and entropies [M] of `chosen` after `hidden` [M, D]; few logits are there at a time."""
         rows = max(1, MAX_LOGITS // len(cast(Tensor, head(self.model).weight)))
         if len(hidden) <= rows:
-            return self._piece(hidden, chosen)
-        pieces = zip(hidden.split(rows), chosen.split(rows), strict=True)
+            return self._piece(hidden, chosen, allowed)
+        split = [None] * -(-len(hidden) // rows) if allowed is None else allowed.split(rows)
+        pieces = zip(hidden.split(rows), chosen.split(rows), split, strict=True)
         told = [self._again(self._piece, *piece) for piece in pieces]
         return torch.cat([logprobs for logprobs, _ in told]), torch.cat([entropy for _, entropy in told])
 
-    def _piece(self, hidden: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    def _piece(self, hidden: Tensor, chosen: Tensor, allowed: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return what `_read_chosen` does, at once."""
-        return distributions(head(self.model)(hidden), chosen, self.temperature)
+        return distributions(mask_logits(head(self.model)(hidden), allowed), chosen, self.temperature)
 
     def _again(self, function: Callable[..., Any], *parts: Any) -> Any:
         """Return ``function(*parts)``, of which nothing is kept for the backward pass: it is called again there."""
@@ -239,10 +257,13 @@ class Learner:
         value_head: nn.Module | None = None,
         trained: nn.Module | None = None,
         activate: Callable[[], None] | None = None,
+        tokenizer: PreTrainedTokenizerBase | None = None,
     ) -> None:
         self.model = model
         self.optimization = optimization or Optimization()
-        self.forward = Forward.of(model, self.optimization, value_head=value_head, activate=activate)
+        self.forward = Forward.of(
+            model, self.optimization, value_head=value_head, activate=activate, tokenizer=tokenizer
+        )
         self.version = 0
         """number of optimizer steps taken; the policy version that the engine serves after it loaded the weights"""
         self.num_skipped = 0

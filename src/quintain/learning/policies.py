@@ -497,6 +497,7 @@ def _places(sample: Sample, marked: NDArray[np.int64], rows: NDArray[np.int64]) 
         returns=keep(sample.returns, 0.0),
         turn_id=keep(sample.turn_id, -1),
         turn_end=keep(sample.turn_end, False),
+        constraints=(),
     )
 
 
@@ -783,7 +784,10 @@ def _build(
         )
         trained = shared.trained(adapter)
         if ranks is None:
-            learner = Learner(shared.model, optimization, value_head=head, trained=trained, activate=activate)
+            learner = Learner(
+                shared.model, optimization, value_head=head, trained=trained, activate=activate,
+                tokenizer=tokenizer,
+            )  # fmt: skip
         else:
             learner = ShardedLearner(
                 shared.model, optimization, ranks=ranks, name=name, folder=folder,
@@ -791,7 +795,9 @@ def _build(
             )  # fmt: skip
         forward = learner.forward
     elif ranks is None:
-        forward = Forward.of(shared.model, optimization, value_head=head, activate=activate)
+        forward = Forward.of(
+            shared.model, optimization, value_head=head, activate=activate, tokenizer=tokenizer
+        )
     else:
         forward = ShardedForward.of(shared.model, optimization, value_head=head, activate=activate)
         spread = ShardSpec(

@@ -355,6 +355,13 @@ def check_tokens(trial: Trial) -> None:
     if found.token_ids != said or found.stop != "stop":
         raise CheckFailed(f"tokens {_some(said)}: got {_some(found.token_ids)} ({found.stop})")
     trial.expect_score(request.prompt_ids, found, 1.0)
+    if "masked" in trial.engine.capabilities:
+        asked = trial.request(constraint=Grammar.of_tokens(said), is_masked=True)
+        (found,) = trial.complete(asked)
+        if max(map(abs, found.logprobs)) > trial.tolerance or found.constraint is None:
+            raise CheckFailed(
+                f"tokens {_some(said)}, masked: got log-probs {found.logprobs} of the only ones allowed"
+            )
 
 
 def check_grammars(trial: Trial) -> None:
@@ -445,6 +452,7 @@ def check_unable(trial: Trial) -> None:
         "candidates": trial.request(candidates=named),
         "tokens": trial.request(constraint=Grammar.of_tokens(trial.ids[:2])),
         "grammar": trial.request(constraint=Grammar(text='start: "a"'), stop_ids={trial.ids[0]}),
+        "masked": trial.request(constraint=Grammar.of_tokens(trial.ids[:2]), is_masked=True),
     }
     for capability, request in requests.items():
         if capability not in engine.capabilities:

@@ -44,6 +44,7 @@ from quintain.types.episodes import (
     flatten_scored,
     is_constant,
 )
+from quintain.types.grammar import Constraint, Grammar
 from quintain.types.learning import (
     Batch,
     BatchExtra,
@@ -74,10 +75,12 @@ __all__ = [
     "Candidate",
     "Comparison",
     "Completion",
+    "Constraint",
     "Content",
     "Credit",
     "Example",
     "Failure",
+    "Grammar",
     "Group",
     "Image",
     "Loss",

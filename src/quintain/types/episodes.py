@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
+from quintain.types.grammar import Constraint
+
 Owner = Literal["policy", "environment", "tool", "judge", "engine"]
 Split = Literal["train", "eval"]
 UNKNOWN_TOOL = "unknown"
@@ -277,6 +279,8 @@ class Completion:
     """(number of the first token, version), where weights changed under way; empty: one version for all."""
     candidates: tuple[Candidate, ...] = ()
     """What it was drawn from as a whole, itself included, by the softmax of scores; empty: token by token."""
+    constraint: Constraint | None = None
+    """What it was sampled under, where `logprobs` are those among the allowed tokens; None: among all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

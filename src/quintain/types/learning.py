@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from quintain.types.episodes import NOTHING, Trajectory
+from quintain.types.grammar import Constraint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,6 +89,8 @@ class Sample:
     """Number of the choice that it ends with a candidate of; -1 for streams that were sampled token by token."""
     score_length: float = 1.0
     """What the sum of the log-probs of the candidate is divided by."""
+    constraints: tuple[tuple[int, Constraint], ...] = ()
+    """(place of the first token, constraint) of each completion whose log-probs are among the allowed tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +150,8 @@ class BatchExtra:
     """int64 [B], number of the choice of which the stream ends with a candidate, -1 for others; None without any"""
     score_length: Tensor | None = None
     """float [B], what divides the score of that candidate"""
+    constraints: tuple[tuple[int, Constraint], ...] = ()
+    """(place of the first token, constraint) of each turn whose log-probs are among the allowed tokens"""
     kl: float | None = None
     """KL of the policy from the reference before the update, nats an episode, estimated over the *whole* step"""
 

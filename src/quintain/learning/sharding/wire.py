@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from quintain.errors import EngineFault
+from quintain.errors import EngineFault, UsageError
 from quintain.types import Batch, BatchExtra
 
 Row = dict[str, Any]
@@ -43,7 +43,16 @@ class Streams:
 
 
 def streams_of(batch: Batch) -> Streams:
-    """Return what a forward pass reads of `batch`."""
+    """Return what a forward pass reads of `batch`.
+
+    Raises:
+        UsageError: its log-probs are among what a grammar allows, which ranks do not follow.
+    """
+    if batch.extra.constraints:
+        raise UsageError(
+            f"ranks of a learner: got {len(batch.extra.constraints)} turns with log-probs among what a grammar allows; "
+            "give --learner-ranks 0, or take the agent without masked"
+        )
     targets = (batch.turn_id >= 0).nonzero().squeeze(1)
     return Streams(token_ids=batch.token_ids, lengths=batch.lengths, targets=targets)
 
