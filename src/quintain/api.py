@@ -156,7 +156,7 @@ def train(
     values = {**(config or {}), **fields}
     if environment is not None:
         values["environment"] = environment if isinstance(environment, str) else class_name(environment)
-    values = with_guard(with_tasks(values), default_environment(found.config_class))
+    values = with_guard(with_tasks(values), default_environment(found.config_class), is_outside=is_outside)
     given = build(found.config_class, values, f"train({found.label!r})")
     settings = place_data(given, Path(root), is_trusted=trust_run)
     settings = dataclasses.replace(settings, learner_ranks=count_ranks(settings.learner_ranks))
@@ -299,8 +299,8 @@ def refuse_unguarded(environment: str, agent: str) -> None:
     """Raise a `UsageError` where `environment` has a guard that the calls of `agent`, an outside one, never meet."""
     if is_outside(agent) and split_guard(split_spec(environment)[0])[1]:
         raise UsageError(
-            f"guard: got one with the agent {agent}, whose calls are carried out where it runs; serve the model to it "
-            "with quintain serve MODEL --guard POLICY.json, or take an agent that acts here"
+            f"guard: got one in {environment} with the agent {agent}, whose calls are carried out where it runs; give "
+            "it as --guard POLICY.json, or as the agent's option guard=POLICY.json, which takes calls out of answers"
         )
 
 

@@ -11,13 +11,15 @@ from typing import Any, cast
 import pytest
 from tests.build import make_episode, make_turn
 
+from quintain.agents.catalog import check, is_outside
 from quintain.agents.code import CodeAct
 from quintain.agents.code_world import InCode
 from quintain.agents.guarded import GuardedEnvironment, apply_policy
 from quintain.config.trust import files_named, find_names
 from quintain.environments.baselines import random_action
 from quintain.environments.catalog import find
-from quintain.environments.guarding import guard_spec, split_guard, with_guard
+from quintain.environments.guarding import guard_agent, guard_spec, split_guard, with_guard
+from quintain.environments.mixture import MixedEnvironment
 from quintain.environments.noisy import Fallible
 from quintain.environments.probes import PROBES, NotApplicableError, NotedError, Subject
 from quintain.environments.protocol import (
@@ -331,12 +333,52 @@ def test_a_policy_is_a_part_of_an_environments_name(tmp_path: Path) -> None:
     named = [(each.kind, each.text) for each in find_names({"environment": guard_spec(tasks, file)})]
     assert named == [("file", f"{tmp_path}/t.jsonl"), ("file", str(file))]
     assert files_named({"environment": spec}) == [file]
-    values = with_guard({"guard": file, "eval_environment": "desk?orders=3"}, "desk")
+    values = with_guard({"guard": file, "eval_environment": "desk?orders=3"}, "desk", is_outside=is_outside)
     assert values == {
         "environment": f"guarded:desk@{file}",
         "eval_environment": f"guarded:desk?orders=3@{file}",
     }
-    assert with_guard({"steps": 3}) == {"steps": 3}
+    assert with_guard({"steps": 3}, is_outside=is_outside) == {"steps": 3}
+
+
+def test_the_guard_of_an_agent_outside_is_its_option(tmp_path: Path) -> None:
+    (tmp_path / "a b&c").mkdir()
+    file = tmp_path / "a b&c" / "p.json"
+    file.write_text(json.dumps({"look": [{}]}))
+    given = {"guard": file, "environment": "desk", "agent": "mine.py:run_agent?grade=grade"}
+    found = with_guard(given, is_outside=is_outside)
+    assert found.keys() == {"environment", "agent"} and found["environment"] == "desk"
+    (layer,) = check(found["agent"])
+    assert layer.options == {"run": "mine.py:run_agent", "guard": str(file), "grade": "grade"}
+    with pytest.raises(UsageError, match="no such file"):
+        with_guard({**given, "guard": "q.json"}, is_outside=is_outside)
+    with pytest.raises(UsageError, match="guard"):
+        check(guard_agent(found["agent"], file))
+
+
+def test_each_environment_of_a_mixture_is_guarded_and_nothing_else_of_it_changes(tmp_path: Path) -> None:
+    file = tmp_path / "p.json"
+    file.write_text(json.dumps({"find_customer": [{}], "show_order": [{}], "guess": [{}]}))
+    plain = find("mix:desk,guess@2,collab")()
+    with closing(plain), closing(find(guard_spec("mix:desk,guess@2,collab", file))()) as guarded:
+        assert isinstance(guarded, MixedEnvironment) and isinstance(guarded, Seats)
+        assert all(isinstance(part, GuardedEnvironment) for part in guarded.parts().values())
+        assert isinstance(guarded, Snapshot) == isinstance(plain, Snapshot)
+        tasks = [guarded.task("train", number) for number in range(4)]
+        assert tasks == [plain.task("train", number) for number in range(4)]
+        found: dict[str, list[bool]] = {}
+        for task in tasks:
+            begin(guarded, task)
+            known = {tool.name for tool in guarded.tools()}
+            for call in (tool_action("check_stock", item="lamp"), tool_action("guess", number=3)):
+                if call.tool_calls[0].name in known:
+                    result = advance(guarded, call)
+                    found.setdefault(task.environment, []).append("refused" in result.reward_terms)
+        assert found == {"desk": [True], "guess": [False, False]}
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps({"find_customers": [{}]}))
+    with pytest.raises(ConfigError, match="got the tool 'find_customers'"):
+        find(guard_spec("mix:desk,guess", wrong))()
 
 
 @pytest.mark.parametrize(
@@ -347,7 +389,6 @@ def test_a_policy_is_a_part_of_an_environments_name(tmp_path: Path) -> None:
         ("", "p.json", "without an environment"),
         ("none", "p.json", "without an environment"),
         ("guarded:desk@x.json", "p.json", "a guard already"),
-        ("mix:desk,guess", "p.json", "guard one environment"),
     ],
 )
 def test_what_cannot_be_guarded_is_refused(environment: str, policy: str, told: str, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def constraint_of(tokenizer: PreTrainedTokenizerFast) -> Constraint:
     return Constraint(grammar=WORDS, stop_ids=frozenset({tokenizer.eos_token_id}))
 
 
-def sampled(
+def sample_under(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, *, is_masked: bool, count: int = 8
 ) -> list[Completion]:
     """Return what the engine says under `WORDS`, each time after another prompt."""
@@ -85,7 +85,7 @@ def group_of(completions: Sequence[Completion]) -> Group:
 def test_the_ratio_is_one_at_step_0(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, path: str
 ) -> None:
-    completions = sampled(model, tokenizer, is_masked=True)
+    completions = sample_under(model, tokenizer, is_masked=True)
     assert all(each.constraint == constraint_of(tokenizer) for each in completions)
     forward = Forward(model, temperature=HEAT, shares_prefixes=path == "shared", tokenizer=tokenizer)
     forward.fallback_reason = "a test" if path == "padded" else ""
@@ -104,7 +104,7 @@ def test_the_ratio_is_one_at_step_0(
 
 
 def test_off_by_default(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
-    masked, plain = (sampled(model, tokenizer, is_masked=each) for each in (True, False))
+    masked, plain = (sample_under(model, tokenizer, is_masked=each) for each in (True, False))
     assert [each.token_ids for each in masked] == [each.token_ids for each in plain]
     assert all(each.constraint is None for each in plain)
     assert samples_from(group_relative([group_of(plain)]))[0].constraints == ()
@@ -170,7 +170,7 @@ def test_the_gradient_is_that_of_the_masked_policy_in_a_game_of_four_words(
 def test_a_learner_trains_on_it_and_its_gap_is_0(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast
 ) -> None:
-    samples = samples_from(group_relative([group_of(sampled(model, tokenizer, is_masked=True))]))
+    samples = samples_from(group_relative([group_of(sample_under(model, tokenizer, is_masked=True))]))
     samples = [replace(each, loss_weight=each.loss_weight * (each.turn_id == 0)) for each in samples]
     batch = pack([replace(each, turn_id=each.turn_id.clip(max=0) - (each.turn_id == 1)) for each in samples])
     learner = Learner(model, Optimization(temperature=HEAT), tokenizer=tokenizer)
@@ -181,7 +181,7 @@ def test_a_learner_trains_on_it_and_its_gap_is_0(
 def test_streams_that_are_moved_keep_their_places(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast
 ) -> None:
-    samples = samples_from(group_relative([group_of(sampled(model, tokenizer, is_masked=True))]))
+    samples = samples_from(group_relative([group_of(sample_under(model, tokenizer, is_masked=True))]))
     for sample in [*samples, *unrelated_samples(samples)]:
         ((place, _),) = sample.constraints
         assert sample.turn_id[place] == 0 and sample.turn_id[place - 1] == -1
@@ -189,12 +189,12 @@ def test_streams_that_are_moved_keep_their_places(
 
 def test_a_journal_keeps_it(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
     for is_masked in (True, False):
-        (episode, *_) = group_of(sampled(model, tokenizer, is_masked=is_masked)).trajectories
+        (episode, *_) = group_of(sample_under(model, tokenizer, is_masked=is_masked)).trajectories
         assert decode(encode(episode)).turns == episode.turns
 
 
 def test_what_cannot_be(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
-    completions = sampled(model, tokenizer, is_masked=True)
+    completions = sample_under(model, tokenizer, is_masked=True)
     batch = pack(samples_from(group_relative([group_of(completions)])))
     with pytest.raises(UsageError, match=r"got 8 turns with .*; give --learner-ranks 0"):
         streams_of(batch)

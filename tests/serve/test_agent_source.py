@@ -11,7 +11,9 @@ import pytest
 
 from quintain import api
 from quintain.agents.harness import PlainText
-from quintain.errors import ConfigError, FailureRateError, UsageError
+from quintain.cli.main import main
+from quintain.data.used import REFUSED, find_unused
+from quintain.errors import ConfigError, FailureRateError, QuintainError, UsageError
 from quintain.learning.train_config import GroupConfig, TrainConfig
 from quintain.models.load import load_tokenizer
 from quintain.runs.context import check_run
@@ -122,6 +124,29 @@ def test_demonstrations_are_played_by_the_agent_with_its_expert(tmp_path: Path) 
         assert "Weigh the extraordinary pumpkin." in text and "weigh" in text and "How heavy" in text
         # The tokenizer was trained on what the client writes: its phrases are few tokens.
         assert len(first.prompt_ids) < 50 and len(first.completion.token_ids) < 20
+
+
+@pytest.mark.slow
+def test_a_run_keeps_the_guard_of_an_agent_outside(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = tmp_path / "policy.json"
+    policy.write_text(json.dumps({"weigh": [{"effect": "forbid"}]}))
+    settings = {**TAUGHT, "environment": "mix:guess,calc", "demonstrations": 2}
+    folder = api.train("grpo", run="guarded", root=tmp_path, config=settings, guard=policy)
+    with Run.open(folder, writable=False) as run:
+        assert run.config["environment"] == "mix:guess,calc" and f"guard={policy}" in run.config["agent"]
+        shown = list(run.trajectories(phase="demonstrations"))
+    for episode in shown:  # its expert weighs, and is not handed the call
+        (turn,) = episode.turns
+        assert turn.facts["refused"] == ["weigh"] and find_unused(episode.turns) == {0: REFUSED}
+    assert main(["eval", "expert", "--environment", "guess", "--guard", str(policy), "--episodes", "1"]) == 2
+    told = capsys.readouterr().err
+    assert "got the tool 'weigh'" in told, "an agent that acts here has the guard in its environment"
+    api.evaluate(folder, episodes=1)
+    policy.write_text(json.dumps({"weigh": [{}]}))
+    with pytest.raises(QuintainError, match=r"policy\.json"):
+        api.evaluate(folder, episodes=1)
 
 
 @pytest.mark.parametrize("has_expert", [True, False])

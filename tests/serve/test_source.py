@@ -1,6 +1,7 @@
 """Episodes whose agents live outside: functions and commands, their scores, failures, budgets and attempts."""
 
 import asyncio
+import json
 import sys
 import threading
 import time
@@ -16,10 +17,12 @@ import pytest
 
 from quintain.agents.external_agent import Outside
 from quintain.agents.harness import PlainText
+from quintain.data.used import REFUSED, find_unused
 from quintain.engines.protocol import Request
 from quintain.engines.scripted import Scripted
 from quintain.environments.protocol import Environment
 from quintain.errors import EngineFault, FailureRateError, UsageError
+from quintain.rewards.conduct import refused_call_penalty
 from quintain.rollout.collect import Limits, Rollout
 from quintain.rollout.request import USUAL
 from quintain.rollout.views import Prefix
@@ -125,6 +128,42 @@ def test_groups_of_an_agent_outside(rollout_of: Callable[..., Rollout]) -> None:
         assert {number for turn in trajectory.turns for number in turn.completion.logprobs} == {-1.0}
         assert find_parents(trajectory.turns) == [(None, 0), (None, 0)]
     assert len({t.seed for t in found}) == 4
+
+
+def test_a_guard_takes_calls_out_of_what_an_agent_outside_is_handed(
+    rollout_of: Callable[..., Rollout], chat: Chat, tmp_path: Path
+) -> None:
+    policy = tmp_path / "p.json"
+    policy.write_text(json.dumps({"pay": [{"when": {"to": {"said_by": ["task"]}}}]}))
+    tools: Any = [{"type": "function", "function": {"name": "pay", "parameters": {"type": "object"}}}]
+    said = iter(("eve", "ann"))
+
+    def script(request: Request, stream: tuple[int, ...]) -> tuple[int, ...]:
+        call = json.dumps({"name": "pay", "arguments": {"to": next(said)}})
+        return chat.write(f"<tool_call>{call}</tool_call>")
+
+    def play(base_url: str, key: str, task: Task) -> float:
+        messages: Any = [{"role": "user", "content": "Pay ann."}]
+        with openai.OpenAI(base_url=base_url, api_key=key, max_retries=0) as client:
+            handed = [
+                client.chat.completions.create(model="m", messages=messages, tools=tools).choices[0].message
+                for _ in range(2)
+            ]
+        assert handed[0].tool_calls is None and "eve" in str(handed[0].content)
+        return float(len(handed[1].tool_calls or ()))
+
+    rollout = rollout_of(play, guard=str(policy), engine=Scripted(script))
+    (episode,) = episodes(rollout, size=1)
+    assert isinstance(episode.outcome, Score) and episode.outcome.value == 1.0
+    assert [turn.facts.get("refused") for turn in episode.turns] == [["pay"], None]
+    assert [[(e.tool, e.cause) for e in turn.tool_errors] for turn in episode.turns] == [
+        [("pay", "refused")],
+        [],
+    ]
+    assert find_unused(episode.turns) == {0: REFUSED}
+    assert refused_call_penalty().measure(episode) == [-1.0, 0.0]
+    with pytest.raises(UsageError, match=r"guard: got|got .*missing.json"):
+        rollout_of(play, guard=str(tmp_path / "missing.json"))
 
 
 def test_a_function_that_is_awaited(rollout_of: Callable[..., Rollout]) -> None:

@@ -167,8 +167,8 @@ def engine_needs(spec: str) -> frozenset[Capability]:
     """
     layers = [(layer, _class(_place(layer.name))) for layer in check(spec) if layer.name != AUTO]
     needed = frozenset[Any]().union(*(getattr(kind, "needs", ()) for _, kind in layers))
-    is_masked = any(_settings(spec, layer, kind).get("masked") for layer, kind in layers)
-    return needed | {"masked"} if is_masked else needed
+    masked = frozenset[Any](["masked"])
+    return needed | masked if any(_settings(spec, *each).get("masked") for each in layers) else needed
 
 
 def _settings(spec: str, layer: Layer, kind: type) -> dict[str, Any]:

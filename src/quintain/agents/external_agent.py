@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -33,6 +34,8 @@ from quintain.environments.protocol import check_claim, check_reward
 from quintain.environments.tools import GraderFault, OwnedFault
 from quintain.errors import EnvironmentFault, UsageError, suggestion
 from quintain.processes.tree import below, send
+from quintain.safety.guard import Guard
+from quintain.safety.policy import Policy, read_order_of, read_policy
 from quintain.text.chat import Chat
 from quintain.types import Action, Score, Task, ToolCall
 from quintain.types.json_text import load_json
@@ -80,6 +83,8 @@ class Outside:
     expert: str = ""
     """``file.py:function`` (the name alone: of the file of `run`), called as ``expert(task, messages)`` with messages
     as OpenAI writes them: answers for the model in demonstrations, with a text or ``{"name": …, "arguments": {…}}``."""
+    guard: str = ""
+    """A policy, a .json file: calls that it refuses are taken out of answers, which are then not trained."""
     deadline: float = 600.0
     """Seconds of an episode."""
     max_calls: int = 256
@@ -132,6 +137,17 @@ class Outside:
             )
 
         return play
+
+    def read_guard(self) -> Callable[[], Guard] | None:
+        """Return what makes the guard of an answer, if there is one; which tools the agent has is not known here.
+
+        Raises:
+            UsageError: there is no such file.
+            ConfigError: it is no policy.
+        """
+        if not self.guard:
+            return None
+        return partial(Policy, read_policy(self.guard), read_order_of(self.guard))
 
     def find_expert(self) -> Expert | None:
         """Return who answers for the model in demonstrations, if anybody does.

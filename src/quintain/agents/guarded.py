@@ -11,10 +11,13 @@ key of its state. What the environment does by itself, as an expert that looks a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from quintain.environments.mixture import MixedEnvironment
 from quintain.environments.protocol import (
     NOT_RUN,
     Environment,
@@ -199,13 +202,29 @@ def apply_policy(inner: Environment, path: str) -> GuardedEnvironment:
     Raises:
         ConfigError: it is no policy, or names what is no tool of `inner`.
     """
+    return GuardedEnvironment(inner, read_guard(path, inner)())
+
+
+def read_guard(path: str, inner: Environment) -> Callable[[], Policy]:
+    """Return what makes the guard of the policy in the file at `path`, for `inner`; raises as `apply_policy` does."""
     rules, order = read_policy(path), read_order_of(path)
     tools = (*inner.tools(), *((TAKE,) if isinstance(inner, TakesObjects) else ()))
     where = f"policy {Path(path).name} for {environment_name(inner)}"
     refuse_unknown(rules, tools, where)
     if order is not None:
         refuse_unknown_order(order, tools, where)
-    return GuardedEnvironment(inner, Policy(rules, order))
+    return partial(Policy, rules, order)
+
+
+def guard_mixture(worlds: str, path: str) -> MixedEnvironment:
+    """Return the mixture `worlds` with each of its environments under the policy in the file at `path`.
+
+    Raises:
+        ConfigError: it is no policy, or names what is no tool of any of them.
+    """
+    with closing(MixedEnvironment(worlds)) as plain:
+        make = read_guard(path, plain)
+    return MixedEnvironment(worlds, lambda part: GuardedEnvironment(part, make()))
 
 
 def split_calls(action: Action) -> tuple[Action, ...]:

@@ -245,7 +245,7 @@ def _ask(asked: Callable[..., Any], name: str, arguments: Namespace, settings: M
         return asked(
             target,
             world,
-            agent=arguments.agent,
+            agent=_find_agent(target, arguments),
             **read_attempts(arguments),
             cluster=arguments.cluster,
             trust_run=arguments.trust_run,
@@ -271,7 +271,7 @@ def _find_world(target: str, arguments: Namespace) -> str | None:
         is_asked = world is None and is_run(Path(target))
         own = launch.environment_of(target, trust_run=arguments.trust_run) if is_asked else ""
         world = tasks_spec(world or split_spec(own)[0], arguments.tasks)
-    if arguments.guard is not None:
+    if arguments.guard is not None and _find_agent(target, arguments) == arguments.agent:
         from quintain.environments.guarding import guard_spec
 
         world = guard_spec(
@@ -281,6 +281,19 @@ def _find_world(target: str, arguments: Namespace) -> str | None:
         world = world or launch.environment_of(target, trust_run=arguments.trust_run)
         require_tools(world)
     return world
+
+
+def _find_agent(target: str, arguments: Namespace) -> str:
+    """Return the harness that is asked for; one that lives outside has the guard, if there is one, for an option."""
+    from quintain import api as launch
+    from quintain.agents.catalog import is_outside
+    from quintain.environments.guarding import guard_agent
+
+    named = arguments.agent
+    if arguments.guard is None:
+        return named
+    own = named or launch.harness_of(target, is_trusted=arguments.trust_run)
+    return guard_agent(own, arguments.guard) if is_outside(own) else named
 
 
 def _hallucination(arguments: Namespace, episodes: Mapping[str, Sequence["Trajectory"]]) -> dict[str, float]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any, Literal, cast, get_args, get_origin
 
+from quintain.agents.catalog import is_outside
 from quintain.cli.arguments import Parser, one_of
 from quintain.config import Option, build, merge, read_file, read_flags, rename, show, words
 from quintain.config.fields import NAME, parts_of
@@ -164,7 +165,9 @@ def read_configuration(
     if tasks is not None:
         values["environment"] = tasks_spec(str(values.get("environment") or ""), tasks)
     values = with_guard(
-        values if policy is None else {**values, GUARD: policy}, default_environment(config_class)
+        values if policy is None else {**values, GUARD: policy},
+        default_environment(config_class),
+        is_outside=is_outside,
     )
     build(config_class, values, file or "the command line")
     return values

@@ -3,7 +3,7 @@
 import importlib
 from dataclasses import dataclass
 
-from quintain.environments.guarding import GUARDED, refuse_mixture, split_guard
+from quintain.environments.guarding import GUARDED, split_guard
 from quintain.environments.mixture import MixedEnvironment, parts_of
 from quintain.environments.protocol import Environment
 from quintain.environments.series import SESSION, Session, SessionOptions, split_session
@@ -104,17 +104,19 @@ class WithPolicy(EnvironmentSpec):
     path: str
 
     def __call__(self) -> Environment:
-        """Build the environment, and put it under the policy."""
-        return importlib.import_module(GUARD).apply_policy(self.inner(), self.path)
+        """Build the environment, and put it under the policy; of a mixture, each part of it."""
+        module = importlib.import_module(GUARD)
+        if self.kind is MixedEnvironment:
+            return module.guard_mixture(*self.inner.subject, self.path)
+        return module.apply_policy(self.inner(), self.path)
 
 
 def find_guarded(spec: str) -> EnvironmentSpec:
     """Return how to build what ``guarded:ENVIRONMENT@POLICY.json`` names; the policy is read when it is built.
 
     Raises:
-        UsageError: as for `find`, or it is a mixture.
+        UsageError: as for `find`.
     """
     name, path = split_guard(spec)
-    refuse_mixture(name)
     inner = find(name)
     return WithPolicy(spec=spec, kind=inner.kind, inner=inner, path=path)

@@ -8,7 +8,7 @@ environments are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
@@ -36,6 +36,8 @@ from quintain.environments.tools import find_clash
 from quintain.environments.wrapped import CAPABILITIES, Wrapped, kind_with
 from quintain.errors import EnvironmentFault, UsageError
 from quintain.types import ALONE, Action, Observation, Split, Task, ToolSpec
+
+Around = Callable[[Environment], Environment]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +75,13 @@ class MixedEnvironment(Wrapped):
     adds: ClassVar[frozenset[type]] = frozenset({Fallible, Legal, Pooled, Seats})
     own: ClassVar[tuple[str, ...]] = ("_now",)
 
-    def __new__(cls, worlds: str) -> Self:
+    def __new__(cls, worlds: str, around: Around | None = None) -> Self:
         """Return a mixture that is capable of what all its environments are."""
         found = _describe(worlds)
         return object.__new__(cast("type[Self]", kind_with(cls, found.shared, found.tags)))
 
-    def __init__(self, worlds: str) -> None:
-        """Mix `worlds`, such as ``guess,keydoor@2``.
+    def __init__(self, worlds: str, around: Around | None = None) -> None:
+        """Mix `worlds`, such as ``guess,keydoor@2``; `around` puts something around each, which loses nothing of it.
 
         Raises:
             UsageError: see `parts_of`, or an environment does not exist.
@@ -90,6 +92,7 @@ class MixedEnvironment(Wrapped):
         self._built: dict[str, Environment] = {}
         self._pooled: dict[str, Pooled] = {}
         self._now = ""
+        self._around = around
         found = _describe(worlds)
         self.max_turns, self.return_range = found.max_turns, found.return_range
         self.evaluation_only, self.later_words = found.evaluation_only, found.later_words
@@ -176,7 +179,8 @@ class MixedEnvironment(Wrapped):
     def _part(self, name: str) -> Environment:
         """Return the environment `name`."""
         if name not in self._built:
-            part = self._built[name] = find_single(self._parts[name].spec)()
+            part = find_single(self._parts[name].spec)()
+            part = self._built[name] = part if self._around is None else self._around(part)
             if isinstance(part, Pooled):
                 self._pooled[name] = part
         return self._built[name]

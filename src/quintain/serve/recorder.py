@@ -30,7 +30,7 @@ from quintain.serve.chat_types import (
 )
 from quintain.serve.guarding import remove_refused
 from quintain.text.chat import Chat, Conversation
-from quintain.types import Action, Completion, ToolCall, Turn, as_content
+from quintain.types import UNKNOWN_TOOL, Action, Completion, ToolCall, ToolError, Turn, as_content
 
 Fork = Literal["", "root", "repeat", "branch", "sub-agent", "compaction", "stop", "thought", "rewrite"]
 """Why a call is not at the end of the stream that the call before it ended:
@@ -91,7 +91,7 @@ class Node:
     is_cut: bool = False
     """whether more was sampled than the client was handed: behind a text of `stop`, a second call, a refused one"""
     refused: tuple[str, ...] = ()
-    """names of the tools whose calls a guard took out of it"""
+    """names of the tools whose calls a guard took out of it; `UNKNOWN_TOOL` for those that the client does not have"""
     num_deliveries: int = 0
     """times that a client read the whole answer"""
     num_retries: int = 0
@@ -187,6 +187,8 @@ class Recorder:
         refused: tuple[str, ...] = ()
         if self.make_guard is not None and spoken.calls:
             spoken, refused = remove_refused(self.make_guard, plan.history, spoken)
+            known = {tool.name for tool in asked.tools}
+            refused = tuple(name if name in known else UNKNOWN_TOOL for name in refused)
         assert plan.parent is None or plan.whole[: len(plan.parent.whole)] == plan.parent.whole, (
             "a parent is a prefix"
         )
@@ -392,6 +394,7 @@ def turn_of(node: Node) -> Turn:
         action=Action(text=node.spoken.whole_text(), tool_calls=name_calls(node.spoken), error=node.error),
         is_valid=node.error is None,
         starts_segment=not continues,
+        tool_errors=tuple(ToolError(tool=name, cause="refused") for name in node.refused),
         facts=facts_of(node),
     )
 

@@ -64,6 +64,7 @@ class ExternalAgents:
         self.outside = outside
         self.expert = outside.find_expert() if is_taught else None
         self.play: Play = outside.prepare_player()
+        self.make_guard = outside.read_guard()
         self.endpoint: Endpoint | None = None
         self._listener: Listener | None = None
         self._numbers = count()
@@ -183,6 +184,7 @@ class OutsideSource:
             max_turn_tokens=outside.max_tokens,
             max_calls=request.max_turns or self._stage.limits.max_turns or outside.max_calls,
             answers=self._home.answers(request.task),
+            guard=self._home.make_guard,
         )
         session, key = self._endpoint.open(self._home.name(), request.seed, terms)
         self._live[session.name] = _Live(request=request, attempt=attempt, session=session)
