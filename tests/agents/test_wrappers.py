@@ -39,6 +39,7 @@ FITTING: dict[str, tuple[str, ...]] = {
     "experts": ("collab", "twocards"),
     "grounded": ("screen?interface=text",),
     "plan?actor=scripted": ("keydoor", "house"),
+    "searched?size=1&steps=200": ("plan", "web", "keydoor"),
     "team?of=debate": ("craft", "keydoor"),
     "workforce": ("craft",),
 }

@@ -48,9 +48,11 @@ MORE = (
     "capped?calls=9",
     "constrained?calls=mistral&max_calls=2",
     "plan+pivotal?turns=2+simplified+rci",
+    "searched?size=1+react",
+    "searched?by=mcts&score=model+tools",
 )
 
-NEED_MORE = (OUTSIDE, "capped", "backoff", "ordered", "team")
+NEED_MORE = (OUTSIDE, "capped", "backoff", "ordered", "searched", "team")
 SPECS = [*(name for name in names() if name not in NEED_MORE), *MORE]
 
 

@@ -67,7 +67,7 @@ class Paid(Line):
         )  # fmt: skip
 
 
-def begun(make: Any) -> Any:
+def begin_new(make: Any) -> Any:
     environment = make()
     begin(environment, environment.task("train", 0))
     return environment
@@ -76,33 +76,33 @@ def begun(make: Any) -> Any:
 def test_the_shortest_way_and_its_cost_by_hand() -> None:
     # Depth 1: left, right. Depth 2: 4 more. Depth 3, the last at right right right: LLx, LRx, RLx, RRL, RRR.
     way = ("right", "right", "right")
-    assert search(begun(Line), nodes=100) == Found(actions=way, is_solved=True, num_nodes=14)
-    assert search(begun(Line), nodes=14).is_solved
-    assert search(begun(Line), nodes=13) == Found(actions=(), is_solved=False, num_nodes=13)
+    assert search(begin_new(Line), nodes=100) == Found(actions=way, is_solved=True, num_nodes=14)
+    assert search(begin_new(Line), nodes=14).is_solved
+    assert search(begin_new(Line), nodes=13) == Found(actions=(), is_solved=False, num_nodes=13)
     # With keys: -1 and 1; from these -2 and 2 (0 is known); from -2: -3, from 2: left, right.
-    assert search(begun(Keyed), nodes=100) == Found(actions=way, is_solved=True, num_nodes=10)
+    assert search(begin_new(Keyed), nodes=100) == Found(actions=way, is_solved=True, num_nodes=10)
 
 
 def test_best_first_follows_what_pays() -> None:
     # left and right; then only from what paid most: right, right.
     way = ("right", "right", "right")
-    assert search(begun(Paid), nodes=100, by="best") == Found(actions=way, is_solved=True, num_nodes=6)
-    assert search(begun(Paid), nodes=100, by="breadth").num_nodes == 14
+    assert search(begin_new(Paid), nodes=100, by="best") == Found(actions=way, is_solved=True, num_nodes=6)
+    assert search(begin_new(Paid), nodes=100, by="breadth").num_nodes == 14
 
 
 def test_what_is_not_solved_goes_where_most_was_paid() -> None:
-    assert search(begun(Paid), nodes=4, by="best") == Found(
+    assert search(begin_new(Paid), nodes=4, by="best") == Found(
         actions=("right", "right"), is_solved=False, num_nodes=4
     )
 
 
 def test_nothing_is_looked_for_behind_the_last_turn() -> None:
     short = type("Short", (Line,), {"max_turns": 2, "__doc__": Line.__doc__})
-    assert search(begun(short), nodes=100) == Found(actions=(), is_solved=False, num_nodes=6)
+    assert search(begin_new(short), nodes=100) == Found(actions=(), is_solved=False, num_nodes=6)
 
 
 def test_the_environment_is_as_it_was_and_every_action_counts() -> None:
-    line = begun(Line)
+    line = begin_new(Line)
     advance(line, Action(text="left"))
     found = search(line, nodes=9)
     assert line.place == -1 and line.steps == 1 + found.num_nodes == 10
@@ -156,7 +156,7 @@ def test_a_demonstrator_walks_its_way_once_for_each_episode(tokenizer: PreTraine
 
 
 def test_what_is_left_of_a_way_is_of_this_environment() -> None:
-    searcher, first, second = Searcher(nodes=100), begun(Line), begun(Line)
+    searcher, first, second = Searcher(nodes=100), begin_new(Line), begin_new(Line)
     assert searcher(first, Random(0), ("0",)).text == "right"
     assert searcher(second, Random(0), ("0", "-1")).text == "left", (
         "the first legal action, where nothing was found"

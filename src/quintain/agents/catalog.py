@@ -58,6 +58,7 @@ WRAPPERS: dict[str, str] = {
     "ramp": "quintain.agents.ramp:Ramp",
     "rci": "quintain.agents.rci:Critique",
     "refined": "quintain.agents.refined:Refined",
+    "searched": "quintain.search.harness:Searched",
     "simplified": "quintain.agents.shaping:Simplified",
     "summary": "quintain.agents.context:Summary",
     "window": "quintain.agents.context:Window",

@@ -184,6 +184,15 @@ class Snapshot(Protocol):
 
 
 @runtime_checkable
+class Reversible(Protocol):
+    """The environment says whether what was done could be undone outside a simulation: an order sent, money paid."""
+
+    def can_go_back(self) -> bool:
+        """Return whether an agent may go back behind the last action; what it may not is never searched through."""
+        ...
+
+
+@runtime_checkable
 class Expert(Protocol):
     """The environment knows a good next action."""
 

@@ -34,6 +34,7 @@ from quintain.environments.protocol import (
     Progressing,
     Proposes,
     RetrievesTools,
+    Reversible,
     Scripted,
     Seats,
     SimultaneousSeats,
@@ -47,7 +48,9 @@ from quintain.environments.protocol import (
 )
 from quintain.types import Action, Observation, Split, StepResult, Task, ToolSpec
 
-STATES: frozenset[type] = frozenset({Snapshot, StateKey, Progressing, Privileged, Hindsight, Proposes})
+STATES: frozenset[type] = frozenset(
+    {Snapshot, StateKey, Progressing, Privileged, Hindsight, Proposes, Reversible}
+)
 """Capabilities that speak of states and tasks: they hold whoever acts, and however."""
 ACTIONS: frozenset[type] = frozenset(
     {

@@ -27,6 +27,7 @@ from quintain.data.messages import OpeningPrompt, message_rows, to_record, was_u
 from quintain.data.negatives import preference_record
 from quintain.data.pipeline import Stage, as_example, name_of, remade, weigh_turns
 from quintain.data.records import Record, Unusable, read_record, read_records
+from quintain.data.searched import follow_searches
 from quintain.data.seats import by_seat
 from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
@@ -515,7 +516,7 @@ def from_run(folder: Path, *, is_trusted: bool = False) -> tuple[Origin, list[Ex
             name=folder.name, chat=Chat(tokenizer_of(folder)), told=openings_in(run), acting=acting
         )
         examples: list[Example] = []
-        for place, trajectory in enumerate(run.trajectories()):
+        for place, trajectory in enumerate(follow_searches(run.trajectories())):
             for number, part in enumerate(by_seat(trajectory)):
                 name = f"{folder.name}:{trajectory.id or place}{f'/{number}' if number else ''}"
                 examples.append(as_example(replace(part, id=name)))

@@ -37,6 +37,7 @@ from quintain.data.records import (
     read_records,
     read_tools,
 )
+from quintain.data.searched import follow_searches
 from quintain.data.seats import by_seat
 from quintain.data.thoughts import whole_text
 from quintain.environments.boundary import ask, check_instructions, check_tools
@@ -444,7 +445,7 @@ def read_run(
             else openings_in(run, config.environment if is_there and not run.fact(TOLD) else "")
         )
         decode = Chat(own).text
-        for trajectory in run.trajectories():
+        for trajectory in follow_searches(run.trajectories()):
             if trajectory.task.is_held_out or not isinstance(trajectory.outcome, Score):
                 continue
             total.update(f"{trajectory.id}\0{trajectory.num_sampled}\n".encode())

@@ -23,6 +23,7 @@ from quintain.curriculum.streams import Fixed, TaskStream
 from quintain.data.files import digest, read_objects
 from quintain.data.messages import answer_of
 from quintain.data.records import Record, read_records
+from quintain.data.searched import follow_searches
 from quintain.environments.boundary import ask, has_expert, tasks_of
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Factory
@@ -339,7 +340,7 @@ def read_episodes(folder: Path) -> Iterator[Recording]:
     """Yield the training episodes of the run `folder` that were scored."""
     decode = Chat(tokenizer_of(folder)).text
     with Run.open(folder, writable=False) as run:
-        for place, episode in enumerate(run.trajectories()):
+        for place, episode in enumerate(follow_searches(run.trajectories())):
             if episode.task.is_held_out or not isinstance(episode.outcome, Score):
                 continue
             has_thoughts = any(turn.is_internal for turn in episode.turns)

@@ -74,7 +74,7 @@ class HttpTools(RemoteTools):
         self._grader = make(row, who=f"{who}: grader", known=ENDPOINT_KEYS) if grader else None
         self._rollout, self._task = "", ""
 
-    def offered(self) -> tuple[ToolSpec, ...]:
+    def list_offered(self) -> tuple[ToolSpec, ...]:
         """Return the tools."""
         return self._specs
 

@@ -46,7 +46,7 @@ class MCP(RemoteTools):
         self._specs = tuple(spec for spec in self._session.tools if spec.name != self.reset_tool)
         self._is_used = False
 
-    def offered(self) -> tuple[ToolSpec, ...]:
+    def list_offered(self) -> tuple[ToolSpec, ...]:
         """Return the tools of the server, the one that resets it left out."""
         return self._specs
 

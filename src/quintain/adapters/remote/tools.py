@@ -100,7 +100,7 @@ class RemoteTools(Environment):
         """The model that grades, where the file names one."""
         return self._judge
 
-    def offered(self) -> tuple[ToolSpec, ...]:
+    def list_offered(self) -> tuple[ToolSpec, ...]:
         """Return the tools of the server."""
         raise NotImplementedError
 
@@ -150,7 +150,7 @@ class RemoteTools(Environment):
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return the tools of the server."""
-        return self.offered()
+        return self.list_offered()
 
     def instructions(self) -> str:
         """Return the ``instructions`` of the file, else the class docstring."""
@@ -192,7 +192,7 @@ class RemoteTools(Environment):
 
     def _call_tool(self, call: ToolCall) -> tuple[Reply, ToolError | None]:
         """Carry out `call` if it is right; return what to tell the agent, and what went wrong."""
-        specs = {spec.name: spec for spec in self.offered()}
+        specs = {spec.name: spec for spec in self.list_offered()}
         if call.name not in specs:
             near = suggestion(call.name, specs) if specs else "there are no tools"
             text = f"Error: no tool is called {json.dumps(call.name[:60])}; {near}"

@@ -174,6 +174,7 @@ class Desk(Environment):
         self._open(case)
         said = self._user.opening(case).replace(STOP, "").strip()
         self._state = State(case=case, rows=case.rows, dialogue=(("user", said),))
+        self._is_done_for_good = False
         return said
 
     def step(self, action: Action) -> StepResult:
@@ -182,8 +183,14 @@ class Desk(Environment):
             action = read_command(action.text)
         elif action.error is None and not action.tool_calls and action.text.strip():
             action = tool_action("respond", text=action.text)
+        before = self._now.dialogue, self._store.digest()
         result = super().step(action)
+        self._is_done_for_good = (self._now.dialogue, self._store.digest()) != before
         return result if result.is_success is not None else replace(result, is_success=False)
+
+    def can_go_back(self) -> bool:
+        """Return whether the last action was a look: what was said to a customer, or changed, stays."""
+        return not self._is_done_for_good
 
     @tool
     def find_customer(self, name: str) -> str:

@@ -96,7 +96,7 @@ class Browser(Environment):
         self._filled: Filled = ()
         self._popup = -1
         self._seen: frozenset[str] = frozenset()
-        self._is_done = False
+        self._is_done = self._is_sent = False
         self._seed, self._turn, self._num_loads = 0, 0, 0
 
     def task(self, split: Split, index: int) -> Task:
@@ -114,14 +114,14 @@ class Browser(Environment):
         self._site = restyle(site, int(task.data.get("layout", 0)))
         self._pages = dict(self._site.pages)
         self._seed, self._turn, self._num_loads = task.seed, 0, 0
-        self._seen, self._is_done = frozenset(), False
+        self._seen, self._is_done, self._is_sent = frozenset(), False, False
         self._load((HOME,))
         return f"{self._site.goal.words()} {self._view()}"
 
     def step(self, action: Action) -> StepResult:
         """Carry out one action; one without effect leaves the site as it was."""
         words = " ".join(action.text.lower().split())
-        self._turn += 1
+        self._turn, self._is_sent = self._turn + 1, False
         if action.error is not None or words not in self.possible():
             said = f"Error: {action.error}" if action.error is not None else "Nothing happens."
             return StepResult(observation=f"{said} {self._view()}", is_success=False, is_valid=False)
@@ -129,7 +129,8 @@ class Browser(Environment):
         sent, wrong = self._carry_out(words)
         goal = self._site.goal
         self._is_done = (sent and not wrong) or (goal.kind == "open" and self._stack[-1] == goal.target)
-        is_over = self._is_done or (sent and self._is_final)
+        self._is_sent = sent and self._is_final
+        is_over = self._is_done or self._is_sent
         said = "Done." if self._is_done else "Wrong." if is_over else self._view()
         if sent and not is_over:
             said = f"Wrong: {wrong}. {said}"
@@ -181,6 +182,10 @@ class Browser(Environment):
         legal = self.possible()
         traps = [words for words in legal if words == "yes" or words.startswith("click best ")]
         return Action(text=rng.choice(traps or legal))
+
+    def can_go_back(self) -> bool:
+        """Return whether the last action sent nothing for good."""
+        return not self._is_sent
 
     def snapshot(self) -> State:
         """Return the site and the browser as they are."""

@@ -1,0 +1,331 @@
+"""A harness that searches: any model goes back to states it left, and the best way counts.
+
+``searched?by=best&size=3&steps=40+react``: in each state that the search picks the model is asked for `size` ways on,
+each of which is carried out, seen and taken back; then the state that looks best is gone on from, until the task is
+solved or `steps` actions were carried out or asked for again. The episode ends in the best state that was reached, and
+is paid for the way to it alone: what was tried beside it costs steps and pays nothing.
+
+Every action that is tried is a turn of the episode, sampled and recorded like others, so that a search is data: the
+observation after it begins with where the search stands, ``[search 0 3 7]`` (the numbers of the actions that lead
+there), which the model is not shown. `keep_found` leaves of an episode the turns of the way that was found.
+
+The search sees what the agent sees. It reads no progress, nothing hidden and no expert; that a task is solved it learns
+from an action that was carried out, and counts. A state is brought back whole, chance included: the same action does
+the same again. What an environment says cannot be undone (`Reversible`) is gone on from, and never taken back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, cast
+
+from quintain.agents.context import Exchange, Rewriting
+from quintain.agents.deliberation import Words, describe_action, with_words
+from quintain.agents.protocol import Agent, Brief, Prompt, equip
+from quintain.data.searched import split_head, with_head
+from quintain.environments.protocol import (
+    Environment,
+    Reversible,
+    Snapshot,
+    advance,
+    environment_name,
+)
+from quintain.environments.wrapped import Wrapped
+from quintain.errors import UsageError
+from quintain.rollout.views import seats_of
+from quintain.search.tree import BestFirstTree, Node, Path, Seen, ValueTree
+from quintain.search.tree_search import SearchTree
+from quintain.text.chat import Chat
+from quintain.types import (
+    Action,
+    Completion,
+    Observation,
+    StepResult,
+    Task,
+)
+
+Pick = Literal["best", "breadth", "depth", "mcts"]
+Judged = Literal["return", "votes", "model"]
+JUDGE = "How promising is this, from 0 (hopeless) to 10 (solved)? Write a number."
+SURE = "10"
+"""What a demonstration says of a state."""
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+MOST = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """Any harness, searching: ``Searched(ReAct(chat), chat, by="best", size=3, steps=40)``."""
+
+    agent: Agent
+    chat: Chat
+    by: Pick = "best"
+    """Which state is gone on from: that of the highest score, the shallowest, the deepest, or by UCT over mean scores
+    (mcts)."""
+    size: int = 3
+    """Ways on that are asked for in a state."""
+    steps: int = 40
+    """Actions of an episode, tried ones included."""
+    score: Judged = "votes"
+    """What a state is worth: the share of the ways from the state before that led to it, times what that is worth; what
+    its way has paid so far; or what the model says of it when it is asked, a turn of its own."""
+    max_tokens: int = 16
+    """Tokens of what the model says of a state."""
+
+    def __post_init__(self) -> None:
+        """Refuse a search of nothing."""
+        if min(self.size, self.steps) < 1:
+            raise UsageError(f"searched: got size={self.size}, steps={self.steps}; give 1 or more of each")
+
+    def open(self, brief: Brief) -> SearchedSession:
+        """See `Agent.open`."""
+        return SearchedSession(self, brief)
+
+    def equip(self, environment: Environment) -> Environment:
+        """Return `environment`, as the harness inside needs it, in which the search walks.
+
+        Raises:
+            UsageError: it cannot be brought back, or several seats act in it.
+        """
+        return SearchedWorld(equip(self.agent, environment), self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """How a state is brought back, and what led to it: ``Reached(state=…, way=(0, 3), total=0.5, last=result)``."""
+
+    state: Any
+    way: tuple[int, ...]
+    """numbers of the actions that lead to it from the beginning"""
+    observation: Observation
+    total: float = 0.0
+    """what the way paid"""
+    terms: Mapping[str, float] = field(default_factory=dict[str, float])
+    """what it paid, by name"""
+    last: StepResult | None = None
+    """what the last action of the way was answered"""
+
+
+class SearchedWorld(Wrapped):
+    """`inner` as a search walks in it: ``SearchedWorld(KeyDoor(), settings)``; it ends in the best state reached."""
+
+    drops: ClassVar[frozenset[type]] = frozenset({Snapshot})
+
+    def __init__(self, inner: Environment, settings: Searched) -> None:
+        """Walk in `inner`.
+
+        Raises:
+            UsageError: it cannot be brought back, or several seats act in it.
+        """
+        asked = f"a searching agent in {environment_name(inner)}: got an environment"
+        if not isinstance(inner, Snapshot):
+            raise UsageError(f"{asked} that cannot be brought back; give it snapshot() and restore(state)")
+        if len(seats_of(inner)) > 1:
+            raise UsageError(f"{asked} of several seats, whose moves nobody foresees; take another agent")
+        self._settings = settings
+        super().__init__(inner)
+        self._number = self._num_tried = 0
+        self._ways: dict[str, tuple[Reached, int]] = {}
+        self._judged: str | None = None
+        self._scores: dict[str, float] = {}
+
+    def count_turns(self) -> int:
+        """Return the actions of a search, and the turns in which the model says what they led to."""
+        return self._settings.steps * (2 if self._settings.score == "model" else 1) + 1
+
+    def reset(self, task: Task) -> Observation:
+        """Begin the episode inside; the search stands at its beginning."""
+        observation = self.begin_inner(task)
+        self._depth = self.inner.max_turns
+        self._number = self._num_tried = 0
+        self._judged, self._scores, self._ways = None, {}, {}
+        self._best = start = Reached(state=self._states.snapshot(), way=(), observation=observation)
+        self._plant(start)
+        return observation
+
+    def step(self, action: Action) -> StepResult:
+        """Try `action` in the state where the search stands, or take in what the model says of the state before."""
+        number, self._number = self._number, self._number + 1
+        if self._judged is not None:
+            self._scores[self._judged] = read_score(action.text)
+            self._judged = None
+            return self._go_on()
+        key, self._num_tried = describe_action(action), self._num_tried + 1
+        self._asked += 1
+        if key in self._ways:
+            reached, votes = self._ways[key]
+            self._ways[key] = reached, votes + 1
+            return self._go_on()
+        reached = self._try(action, number)
+        last = cast(StepResult, reached.last)
+        if not last.is_valid and not is_over(last):
+            return self._go_on()
+        self._ways[key] = reached, 1
+        if self._is_better(reached):
+            self._best = reached
+        if is_solved(reached):
+            return self._end()
+        if isinstance(self.inner, Reversible) and not self.inner.can_go_back():
+            self._best = reached
+            if is_over(last):
+                return self._end()
+            self._plant(reached)
+        elif self._settings.score == "model" and reached.state is not None:
+            self._judged = str(reached.way)
+            return StepResult(observation=with_head(reached.observation, "judge", reached.way), reward=0.0)
+        return self._go_on()
+
+    def _plant(self, root: Reached) -> None:
+        """Let the search begin at `root`."""
+        scores = self._scores
+        seen = Seen(key="", text=str(root.way), place=root)
+        picks: dict[str, Callable[[Node], float]] = {
+            "best": lambda node: -scores.get(node.seen.text, 0.0),
+            "breadth": lambda _: 0.0,
+            "depth": lambda node: -float(node.depth),
+        }
+        self._tree: SearchTree = (
+            ValueTree(seen, lambda text: scores.get(text, 0.0), mixing=0.0, gate=float("inf"))
+            if self._settings.by == "mcts"
+            else BestFirstTree(seen, picks[self._settings.by])
+        )
+        self._stand(cast(Node, self._tree.select()))
+
+    def _stand(self, node: Node) -> None:
+        """Let the search ask for ways on from `node`."""
+        self._node, self._ways, self._asked = node, {}, 0
+
+    def _try(self, action: Action, number: int) -> Reached:
+        """Carry `action` out where the search stands; return where it leads."""
+        before = cast(Reached, self._node.seen.place)
+        self._states.restore(before.state)
+        result = advance(self.inner, action)
+        way = (*before.way, number)
+        terms = {
+            name: before.terms.get(name, 0.0) + result.reward_terms.get(name, 0.0)
+            for name in (*before.terms, *result.reward_terms)
+        }
+        if not is_over(result) and len(way) >= self._depth:
+            result = replace(result, is_truncated=True)
+        return Reached(
+            state=None if is_over(result) else self._states.snapshot(),
+            way=way,
+            observation=result.observation,
+            total=before.total + result.reward,
+            terms=terms,
+            last=result,
+        )
+
+    def _is_better(self, reached: Reached) -> bool:
+        """Return whether `reached` is more than the best so far: solved, else of a higher return, else over."""
+        return rank_of(reached) > rank_of(self._best)
+
+    def _go_on(self) -> StepResult:
+        """Return what the model is shown next: where the search stands, or its end."""
+        if self._num_tried >= self._settings.steps:
+            return self._end()
+        if self._asked >= self._settings.size:
+            self._take_in()
+            node = self._tree.select()
+            if node is None:
+                return self._end()
+            self._stand(node)
+        place = cast(Reached, self._node.seen.place)
+        self._states.restore(place.state)
+        return StepResult(observation=with_head(place.observation, "", place.way), reward=0.0)
+
+    def _take_in(self) -> None:
+        """Let the tree take in the ways on from where the search stands."""
+        paths: list[Path] = []
+        for key, (reached, votes) in self._ways.items():
+            text = str(reached.way)
+            if self._settings.score == "return":
+                self._scores[text] = reached.total
+            elif self._settings.score == "votes":
+                self._scores[text] = self._scores.get(self._node.seen.text, 1.0) * votes / self._asked
+            paths.append([Seen(key=key, text=text, is_over=reached.state is None, place=reached)])
+        self._tree.back_up(self._node, paths, [self._scores.get(path[0].text, 0.0) for path in paths])
+
+    def _end(self) -> StepResult:
+        """Return the end of the episode: that of the best way."""
+        best = self._best
+        last = best.last
+        has_ended = last is not None and is_over(last)
+        return StepResult(
+            observation=with_head(best.observation, "end", best.way),
+            reward=best.total,
+            reward_terms=best.terms,
+            is_terminated=has_ended and cast(StepResult, last).is_terminated,
+            is_truncated=not has_ended or cast(StepResult, last).is_truncated,
+            is_success=is_solved(best),
+        )
+
+    @property
+    def _states(self) -> Snapshot:
+        return cast(Snapshot, self.inner)
+
+
+class SearchedSession(Rewriting):
+    """An episode of `Searched`: a conversation for each state that the search stands in, with the way to it alone."""
+
+    def __init__(self, settings: Searched, brief: Brief) -> None:
+        """Begin where nothing was tried."""
+        super().__init__(settings.agent, brief)
+        self._words = Words(settings.chat, settings.max_tokens)
+        self._taken: list[Exchange] = []
+        """what each action was an answer to, by its number"""
+        self._way: tuple[int, ...] = ()
+        """of the action that was asked for last"""
+        self._next_way: tuple[int, ...] = ()
+        self._is_judging = False
+
+    def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
+        """See `Session.observe`; what the search stands in is asked of in a conversation that knows the way to it."""
+        what, way, shown = split_head(observation)
+        was_judging, self._is_judging = self._is_judging, what == "judge"
+        self._next_way = way
+        self._goes_on = not was_judging and way == (*self._way, len(self._taken) - 1)
+        prompt = super().observe(with_words(shown, JUDGE) if self._is_judging else shown, legal_actions)
+        self._way = way
+        self._taken.append(self._history[-1])
+        return self._words.ask(prompt, "judge", JUDGE) if self._is_judging else prompt
+
+    def kept(self, history: Sequence[Exchange]) -> Sequence[Exchange] | None:
+        """See `Rewriting.kept`: the way to where the search stands, unless the conversation is there."""
+        return None if self._goes_on or not history else [self._taken[number] for number in self._next_way]
+
+    def read(self, completion: Completion) -> Action:
+        """See `Session.read`: an action, or what is said of a state."""
+        if self._is_judging:
+            return Action(text=self._words.read(completion))
+        return super().read(completion)
+
+    def write(self, action: Action) -> tuple[int, ...]:
+        """See `Session.write`; a demonstration thinks well of every state that it is in."""
+        return self._words.write(SURE) if self._is_judging else self._inner.write(action)
+
+
+def read_score(text: str) -> float:
+    """Return the first number in `text` as a share of 10, 0 where there is none. Example: "7 of 10": 0.7."""
+    match = NUMBER.search(text)
+    return min(float(match[0]) / MOST, 1.0) if match else 0.0
+
+
+def is_over(result: StepResult) -> bool:
+    """Return whether the episode ends with `result`."""
+    return result.is_terminated or result.is_truncated
+
+
+def is_solved(reached: Reached) -> bool:
+    """Return whether the way to a state ended in a solution."""
+    last = reached.last
+    if last is None or not is_over(last):
+        return False
+    return reached.total > 0 if last.is_success is None else last.is_success
+
+
+def rank_of(reached: Reached) -> tuple[bool, float, bool]:
+    """Return by what a state is better than another: solved, else of a higher return, else over."""
+    return is_solved(reached), reached.total, reached.last is not None and is_over(reached.last)
