@@ -65,7 +65,18 @@ def test_serving_needs_its_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_names_stand_in_the_package_and_nothing_is_loaded() -> None:
-    names = ["check", "collect", "compare", "evaluate", "lab", "resume", "serving", "train", "TrainedRun"]
+    names = [
+        "check",
+        "collect",
+        "compare",
+        "evaluate",
+        "lab",
+        "resume",
+        "serving",
+        "train",
+        "verify",
+        "TrainedRun",
+    ]
     assert set(names) <= set(quintain.__all__)
     assert all(callable(getattr(quintain, name)) for name in names)
     code = "import sys, quintain; quintain.check; print('torch' in sys.modules)"

@@ -1,15 +1,15 @@
 """Quintain trains LLM agents: models that act over many turns, call tools and talk to users.
 
 What an environment needs is here, and what is done with it: `check`, `train`, `resume`, `evaluate`, `compare`,
-`collect`, `serving` and `lab`. Importing this loads nothing heavy; each name is fetched when it
-is first used.
+`collect`, `serving`, `lab` and `verify`. Importing this loads nothing heavy; each name is fetched when it is first
+used.
 """
 
 import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quintain.api import collect, compare, evaluate, lab, resume, serving
+    from quintain.api import collect, compare, evaluate, lab, resume, serving, verify
     from quintain.environments.check import check
     from quintain.environments.protocol import Environment
     from quintain.environments.tools import tool
@@ -38,6 +38,7 @@ __all__ = [
     "serving",
     "tool",
     "train",
+    "verify",
 ]
 
 _HOMES = {
@@ -58,6 +59,7 @@ _HOMES = {
     "serving": "quintain.api",
     "tool": "quintain.environments.tools",
     "train": "quintain.api",
+    "verify": "quintain.api",
 }
 
 

@@ -100,6 +100,7 @@ if TYPE_CHECKING:
 
     from quintain.credit_lab.credit import Report
     from quintain.serve.recording import Recording
+    from quintain.time_travel.verify import Verification
 
 LOG = logging.getLogger(__name__)
 ROOT = Path("runs")
@@ -1006,6 +1007,32 @@ def lab(
         report = run_lab(material, ideas=ideas, losses=losses, parts=parts, say=display.phase)
     write_lab(report, folder if out is None else out)
     return report
+
+
+def verify(
+    folder: str | Path,
+    *,
+    step: int | None = None,
+    since: int | None = None,
+    resample: bool = False,
+    trust_run: bool = False,
+) -> Verification:
+    """Return whether the steps of the run in `folder` follow from each other and from the episodes that it recorded.
+
+    They are made again in a copy: all, one `step`, or those from `since` on, from the newest checkpoint before them.
+    With `resample` episodes are sampled again, too, and their tokens compared. What was computed by another machine,
+    another torch or another number of threads is compared up to rounding, which the notes say.
+
+    Raises:
+        UsageError: there is no such step, or it is to `resample` what was sampled by another machine.
+        ConfigError: the run is somebody else's, and names a program, a file or an address.
+    """
+    from quintain.time_travel.verify import verify_run
+
+    with Display("verifying", 1) as display:
+        return verify_run(
+            Path(folder), step=step, since=since, resamples=resample, is_trusted=trust_run, display=display
+        )
 
 
 def policy_of(target: str | Path) -> LoadedModel:

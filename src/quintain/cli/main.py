@@ -68,6 +68,9 @@ COMMANDS: dict[str, Command] = {
     "label": Command("labelling:label", "compare episodes side by side, and say which is better"),
     "export": Command("exporting:export", "take a model or episodes out of a run: hf, messages, parquet"),
     "view": Command("viewing:view", "show where the report of a run lies, and its curve"),
+    "verify": Command(
+        "time_travel:verify", "make the steps of a run again from its journal, and say which does not follow"
+    ),
     "lab": Command("lab:lab", "compare ideas of credit and losses on one batch: quintain lab grpo|RUN"),
     "doctor": Command("doctor:doctor", "say what this machine can do, what is missing and how to get it"),
     "methods": Command("listing:methods", "list the published methods and how far each has come"),

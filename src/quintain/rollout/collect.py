@@ -46,6 +46,7 @@ class Rollout:
         source: ``lockstep`` or ``async``, or what makes a source; see `quintain.rollout.source`.
         max_staleness: versions that weights may move on while an episode is played, where they change under way;
             an episode beyond that is a `Failure` of kind ``stale``.
+        recall: returns an episode that is not to be played, as where steps of a run are made again; None for others.
 
     Raises:
         UsageError: a policy has a harness and no engine or the other way round, or a seat has no such policy.
@@ -61,6 +62,7 @@ class Rollout:
         limits: Limits | None = None,
         source: Kind | MakeSource = "lockstep",
         max_staleness: int = 0,
+        recall: Callable[[EpisodeRequest], Trajectory | None] | None = None,
     ) -> None:
         if isinstance(source, str) and source not in SOURCES:
             raise UsageError(f"source of episodes: got {source!r}; {suggestion(source, SOURCES)}")
@@ -73,7 +75,7 @@ class Rollout:
         check_policies(self._players, self._engines)
         self._limits = limits or Limits()
         self._source: Kind | MakeSource = source
-        self._max_staleness = max_staleness
+        self._max_staleness, self._recall = max_staleness, recall
         self._pool = Pool(make_environment, list(self._players.agents.values()), self._limits)
         self._looks = EnvironmentReader(
             has_state_keys=self._limits.has_state_keys, has_same_tools=self._limits.has_same_tools
@@ -307,6 +309,14 @@ class Rollout:
         self, requests: Iterable[EpisodeRequest], sampler: Sampler, options: Options
     ) -> Generator[Trajectory]:
         """Yield the episodes that `requests` ask for."""
+        if self._recall is not None:
+            missing: list[EpisodeRequest] = []
+            for request in requests:
+                if (found := self._recall(request)) is None:
+                    missing.append(request)
+                else:
+                    yield found
+            requests = missing
         stage = PlayContext(
             pool=self._pool,
             looks=self._looks,

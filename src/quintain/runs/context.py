@@ -51,7 +51,7 @@ from quintain.models.fingerprint import fingerprint
 from quintain.models.save import save
 from quintain.rollout.collect import Rollout
 from quintain.rollout.progress import Display
-from quintain.rollout.request import Limits
+from quintain.rollout.request import EpisodeRequest, Limits
 from quintain.rollout.staleness import newest_versions
 from quintain.rollout.views import seats_of
 from quintain.runs.collector import Collector
@@ -161,6 +161,7 @@ class TrainingContext:
                     agents, config.environment, self._limits, seats=seats, usual=config.rollout
                 ),
                 max_staleness=config.max_staleness,
+                recall=recall_of(run),
             )
 
         engines: Mapping[str, Engine] = self.policies.engines
@@ -182,7 +183,7 @@ class TrainingContext:
         if self.prefetcher is not None:
             self.prefetcher.rollout.retries = self.rollout.retries
         self._resources = resources
-        self.evaluator = make_evaluator(config, self.rollout, self.tokenizer, resources)
+        self.evaluator = make_evaluator(config, self.rollout, self.tokenizer, resources, recall_of(run))
         self.held_out = read_held_out(config, config.eval_episodes)
         me = weakref.proxy(self)  # no circle, which would keep the models in memory until the collector comes
         self.collector = Collector(
@@ -593,12 +594,18 @@ class TrainingContext:
         return sum(each.num_prefilled + each.num_sampled for each in stats)
 
     def stop_if_asked(self, step: int) -> None:
-        """Save what was done up to `step` and stop, if the user asked to."""
-        if not self.interruption.is_asked:
+        """Save what was done up to `step` and stop, if the user asked to, or it was the last that is wanted."""
+        if not self.interruption.is_asked and step != self.run.last_wanted:
             return
         if self.run.next_step <= step:
             self.save(step)
         raise KeyboardInterrupt
+
+
+def recall_of(run: Run) -> Callable[[EpisodeRequest], Trajectory | None] | None:
+    """Return what gives the episodes that are not played in `run`; None where all are."""
+    find = run.find_recorded
+    return None if find is None else lambda request: find(request.group, request.index, request.seed)
 
 
 def check_version(groups: Sequence[Group], version: int) -> list[Trajectory]:

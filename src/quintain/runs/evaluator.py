@@ -6,6 +6,7 @@ acts there as it learned to; where it could not, the run is refused before anyth
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,9 @@ from quintain.errors import ConfigError, UsageError
 from quintain.learning.sections import DataSection
 from quintain.learning.train_config import MAIN, TrainConfig
 from quintain.rollout.collect import Rollout
+from quintain.rollout.request import EpisodeRequest
 from quintain.runs.resources import Resources
+from quintain.types import Trajectory
 from quintain.warm_start.start import harness, new_model
 
 if TYPE_CHECKING:
@@ -25,16 +28,23 @@ if TYPE_CHECKING:
 
 
 def make_evaluator(
-    config: TrainConfig, rollout: Rollout, tokenizer: PreTrainedTokenizerBase, resources: Resources
+    config: TrainConfig,
+    rollout: Rollout,
+    tokenizer: PreTrainedTokenizerBase,
+    resources: Resources,
+    recall: Callable[[EpisodeRequest], Trajectory | None] | None = None,
 ) -> Rollout:
-    """Return what plays the evaluations of `config`: `rollout` itself, or another in `eval_environment`."""
+    """Return what plays the evaluations of `config`: `rollout` itself, or another in `eval_environment`.
+
+    What `recall` returns is not played; see `Rollout`.
+    """
     if not config.eval_environment:
         return rollout
     limits = replace(rollout.limits, has_state_keys=False)
     agent = check_evaluation(config, tokenizer, is_new=new_model(config.model) is not None)
     make_environment = find(config.eval_environment)
     source = resources.source({MAIN: agent}, config.eval_environment, limits, seats={})
-    return Rollout(agent, make_environment, rollout.engine, limits=limits, source=source)
+    return Rollout(agent, make_environment, rollout.engine, limits=limits, source=source, recall=recall)
 
 
 def check_evaluation(config: DataSection, tokenizer: PreTrainedTokenizerBase, *, is_new: bool) -> Agent:

@@ -24,6 +24,7 @@ from quintain.store.files import PRIVATE, can_write, disk_error
 from quintain.store.rows import (
     MAX_STEPS,
     READ_FIELDS,
+    Commit,
     Opened,
     Recorded,
     as_column,
@@ -307,6 +308,35 @@ class Journal:
             except (ValueError, TypeError, OverflowError, RecursionError) as error:
                 self._report("quarantine", f"step row {row_id} of {self.file}: {error}")
         return rows
+
+    def commits(self, phase: str) -> list[Commit]:
+        """Return the committed steps of `phase` in order; one whose metrics cannot be read is reported and skipped."""
+        known = {int(row["step"]): row for row in self.metrics(phase)}
+        query = (
+            "SELECT id, step, batch_hash, weights, policy_version FROM steps "
+            "WHERE is_abandoned = 0 AND phase = ? ORDER BY id"
+        )
+        return [
+            Commit(step, known[step], str(batch_hash), weights, version, self.machine_of(row_id))
+            for row_id, step, batch_hash, weights, version in self._all(query, (phase,))
+            if step in known
+        ]
+
+    def digests(self, step: int) -> dict[str, str]:
+        """Return id → digest of the episodes that were recorded in `step`, in the order of arrival."""
+        query = f"SELECT id, digest FROM episodes WHERE is_abandoned = 0 AND {OF_STEP} ORDER BY row"
+        return {name.hex(): digest[:16].hex() for name, digest in self._all(query, _range(step, None))}
+
+    def copy_to(self, file: Path) -> None:
+        """Write all of it to the new `file`."""
+        with self._mutex, _report_errors("copying the journal", file):
+            file.touch(mode=PRIVATE)
+            self._num_ticks = WRITE_TICKS
+            target = sqlite3.connect(file)
+            try:
+                self._connection.backup(target)
+            finally:
+                target.close()
 
     def last_step(self) -> int | None:
         """Return the highest committed step, or None."""

@@ -31,6 +31,21 @@ class Recorded(NamedTuple):
     """16 bytes over everything that is recorded of it, its parents included"""
 
 
+class Commit(NamedTuple):
+    """A committed step: ``Commit(step=7, metrics={…}, batch_hash="…", weights="…", version=7, machine="…")``."""
+
+    step: int
+    metrics: Mapping[str, Any]
+    batch_hash: str
+    """over the episodes that it used, and their signals"""
+    weights: str | None
+    """fingerprint of the weights after it, where one was taken"""
+    version: int | None
+    """updates of the policy until then"""
+    machine: str
+    """what computed it; empty where that was not noted"""
+
+
 def finite_metrics(metrics: Mapping[str, float]) -> dict[str, float | None]:
     """Return `metrics` ready for JSON: whole numbers stay whole, what is not finite becomes None.
 

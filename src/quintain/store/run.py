@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping, 
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from quintain.errors import StoreError, UsageError
 from quintain.store import files
@@ -24,12 +24,14 @@ from quintain.store.lock import WriterLock, is_locked
 from quintain.store.machine import machine
 from quintain.store.manifest import files_below, find_changes, hash_files, in_words, read_manifest
 from quintain.store.marks import Origin, find_origin, mark_run
-from quintain.store.rows import Recorded, finite_metrics
+from quintain.store.rows import Commit, Recorded, finite_metrics
 from quintain.types import Trajectory, Use
 from quintain.types.terminal import write_command
 
 Status = Literal["running", "done", "interrupted", "failed"]
 _STATUSES: tuple[Status, ...] = ("running", "done", "interrupted", "failed")
+FindRecorded = Callable[[str, int, int], Trajectory | None]
+"""(group, index, seed) → the episode of that name; None where there is none"""
 _log = logging.getLogger("quintain.store")
 CHANGED, UNKNOWN, BEHIND, DRIFT = "changed files", "no hashes", "journal behind", "drift"
 DAMAGED = "damaged checkpoint"
@@ -58,21 +60,25 @@ class Run:
         self._next_step: int | None = None
         self._since = time.monotonic()
         self._may_drift = False
+        self.find_recorded: FindRecorded | None = None
+        """What gives an episode in the place of playing it, where steps of another run are made again."""
+        self.last_wanted: int | None = None
+        """The step after which it ends as if the user had asked for it; None: as it is configured."""
 
     @classmethod
-    def create(cls, folder: Path, *, recipe: str, config: Mapping[str, Any], replace: bool = False) -> "Run":
+    def create(cls, folder: Path, *, recipe: str, config: Mapping[str, Any], replace: bool = False) -> Self:
         """Start the run `folder` with its effective `config`.
 
         Raises `UsageError` for a bad name or an existing run (unless `replace`), `StoreError` when the disk
         fails; nothing is left half-written.
         """
         lock = create_folder(folder, recipe=recipe, config=config, replace=replace)
-        run = _open_run(folder, lock)
+        run = _open_run(folder, lock, cls)
         run._next_step = 0
         return run
 
     @classmethod
-    def open(cls, folder: Path, *, writable: bool = True, accepts_changes: bool = False) -> "Run":
+    def open(cls, folder: Path, *, writable: bool = True, accepts_changes: bool = False) -> Self:
         """Take up the run `folder`, or only read it with ``writable=False``.
 
         A writer closes the folder to others, and continues after the newest intact checkpoint: records of later
@@ -91,7 +97,7 @@ class Run:
                     f"a server that was killed left calls in {folder / CALLS}; `{command}` records them",
                 )
             return run
-        run = _open_run(folder, _lock(folder))
+        run = _open_run(folder, _lock(folder), cls)
         try:
             run.accepts_changes = accepts_changes
             # One of an earlier release, or unpacked from an archive, may be open.
@@ -287,6 +293,18 @@ class Run:
         """Return step → fingerprint of the weights after it, of the steps that recorded one."""
         return self._journal.weights()
 
+    def commits(self, phase: str = "train") -> dict[int, Commit]:
+        """Return the committed steps of `phase` in order, each with what it is compared by when it is made again."""
+        return {each.step: each for each in self._journal.commits(phase)}
+
+    def digests(self, step: int) -> dict[str, str]:
+        """Return id → digest of the episodes that were recorded in `step`, in the order of arrival."""
+        return self._journal.digests(step)
+
+    def copy_journal(self, file: Path) -> None:
+        """Write the journal as it is now to `file`, which is new."""
+        self._journal.copy_to(file)
+
     def metrics(self, phase: str | None = None) -> list[dict[str, Any]]:
         """Return the curve: one ``{"step": …, "phase": …, **metrics}`` per committed step."""
         return self._journal.metrics(phase)
@@ -443,14 +461,17 @@ class Run:
             )
 
 
+_Run = TypeVar("_Run", bound=Run)
+
+
 def _lock(folder: Path) -> WriterLock:
     with _on_disk("locking the run", folder):
         return WriterLock(folder)
 
 
-def _open_run(folder: Path, lock: WriterLock) -> Run:
+def _open_run(folder: Path, lock: WriterLock, kind: type[_Run]) -> _Run:
     try:
-        return Run(folder, lock)
+        return kind(folder, lock)
     except BaseException:
         lock.release()
         raise
