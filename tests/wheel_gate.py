@@ -49,7 +49,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("methods",),
     ("check", "echo.py"),
     TRAIN,
-    ("view", "first"),
+    ("view", "first", "--static"),
     ("eval", "first", "--episodes", "16"),
     ("export", "first", "--to", "messages", "--out", "messages.jsonl"),
     ("export", "first", "--to", "hf", "--out", "exported"),

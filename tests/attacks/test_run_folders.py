@@ -367,7 +367,7 @@ def test_text_of_a_run_does_nothing_to_a_terminal(
     connection.close()
     printed = ""
     for words in (
-        ["view", str(run)],
+        ["view", str(run), "--static"],
         ["check", str(run)],
         ["compare", str(run), str(own)],
         ["resume", str(run)],

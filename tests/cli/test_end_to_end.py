@@ -65,7 +65,7 @@ def test_from_training_to_export(cli: Cli, trained: Path) -> None:
     assert cli("export", "first", "--to", "hf", "--out", "model").status == 0
     assert fingerprint(load("model").model) == fingerprint(load(str(trained / "model")).model)
     assert cli("export", "first", "--to", "messages", "--out", "m.jsonl").status == 0
-    assert cli("view", "first").out.endswith("runs/first/report.html\n")
+    assert cli("view", "first", "--static").out.endswith("runs/first/report.html\n")
 
     shutil.copytree(trained, "runs/second")
     lines = cli("compare", "first", "second").out.splitlines()

@@ -86,14 +86,14 @@ def test_export_to_parquet(cli: Cli, collected: Path) -> None:
 
 
 def test_view_of_a_run_without_a_policy_writes_its_report(cli: Cli, collected: Path) -> None:
-    found = cli("view", "a")
+    found = cli("view", "a", "--static")
     assert (found.status, found.out) == (0, "runs/a/report.html\n")
     assert "<html" in Path("runs/a/report.html").read_text()
 
 
 def test_view_shows_the_tokens_where_the_run_has_a_tokenizer(cli: Cli, collected: Path) -> None:
     train_tokenizer(["go on"], 300).save_pretrained(str(collected / "tokenizer"))
-    assert cli("view", "a").status == 0
+    assert cli("view", "a", "--static").status == 0
     shown = (collected / "report.html").read_text()
     assert 'title="probability 0.607"' in shown
 
@@ -104,7 +104,7 @@ def test_view_of_a_trained_run_concludes_it(
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
     (collected / "start").mkdir()
-    found = cli("view", "a", "--open")
+    found = cli("view", "a", "--static", "--open")
     assert (found.status, found.out) == (0, "runs/a/report.html\n")
     assert launcher.calls == [("conclude", "a")]
     assert opened == [(collected / "report.html").resolve().as_uri()]
@@ -119,13 +119,13 @@ def test_view_of_a_run_that_cannot_be_written_to_shows_what_is_there(
     before = sorted(collected.rglob("*"))
     monkeypatch.setattr("os.access", lambda *_: False)
     monkeypatch.setattr("quintain.store.files.write_file", lambda *_: pytest.fail("something was written"))
-    found = cli("view", "a")
+    found = cli("view", "a", "--static")
     assert found.status == 0 and "runs/a cannot be written to, so that there is no new report" in found.error
     assert sorted(collected.rglob("*")) == before, "sqlite made no file beside the journal"
 
 
 def test_view_of_no_run_is_status_2(cli: Cli) -> None:
-    assert cli("view", "nothing").status == 2
+    assert cli("view", "nothing", "--static").status == 2
 
 
 def test_the_models_of_runs_from_one_start_become_one(cli: Cli) -> None:

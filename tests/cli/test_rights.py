@@ -56,7 +56,7 @@ def test_a_finished_run_is_its_owners_alone(kind: str, cli: Cli) -> None:
     assert len(found) > 4
     assert not {place: mode for place, mode in found.items() if int(mode, 8) & 0o077}
     if kind == "imitation":
-        assert cli("view", "one").status == cli("eval", "one", "--episodes", "2").status == 0
+        assert cli("view", "one", "--static").status == cli("eval", "one", "--episodes", "2").status == 0
         found = rights(Path("runs/one"))
         assert not {place: mode for place, mode in found.items() if int(mode, 8) & 0o077}
         assert cli("export", "one", "--to", "hf", "--out", "model").status == 0

@@ -165,7 +165,7 @@ class Case:
     command: tuple[str, ...]
     may_end: frozenset[int]
     then: tuple[tuple[str, ...], ...] = field(
-        default=(("view", "RUN"), ("export", "RUN", "--to", "messages", "--out", "OUT"))
+        default=(("view", "RUN", "--static"), ("export", "RUN", "--to", "messages", "--out", "OUT"))
     )
     """commands over the run where it came to its end"""
 

@@ -67,7 +67,7 @@ COMMANDS: dict[str, Command] = {
     "play": Command("playing:play", "act in an environment yourself, in the terminal"),
     "label": Command("labelling:label", "compare episodes side by side, and say which is better"),
     "export": Command("exporting:export", "take a model or episodes out of a run: hf, messages, parquet"),
-    "view": Command("viewing:view", "show where the report of a run lies, and its curve"),
+    "view": Command("viewing:view", "show runs in a browser, live while they train: quintain view RUN"),
     "verify": Command(
         "time_travel:verify", "make the steps of a run again from its journal, and say which does not follow"
     ),

@@ -92,14 +92,17 @@ class Listener:
     """Serves an ASGI app until it is closed: ``Listener(app, host="127.0.0.1", port=0).start()``."""
 
     def __init__(
-        self, app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0, token: str = "", also: str = ""
-    ) -> None:
+        self, app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0, token: str = "", also: str = "",
+        asks_key: bool = False,
+    ) -> None:  # fmt: skip
         """Bind; port 0 is any that is free. `also` lists further names that the Host header may have, with commas.
+
+        `asks_key` says that the app itself lets nobody in who does not know a key, as browsers cannot send a token.
 
         Raises:
             UsageError: others could reach the address and there is no token, or it cannot be bound.
         """
-        if not token and not is_local(host):
+        if not (token or asks_key) and not is_local(host):
             raise UsageError(
                 f"host of the server: got {host!r}, which others can reach; give a token with --token-file, or "
                 "127.0.0.1"

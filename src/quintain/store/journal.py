@@ -37,6 +37,7 @@ from quintain.store.rows import (
 from quintain.store.schema import (
     APPLICATION,
     COLUMNS,
+    FACTS,
     INSERT_BRANCH,
     INSERT_ROOT,
     INSERT_STEP,
@@ -349,15 +350,46 @@ class Journal:
         ends = {"trajectories": "SELECT max(row) FROM episodes", "steps": "SELECT max(id) FROM steps"}
         return {name: (self._one(query, ()) or (None,))[0] or 0 for name, query in ends.items()}
 
-    def read_rows(self, *, step: int | None, phase: str | None) -> Iterator[Recorded]:
-        """Yield the trajectories in order of arrival; a row that cannot be read is reported and skipped."""
+    def read_facts(self, after: int, most: int) -> list[tuple[Any, ...]]:
+        """Return the `FACTS` of at most `most` episodes behind the row `after`, superseded ones too, as they stand."""
+        query = f"SELECT {', '.join(FACTS)} FROM episodes WHERE row > ? ORDER BY row LIMIT ?"
+        return self._all(query, (after, most))
+
+    def read_superseded(self) -> list[int]:
+        """Return the rows of the episodes that a resumed run has left behind."""
+        return [row for (row,) in self._all("SELECT row FROM episodes WHERE is_abandoned != 0", ())]
+
+    def read_links(self, after: int, most: int) -> list[tuple[Any, ...]]:
+        """Return (row of the step, step, row of the episode, of the rejected one) of the uses of the next `most` steps.
+
+        These are the committed ones whose rows are behind `after`; of a step without uses it is a row of None.
+        """
+        query = (
+            "SELECT s.id, s.step, u.episode, u.rejected FROM "
+            "(SELECT id, step FROM steps WHERE id > ? AND is_abandoned = 0 ORDER BY id LIMIT ?) AS s "
+            "LEFT JOIN uses AS u ON u.step_row = s.id"
+        )
+        return self._all(query, (after, most))
+
+    def last_event(self) -> int:
+        """Return the number of the newest event, 0 before the first."""
+        row = self._one("SELECT max(id) FROM events", ())
+        return 0 if row is None else row[0] or 0
+
+    def read_rows(
+        self, *, step: int | None, phase: str | None, after: int = 0, most: int = -1
+    ) -> Iterator[Recorded]:
+        """Yield the trajectories in order of arrival; a row that cannot be read is reported and skipped.
+
+        Only those behind the row `after`, and at most so many: all of them below 0.
+        """
         query = (
             "SELECT row, ifnull(length(structure) + length(payload), 0) FROM episodes WHERE is_abandoned = 0 "
             f"AND {':step IS NULL' if step is None else OF_STEP} "
-            "AND (:phase IS NULL OR phase = :phase) ORDER BY row"
+            "AND (:phase IS NULL OR phase = :phase) AND row > :after ORDER BY row LIMIT :most"
         )
         parents: dict[int, Recorded] = {}
-        for rows in _portions(self._all(query, _range(step, phase))):
+        for rows in _portions(self._all(query, {**_range(step, phase), "after": after, "most": most})):
             fetched = self._fetch(rows)
             for row_id in rows:
                 if len(parents) > MAX_PARENTS:

@@ -316,9 +316,33 @@ class Run:
         """
         return (each.trajectory for each in self.read_rows(step, phase))
 
-    def read_rows(self, step: int | None = None, phase: str | None = None) -> Iterator[Recorded]:
-        """Yield the same as `trajectories`, each with its row, step and phase."""
-        return self._journal.read_rows(step=step, phase=phase)
+    def read_rows(
+        self, step: int | None = None, phase: str | None = None, *, after: int = 0, most: int = -1
+    ) -> Iterator[Recorded]:
+        """Yield the same as `trajectories`, each with its row, step and phase.
+
+        Only those behind the row `after`, and at most so many: all of them below 0.
+        """
+        return self._journal.read_rows(step=step, phase=phase, after=after, most=most)
+
+    def read_facts(self, after: int, most: int) -> list[tuple[Any, ...]]:
+        """Return `schema.FACTS` of at most `most` episodes behind the row `after`, superseded ones too.
+
+        They are as they stand in the file, of whatever type, and quickly had: nothing of an episode is decoded.
+        """
+        return self._journal.read_facts(after, most)
+
+    def read_superseded(self) -> list[int]:
+        """Return the rows of the episodes that a resumed run has left behind."""
+        return self._journal.read_superseded()
+
+    def read_links(self, after: int, most: int) -> list[tuple[Any, ...]]:
+        """Return what the next `most` steps used, by rows, as `Journal.read_links` has it."""
+        return self._journal.read_links(after, most)
+
+    def read_ends(self) -> dict[str, int]:
+        """Return the last row of episodes (``trajectories``), steps and events: what has changed since is behind."""
+        return {**self._journal.last_ids(), "events": self._journal.last_event()}
 
     def episode(self, id: str) -> Trajectory:
         """Return the episode `id`, a branch with the turns of its parent before its own.

@@ -96,6 +96,11 @@ ROOT = (
 )  # fmt: skip
 COLUMNS = (*ROOT, "parent", "parent_turn")
 """The columns of an episode that began with a reset, and of any"""
+FACTS = (
+    "row", "id", "parent", "parent_turn", "phase", "step", "group_id", "place", "task", "environment", "split", "value",
+    "is_success", "failure", "stop", "num_turns", "num_sampled", "seconds", "policy", "version", "is_abandoned",
+)  # fmt: skip
+"""The columns that say of an episode what can be listed, without what was recorded of it"""
 
 
 def insert_episode(columns: Sequence[str]) -> str:
