@@ -84,20 +84,20 @@ def test_groups_branches_and_uses(index: Index) -> None:
     around = index.neighbours(first)
     assert [row["place"] for row in around["group"]] == [0, 1]
     assert [row["group"] for row in around["children"]] == ["1:branch"]
-    assert index.used_in(first["row"]) == [2]
+    assert index.find_steps(first["row"]) == [2]
     second = around["group"][1]
     assert index.steps_with_pairs() == [2] and index.pairs(2) == [(first["id"], second["id"])]
 
 
 def test_it_follows_what_is_written_and_what_is_superseded(runs: Path, tmp_path: Path) -> None:
-    def solved(index: int) -> Trajectory:
+    def play(index: int) -> Trajectory:
         return make_episode(make_turn((1,), shows="x"), task="late", group=f"g{index}")
 
     with Run.create(runs / "new", recipe="r", config={}) as writer:
         found = Index(runs / "new", None)
         with Run.open(runs / "new", writable=False) as reader:
             for step in range(3):
-                writer.append([solved(step)], step=step)
+                writer.append([play(step)], step=step)
                 writer.commit(step, {"train/success": 1.0})
                 found.update(reader)
                 assert found.find(Query(equal={}))[1] == step + 1
@@ -111,7 +111,7 @@ def test_it_follows_what_is_written_and_what_is_superseded(runs: Path, tmp_path:
         assert writer.next_step == 1
         found.update(reader)
         assert [row["step"] for row in found.find(Query(equal={}))[0]] == [0], "the others were left behind"
-        writer.append([solved(1)], step=1)
+        writer.append([play(1)], step=1)
         found.update(reader)
         assert [row["step"] for row in found.find(Query(equal={}))[0]] == [0, 1]
 

@@ -333,7 +333,7 @@ class Index:
             "after": around[1],
         }
 
-    def used_in(self, row: int) -> list[int]:
+    def find_steps(self, row: int) -> list[int]:
         """Return the steps that learned from the episode in `row`."""
         with self._mutex:
             found = self._connection.execute(

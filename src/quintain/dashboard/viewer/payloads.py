@@ -94,7 +94,7 @@ def describe_now(viewed: ViewedRun) -> dict[str, Any]:
         "last_step": last,
         "total_steps": total,
         "collected": by_phase,
-        "expected": _expected(run.config),
+        "expected": _count_expected(run.config),
         "step_seconds": mean,
         "seconds_left": left,
         "quiet_seconds": _quiet(viewed) if is_on else None,
@@ -102,7 +102,7 @@ def describe_now(viewed: ViewedRun) -> dict[str, Any]:
     }
 
 
-def _expected(config: Mapping[str, Any]) -> int | None:
+def _count_expected(config: Mapping[str, Any]) -> int | None:
     """Return how many episodes a step collects, where the method has a number of tasks and of episodes of each."""
     tasks, size = config.get("tasks"), config.get("group_size")
     return tasks * size if isinstance(tasks, int) and isinstance(size, int) else None

@@ -154,9 +154,9 @@ class Replays:
         """
         viewed = self._viewer.get(run)
         trajectory = viewed.run.episode(episode)
-        config = admit(viewed.run, is_trusted=self._viewer.is_trusted, to="replaying", fields=WORLDS)
-        own = config.get("eval_environment") if trajectory.task.split == "eval" else None
-        replay = Replay(trajectory, str(own or config.get("environment") or trajectory.task.environment))
+        admitted = admit(viewed.run, is_trusted=self._viewer.is_trusted, to="replaying", fields=WORLDS)
+        own = admitted.get("eval_environment") if trajectory.task.split == "eval" else None
+        replay = Replay(trajectory, str(own or admitted.get("environment") or trajectory.task.environment))
         session = secrets.token_urlsafe(9)
         found = {"session": session, **replay.go(0)}
         with self._mutex:

@@ -68,7 +68,7 @@ def show_episode(viewed: ViewedRun, name: str, *, first_turn: int = 0) -> dict[s
 
 def find_uses(viewed: ViewedRun, facts: Mapping[str, Any]) -> list[tuple[int, Use]]:
     """Return the steps that learned from an episode, with what its tokens were trained with."""
-    steps = viewed.index.used_in(facts["row"]) or ([facts["step"]] if facts["phase"] == "train" else [])
+    steps = viewed.index.find_steps(facts["row"]) or ([facts["step"]] if facts["phase"] == "train" else [])
     found: list[tuple[int, Use]] = []
     for step in steps[:20]:
         found += [(step, use) for _, use in viewed.run.uses(step) if use.episode == facts["id"]]

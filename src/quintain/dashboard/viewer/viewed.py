@@ -228,6 +228,7 @@ def _find_defaults(run: Run) -> dict[str, Any]:
     try:
         made = find_method(run.recipe).config_class()
         found = {name: getattr(made, name) for name in run.config if hasattr(made, name)}
-        return json.loads(json.dumps(found, default=plain))
+        text = json.dumps(found, default=plain)
     except (QuintainError, TypeError, ValueError):  # a recipe of an older release, or one that needs options
         return {}
+    return json.loads(text)
