@@ -16,9 +16,9 @@ FOLDER, PAGE = ROOT / "docs" / "taxonomies", ROOT / "docs" / "taxonomies.md"
 HEAD = """# What surveys of the field name
 
 What {count} surveys list, in their order, and what of it is here. Each line has a test of the suite that shows it, or
-is a gap with its reason; that a test is there is checked, that it would fail without what the line names is not. Written
-by `python docs/taxonomies.py` from the files in `docs/taxonomies/`. Benchmarks have [a page of their own](coverage.md),
-methods [another](which-method.md).
+is a gap with its reason; that a test is there is checked, that it would fail without what the line names is not.
+Written by `python docs/taxonomies.py` from the files in `docs/taxonomies/`. Benchmarks have
+[a page of their own](coverage.md), methods [another](which-method.md).
 
 | survey | source | entries | held by a test | gaps |
 |---|---|---|---|---|
