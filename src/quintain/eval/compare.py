@@ -21,6 +21,7 @@ from quintain.eval.statistics import (
     mcnemar,
     permute_pairs,
     subtract_pairs,
+    wilson,
 )
 from quintain.types import NOTHING, Score, Task, Trajectory
 
@@ -147,15 +148,27 @@ def compare_pairs(
     after = [success_rate(second[name]) for name in shared]
     if clusters:
         changes, own = subtract_pairs(before, after), [clusters[name] for name in shared]
-        mean = clustered_mean(changes.tolist(), own)
         sums = [float(changes[[place == name for place in own]].sum()) for name in sorted(set(own))]
         p_value = permute_pairs([0.0] * len(sums), sums, seed=seed)
-        return Difference(mean=mean.mean, low=mean.low, high=mean.high, num=len(shared)), p_value
+        return clustered_difference(changes.tolist(), own), p_value
     difference = bootstrap_pairs(before, after, seed=seed)
     if all(len(first[name]) == len(second[name]) == 1 for name in shared):
         pairs = list(zip(before, after, strict=True))
         return difference, mcnemar(sum(a > b for a, b in pairs), sum(a < b for a, b in pairs))
     return difference, permute_pairs(before, after, seed=seed)
+
+
+def clustered_difference(changes: Sequence[float], clusters: Sequence[str]) -> Difference:
+    """Return the mean of `changes` of a rate by task, with its interval over `clusters`, within -1 and 1.
+
+    Where all changed by 1, or all by -1, it is Wilson's over as many tasks as there are clusters, as a rate's is.
+    """
+    found = clustered_mean(changes, clusters)
+    low, high = max(-1.0, found.low), min(1.0, found.high)
+    if abs(found.mean) == 1:
+        share = wilson(found.num_clusters, found.num_clusters)[0]
+        low, high = (2 * share - 1, 1.0) if found.mean > 0 else (-1.0, 1 - 2 * share)
+    return Difference(mean=found.mean, low=low, high=high, num=len(changes))
 
 
 def check_shared(tasks: Mapping[str, Sequence[Task]], cluster: str) -> None:
