@@ -1,6 +1,7 @@
 """A judge behind a chat endpoint: rubric, strict reading, failures with an owner, tape, budget, and as a reward."""
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,20 @@ def test_an_endpoint_that_fails_is_a_failure_of_the_judge(model: ChatModel, spec
     assert judge.score({"answer": 1}) == 0.1
     found = judge.score({"answer": 2})
     assert isinstance(found, Failure) and "a budget of 1 calls" in found.message
+
+
+def test_a_judge_that_does_not_answer_is_given_up_at_its_deadline(model: ChatModel, spec: str) -> None:
+    released = threading.Event()
+
+    def wait(_: object) -> str:
+        released.wait(30)
+        return "SCORE: 1"
+
+    model.say = wait
+    found = Judge(f"{spec}&deadline=0.1").score({"answer": 4})
+    released.set()
+    assert isinstance(found, Failure) and (found.owner, found.kind) == ("judge", "judge_timeout")
+    assert "\n" not in found.message and "0.1 s" in found.message
 
 
 def test_a_tape_judges_without_the_model(model: ChatModel, spec: str, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from quintain.errors import EngineFault
 from quintain.rollout.collect import Limits, Rollout
 from quintain.rollout.trials import Trial, reflect, trials
 from quintain.text.chat import Chat
-from quintain.types import Action, Failure, Observation, Split, StepResult, Stop, Task
+from quintain.types import Action, Failure, Observation, Split, StepResult, Stop, Task, ToolSpec
 
 
 class Number(Environment):
@@ -187,3 +187,29 @@ def test_an_attempt_begins_with_the_lesson_that_it_was_told(chat: Chat) -> None:
     assert (lesson.seat, lesson.is_internal, act.is_internal) == ("agent/reflection", True, False)
     assert lesson.starts_segment and act.starts_segment and told[0].is_success
     assert found[0].with_lessons({}) == list(found[0].trajectories)
+
+
+class Changing(Number):
+    """A tool of it takes another argument in each episode."""
+
+    num_resets = 0
+
+    def reset(self, task: Task) -> Observation:
+        Changing.num_resets += 1
+        return super().reset(task)
+
+    def tools(self) -> tuple[ToolSpec, ...]:
+        about = {"type": "object", "properties": {f"x{Changing.num_resets}": {"type": "integer"}}}
+        return (ToolSpec(name="say", description="Say it.", parameters=about),)
+
+
+def test_a_tool_that_changes_its_schema_between_trials_breaks_the_episode(chat: Chat) -> None:
+    for has_same_tools in (True, False):
+        limits = Limits(has_same_tools=has_same_tools, max_failure_share=1.0, attempts=1)
+        rollout = Rollout(PlainText(chat), Changing, Scripted(lambda *_: chat.write("3")), limits=limits)
+        (group,) = rollout.groups([Number().task("train", 3)], size=2, seed=0)
+        broken = [t.outcome for t in group.trajectories if isinstance(t.outcome, Failure)]
+        assert len(broken) == int(has_same_tools)
+        if broken:
+            assert broken[0].owner == "environment" and "\n" not in broken[0].message
+            assert "got others than in the episode before (say); trials of one task" in broken[0].message

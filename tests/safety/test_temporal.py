@@ -139,6 +139,38 @@ def test_an_order_that_is_none_is_refused_with_its_place(order: object, told: st
         apply_policy(find("desk")(), str(file))
 
 
+@pytest.mark.parametrize(
+    ("rules", "formula", "is_met"),
+    [
+        ({"find": [{}], "pay": [{}]}, "eventually pay", True),
+        ({"find": [{}], "pay": [{"effect": "forbid"}]}, "eventually pay", False),
+        ({"find": [{"installs": {"pay": [{}]}}]}, "eventually pay", True),
+        ({"find": [{}]}, "eventually say", True),
+        ({"find": [{}], "say": []}, "eventually say", False),
+        ({"find": [{}]}, "eventually (not pay and last)", True),
+        ({"pay": [{}], "say": []}, "next not pay", False),
+        ({"pay": [{}]}, "always (find or pay)", True),
+    ],
+)
+def test_rules_that_allow_nothing_of_what_the_order_asks_for_are_a_contradiction(
+    rules: dict[str, object], formula: str, is_met: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "p.json"
+    file.write_text(json.dumps({**rules, "$order": {"formula": formula}}))
+    if is_met:
+        assert read_order_of(file) is not None
+        return
+    with pytest.raises(
+        ConfigError, match=r"policy p.json: got rules that allow no trace which \$order accepts;"
+    ):
+        read_order_of(file)
+
+
+def test_an_end_counts_where_the_formula_holds_then(tmp_path: Path) -> None:
+    made = build_automaton("eventually find", ends=["stop"])
+    assert made.can_accept({"find"}) and not made.can_accept({"stop"}) and made.can_accept({"find", "stop"})
+
+
 def test_a_trace_is_what_was_carried_out() -> None:
     turns = (
         make_turn(action=tool_action("a")),

@@ -32,7 +32,7 @@ from jsonschema.validators import extend
 from quintain.config.files import find_near, read_file
 from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.safety.guard import ALLOWED, Effect, Verdict
-from quintain.safety.temporal import Automaton, TemporalGuard, read_order
+from quintain.safety.temporal import OTHER, Automaton, TemporalGuard, read_order
 from quintain.types import Action, CallResult, Observation, Task, ToolCall, ToolSpec, as_text
 
 Fallback = Literal["message", "end", "ask"]
@@ -177,6 +177,14 @@ class Policy:
 def sort_rules(rules: Sequence[Rule]) -> tuple[Rule, ...]:
     """Return `rules` in the order in which they are tried: low numbers first, and of equal ones those that forbid."""
     return tuple(sorted(rules, key=lambda rule: (rule.priority, rule.effect == "allow")))
+
+
+def find_allowed(rules: Rules) -> Iterator[str]:
+    """Yield the tools of which `rules`, or those that they install, may allow a call."""
+    for tool, each in rules.items():
+        yield from [tool for rule in each if rule.effect == "allow"]
+        for rule in each:
+            yield from find_allowed(rule.installs)
 
 
 def find_sources(rules: Rules) -> Iterator[str]:
@@ -336,10 +344,23 @@ def read_policy(path: str | Path) -> Rules:
 
 
 def read_order_of(path: str | Path) -> Automaton | None:
-    """Return the order of calls in the policy at `path`; None where it has none. Raises as `read_policy` does."""
+    """Return the order of calls in the policy at `path`; None where it has none.
+
+    Raises as `read_policy` does, and a `ConfigError` where its rules allow no call that the order asks for.
+    """
     file = Path(path)
     table = _read_table(file)
-    return read_order(table[ORDER], f"policy {file.name}: {ORDER}") if ORDER in table else None
+    if ORDER not in table:
+        return None
+    order, rules = read_order(table[ORDER], f"policy {file.name}: {ORDER}"), read_policy(file)
+    allowed = {*find_allowed(rules), *([] if SAY in rules else [SAY])}
+    told_apart = {name if name in order.names else OTHER for name in allowed}
+    if rules and not order.can_accept(told_apart):
+        raise ConfigError(
+            f"policy {file.name}: got rules that allow no trace which {ORDER} accepts; give each tool that it asks for "
+            "a rule, or write another formula"
+        )
+    return order
 
 
 def _read_table(file: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ formula is refused, where the published validator catches its own errors and acc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -285,6 +285,19 @@ class Automaton:
             for state, moves in enumerate(self.moves):
                 found[state] = min(found[state], 1 + min(found[to] for to in moves.values()))
         return found
+
+    def can_accept(self, names: Collection[str]) -> bool:
+        """Whether a trace of `names` alone, of those that are told apart, is accepted."""
+        found, waiting = {0}, [0]
+        for state in waiting:
+            if state in self.accepting:
+                return True
+            going = {self.moves[state][name] for name in names if name not in self.ends}
+            if any(self.moves[state][name] in self.accepting for name in self.ends & {*names}):
+                return True
+            waiting += going - found
+            found |= going
+        return False
 
     def allows(self, state: int, name: str, turns: int | None = None) -> bool:
         """Whether `name` may be done in `state` with `turns` left, this one included; None: there is no limit."""
