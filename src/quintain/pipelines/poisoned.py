@@ -28,7 +28,7 @@ class PoisonedMemory:
 
     def __init__(self, bank: Bank, embed: Embed, trigger: Trigger) -> None:
         """Take a bank with the attacker's entries in it."""
-        self.bank, self.trigger, self._embed = bank, trigger, embed
+        self.bank, self.trigger, self.embed = bank, trigger, embed
         self._points = embed([entry.key for entry in bank.entries])
         self._places = {entry.id: place for place, entry in enumerate(bank.entries)}
 
@@ -44,7 +44,7 @@ class PoisonedMemory:
         return bool(found) and found[0].entry.source == ATTACKER
 
     def _rank(self, query: str, entries: Sequence[Entry]) -> list[float]:
-        near = self._points @ self._embed([query])[0]
+        near = self._points @ self.embed([query])[0]
         return [float(near[self._places[entry.id]]) for entry in entries]
 
 
