@@ -54,6 +54,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "data": Command("pipelines:data", "make data of runs and conversations: filters, masks, mixtures"),
     "attack": Command("attacking:attack", "attack an agent by what it reads, under a guard and without one"),
+    "policy": Command("policies:policy", "have a model write a policy for an environment's tools"),
     "check": Command(
         "checking:check", "check an environment, a model folder, a run or what a method would train on"
     ),

@@ -337,9 +337,15 @@ def read_policy(path: str | Path) -> Rules:
     file = Path(path)
     table = _read_table(file)
     table.pop(ORDER, None)
-    rules = {tool: _read_rules(each, f"policy {file.name}: {tool}") for tool, each in table.items()}
+    return read_rules(table, f"policy {file.name}")
+
+
+def read_rules(table: Mapping[str, object], where: str) -> Rules:
+    """Return the rules in `table`, tool → list of rules; raises as `read_policy` does."""
+    refuse_unreadable(table, where)
+    rules = {tool: _read_rules(each, f"{where}: {tool}") for tool, each in table.items()}
     for tool, each in rules.items():
-        refuse_contradiction(each, f"policy {file.name}: {tool}")
+        refuse_contradiction(each, f"{where}: {tool}")
     return rules
 
 
