@@ -42,7 +42,12 @@ def main(worlds: Sequence[str]) -> None:
                 for name in several[0]
                 if name != "store"
             }
-            row = {"world": world, "store": stores[0].store, "keys": len(known) - NUM_QUERIES, **means}
+            row: dict[str, object] = {
+                "world": world,
+                "store": stores[0].store,
+                "keys": len(known) - NUM_QUERIES,
+                **means,
+            }
             rows.append(row)
             shown = (f"{value:.2f}" if isinstance(value, float) else value for value in row.values())
             print(*shown, sep="\t", flush=True)

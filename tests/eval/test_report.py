@@ -8,7 +8,7 @@ import pytest
 from tests.build import make_episode, make_turn
 
 from quintain.errors import DataError, UsageError
-from quintain.eval.compare import check_shared, clustered_difference, compare
+from quintain.eval.compare import check_shared, compare, difference_over_clusters
 from quintain.eval.outcomes import KINDS, count_outcomes, outcome_of
 from quintain.eval.report import cluster_of, evaluate_clustered, make_report, rate_rounds
 from quintain.eval.statistics import clustered_mean, wilson
@@ -135,12 +135,12 @@ def test_a_comparison_over_clusters_is_wider_and_flips_whole_ones() -> None:
 
 
 def test_a_difference_over_clusters_is_within_what_a_rate_can_change() -> None:
-    found = clustered_difference([1.0, 1.0, 0.0, 1.0, 1.0, 1.0], list("aabbcc"))
+    found = difference_over_clusters([1.0, 1.0, 0.0, 1.0, 1.0, 1.0], list("aabbcc"))
     assert found.mean == pytest.approx(5 / 6) and found.high == 1.0 and found.low < found.mean
-    assert clustered_difference([-1.0, 0.0, -1.0, -1.0], list("aabb")).low == -1.0
-    lost = clustered_difference([-1.0] * 6, list("aabbcc"))
+    assert difference_over_clusters([-1.0, 0.0, -1.0, -1.0], list("aabb")).low == -1.0
+    lost = difference_over_clusters([-1.0] * 6, list("aabbcc"))
     assert (lost.low, lost.high) == (-1.0, pytest.approx(1 - 2 * wilson(3, 3)[0]))
-    won = clustered_difference([1.0] * 6, list("aabbcc"))
+    won = difference_over_clusters([1.0] * 6, list("aabbcc"))
     assert (won.low, won.high) == (-lost.high, 1.0)
     (_, row) = compare(
         {"a": [played("t1", True), played("t2", True)], "b": [played("t1", False), played("t2", False)]},

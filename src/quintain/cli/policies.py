@@ -6,7 +6,7 @@ from pathlib import Path
 
 from quintain.cli.arguments import Parser
 from quintain.errors import UsageError
-from quintain.types.terminal import write_line
+from quintain.types.terminal import write_command, write_line
 
 
 def policy(argv: Sequence[str]) -> int:
@@ -54,5 +54,5 @@ def policy(argv: Sequence[str]) -> int:
     write_line(
         f"{out}: {len(found)} of {len(tools)} tools may be called; not: {', '.join(left_out) or 'none'}"
     )
-    write_line(f"look: quintain check {arguments.environment} --guard {out}")
+    write_line(f"look: {write_command('quintain', 'check', arguments.environment, '--guard', out)}")
     return 0

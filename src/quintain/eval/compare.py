@@ -150,7 +150,7 @@ def compare_pairs(
         changes, own = subtract_pairs(before, after), [clusters[name] for name in shared]
         sums = [float(changes[[place == name for place in own]].sum()) for name in sorted(set(own))]
         p_value = permute_pairs([0.0] * len(sums), sums, seed=seed)
-        return clustered_difference(changes.tolist(), own), p_value
+        return difference_over_clusters(changes.tolist(), own), p_value
     difference = bootstrap_pairs(before, after, seed=seed)
     if all(len(first[name]) == len(second[name]) == 1 for name in shared):
         pairs = list(zip(before, after, strict=True))
@@ -158,7 +158,7 @@ def compare_pairs(
     return difference, permute_pairs(before, after, seed=seed)
 
 
-def clustered_difference(changes: Sequence[float], clusters: Sequence[str]) -> Difference:
+def difference_over_clusters(changes: Sequence[float], clusters: Sequence[str]) -> Difference:
     """Return the mean of `changes` of a rate by task, with its interval over `clusters`, within -1 and 1.
 
     Where all changed by 1, or all by -1, it is Wilson's over as many tasks as there are clusters, as a rate's is.
