@@ -12,6 +12,7 @@ import hashlib
 import json
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -24,12 +25,14 @@ from quintain.store import Run
 from quintain.store.rows import MAX_STEPS, Recorded
 from quintain.types import Trajectory, as_text
 
-VERSION = 1
+VERSION = 2
 """Of the tables below; an index of another version is made again."""
 AT_ONCE, READ_AT_ONCE, LINKS_AT_ONCE = 5_000, 100, 50
 """Episodes whose facts, and whose records, are taken at once, and steps whose uses are."""
 MAX_WORDS = 20_000
 """Characters of an episode that can be searched."""
+MAX_FACETS = 50
+"""Values of a column that can be chosen from."""
 MAX_PAGE = 500
 """Episodes that are listed at once."""
 SORTS: Mapping[str, str] = {
@@ -62,6 +65,9 @@ CREATE TABLE episodes (
 );
 CREATE INDEX by_id ON episodes (id);
 CREATE INDEX by_step ON episodes (step, phase);
+CREATE INDEX by_phase ON episodes (phase, step) WHERE is_superseded = 0;
+CREATE INDEX by_kind ON episodes (phase, environment, stop, policy, owner, kind) WHERE is_superseded = 0;
+CREATE INDEX by_failure ON episodes (step, owner, kind) WHERE owner IS NOT NULL AND is_superseded = 0;
 CREATE INDEX by_task ON episodes (task);
 CREATE INDEX by_parent ON episodes (parent) WHERE parent IS NOT NULL;
 CREATE TABLE uses (step_row INTEGER NOT NULL, step INTEGER NOT NULL, episode INTEGER NOT NULL, rejected INTEGER);
@@ -262,12 +268,18 @@ class Index:
     def facets(self) -> dict[str, list[tuple[str, int]]]:
         """Return what can be filtered by: the values of each column of few, and how many episodes have each."""
         found: dict[str, list[tuple[str, int]]] = {}
+        names = ("phase", "environment", "stop", "policy", "owner", "kind")
         with self._mutex:
-            for name in ("phase", "environment", "stop", "policy", "owner", "kind"):
-                found[name] = self._count(
-                    f'SELECT "{name}", count(*) FROM episodes WHERE is_superseded = 0 AND "{name}" IS NOT NULL '
-                    f'GROUP BY "{name}" ORDER BY 2 DESC LIMIT 50'
-                )
+            columns = ", ".join(f'"{name}"' for name in names)
+            rows = self._connection.execute(
+                f"SELECT {columns}, count(*) FROM episodes WHERE is_superseded = 0 GROUP BY {columns}"
+            ).fetchall()
+            for place, name in enumerate(names):
+                counts: Counter[str] = Counter()
+                for row in rows:
+                    if row[place] is not None:
+                        counts[row[place]] += row[-1]
+                found[name] = counts.most_common(MAX_FACETS)
             for kind in ("seat", "tool"):
                 found[kind] = self._count(
                     "SELECT name, count(*) FROM marks WHERE kind = ? GROUP BY name ORDER BY 2 DESC LIMIT 50",
@@ -278,13 +290,14 @@ class Index:
             )
         return found
 
-    def steps(self) -> list[dict[str, Any]]:
-        """Return for each step and phase how many episodes were collected, solved, lost, and their tokens and turns."""
+    def count_after(self, step: int) -> dict[str, int]:
+        """Return how many episodes were collected for steps behind `step`, by phase."""
         with self._mutex:
-            return self._rows(
-                "SELECT e.step, e.phase, count(*) AS num, sum(e.success = 1) AS solved, sum(e.owner IS NOT NULL) "
-                "AS failed, sum(e.tokens) AS tokens, avg(e.turns) AS turns, avg(e.value) AS value FROM episodes AS e "
-                "WHERE e.is_superseded = 0 GROUP BY e.step, e.phase ORDER BY e.step, e.phase"
+            return dict(
+                self._count(
+                    "SELECT phase, count(*) FROM episodes WHERE step > ? AND is_superseded = 0 GROUP BY phase",
+                    step,
+                )
             )
 
     def count_failures(self) -> list[dict[str, Any]]:

@@ -46,7 +46,6 @@ def show_run(viewed: ViewedRun) -> dict[str, Any]:
     """Return what there is to know of a run as a whole: state, options, events, steps and phases."""
     run, rows = viewed.run, viewed.rows()
     events = run.events()
-    steps = viewed.index.steps()
     num_read, num_episodes = viewed.index.num_read
     return {
         "name": run.name,
@@ -64,7 +63,6 @@ def show_run(viewed: ViewedRun) -> dict[str, Any]:
         "notices": [str(event["message"]) for event in run.notices()],
         "events": [_event(event) for event in events[-EVENTS:]],
         "num_events": len(events),
-        "steps": steps,
         "failures": viewed.index.count_failures(),
         "metrics": sorted({name for row in rows for name in row if name not in ("step", "phase")}),
         "num_episodes": num_episodes,
@@ -81,10 +79,6 @@ def describe_now(viewed: ViewedRun) -> dict[str, Any]:
     last = max((int(row["step"]) for row in rows), default=None)
     wanted = run.config.get("steps")
     total = wanted if isinstance(wanted, int) and not isinstance(wanted, bool) else None
-    by_phase: dict[str, int] = {}
-    for row in viewed.index.steps():
-        if row["step"] > (-1 if last is None else last):
-            by_phase[row["phase"]] = by_phase.get(row["phase"], 0) + row["num"]
     seconds = [float(row["time/step"]) for row in rows[-LAST_ROWS:] if row.get("time/step") is not None]
     mean = sum(seconds) / len(seconds) if seconds else None
     is_on = run.status == "running"
@@ -93,7 +87,7 @@ def describe_now(viewed: ViewedRun) -> dict[str, Any]:
         "status": run.status,
         "last_step": last,
         "total_steps": total,
-        "collected": by_phase,
+        "collected": viewed.index.count_after(-1 if last is None else last),
         "expected": _count_expected(run.config),
         "step_seconds": mean,
         "seconds_left": left,
