@@ -69,6 +69,7 @@ COMMANDS: dict[str, Command] = {
     "label": Command("labelling:label", "compare episodes side by side, and say which is better"),
     "export": Command("exporting:export", "take a model or episodes out of a run: hf, messages, parquet"),
     "view": Command("viewing:view", "show runs in a browser, live while they train: quintain view RUN"),
+    "top": Command("watching:top", "show how a run goes in the terminal, over SSH: quintain top RUN"),
     "verify": Command(
         "time_travel:verify", "make the steps of a run again from its journal, and say which does not follow"
     ),
