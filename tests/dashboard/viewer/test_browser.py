@@ -1,6 +1,9 @@
 """The pages in a real Chromium: each shows what it is for, follows a run, and runs nothing that a run says."""
 
 import json
+import shutil
+import subprocess
+import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +21,7 @@ from quintain.store import Run
 
 pytestmark = [pytest.mark.slow, pytest.mark.real("starlette", "serve", program="chromium")]
 KEY = "k3y-that-nobody-guesses"
+AXE = "4.14.1"
 SECONDS = 60.0
 WATCH = """
 window.faults = [];
@@ -271,3 +275,31 @@ def play_guess() -> Any:
             seen = result.observation
     lost = Score(value=0.0, is_success=False)
     return make_episode(*turns, task=task, outcome=lost, stop=Stop.CUT, final_observation=as_content(seen))
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The program of axe-core, which is fetched from npm; the test is skipped where that does not come."""
+    if shutil.which("npm") is None:
+        pytest.skip("npm is not installed, and axe-core is a package of npm")
+    folder = tmp_path_factory.mktemp("axe")
+    command = ["npm", "pack", "--silent", f"axe-core@{AXE}"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode:
+        pytest.skip(f"axe-core could not be fetched: {done.stderr.strip()[-200:]}")
+    with tarfile.open(next(folder.glob("*.tgz"))) as archive:
+        file = archive.extractfile("package/axe.min.js")
+        assert file is not None
+        return file.read().decode()
+
+
+@pytest.mark.templates
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(page: Page, viewer: Viewer, axe: str, scheme: str) -> None:
+    page.tab.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    ask = "axe.run(document, {resultTypes: ['violations']}).then((found) => JSON.stringify(found.violations))"
+    for name, (address, condition) in pages_of(viewer).items():
+        page.open(address, condition)
+        page.run(f"{axe};0")
+        found = [(each["id"], each["nodes"][0]["html"][:200]) for each in json.loads(page.run(ask))]
+        assert found == [], name
