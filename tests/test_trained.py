@@ -71,6 +71,7 @@ def test_the_names_stand_in_the_package_and_nothing_is_loaded() -> None:
         "compare",
         "evaluate",
         "lab",
+        "replay",
         "resume",
         "serving",
         "train",

@@ -1,15 +1,15 @@
 """Quintain trains LLM agents: models that act over many turns, call tools and talk to users.
 
 What an environment needs is here, and what is done with it: `check`, `train`, `resume`, `evaluate`, `compare`,
-`collect`, `serving`, `lab` and `verify`. Importing this loads nothing heavy; each name is fetched when it is first
-used.
+`collect`, `serving`, `lab`, `verify` and `replay`. Importing this loads nothing heavy; each name is fetched when it
+is first used.
 """
 
 import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quintain.api import collect, compare, evaluate, lab, resume, serving, verify
+    from quintain.api import collect, compare, evaluate, lab, replay, resume, serving, verify
     from quintain.environments.check import check
     from quintain.environments.protocol import Environment
     from quintain.environments.tools import tool
@@ -34,6 +34,7 @@ __all__ = [
     "compare",
     "evaluate",
     "lab",
+    "replay",
     "resume",
     "serving",
     "tool",
@@ -55,6 +56,7 @@ _HOMES = {
     "compare": "quintain.api",
     "evaluate": "quintain.api",
     "lab": "quintain.api",
+    "replay": "quintain.api",
     "resume": "quintain.api",
     "serving": "quintain.api",
     "tool": "quintain.environments.tools",

@@ -100,6 +100,7 @@ if TYPE_CHECKING:
 
     from quintain.credit_lab.credit import Report
     from quintain.serve.recording import Recording
+    from quintain.time_travel.replay import StepReplay
     from quintain.time_travel.verify import Verification
 
 LOG = logging.getLogger(__name__)
@@ -1033,6 +1034,23 @@ def verify(
         return verify_run(
             Path(folder), step=step, since=since, resamples=resample, is_trusted=trust_run, display=display
         )
+
+
+def replay(
+    folder: str | Path, *, step: int, out: str | Path | None = None, trust_run: bool = False
+) -> StepReplay:
+    """Return what `step` of the run in `folder` was made of, group by group: it is made again from its episodes.
+
+    In the new folder `out` a run is left that goes on after the step (`resume`), with the checkpoint before it as well
+    (``evaluate(f"{out}@{step - 1}")``).
+
+    Raises:
+        UsageError: there is no such step, or `out` is there already.
+        ConfigError: the run is somebody else's, and names a program, a file or an address.
+    """
+    from quintain.time_travel.replay import replay_step
+
+    return replay_step(Path(folder), step, out=None if out is None else Path(out), is_trusted=trust_run)
 
 
 def policy_of(target: str | Path) -> LoadedModel:

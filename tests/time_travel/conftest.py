@@ -43,7 +43,7 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as monkeypatch:
         shorten_corpus(monkeypatch)
-        return train(tmp_path_factory.mktemp("runs") / "run")
+        return train(tmp_path_factory.mktemp("runs") / "run", num_epochs=1, num_minibatches=1)
 
 
 @pytest.fixture

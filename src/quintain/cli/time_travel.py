@@ -1,12 +1,14 @@
-"""``quintain verify RUN``: steps of a run are made again from its journal."""
+"""``quintain verify RUN`` and ``quintain replay RUN --step N``: steps of a run are made again from its journal."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 from quintain.cli.arguments import TRUST, Parser, resolve_folder, whole_number
-from quintain.errors import QuintainError
-from quintain.types.terminal import write_line
+from quintain.cli.tables import show
+from quintain.errors import QuintainError, UsageError
+from quintain.types.terminal import write_command, write_line
 
 ROOT_HELP = "folder that holds the runs (default runs)"
 
@@ -40,3 +42,52 @@ def verify(argv: Sequence[str]) -> int:
     )
     write_line(json.dumps({**asdict(found), "follows": found.follows}, indent=2) if arguments.json else found)
     return 0 if found.follows else QuintainError.exit_code
+
+
+def replay(argv: Sequence[str]) -> int:
+    """Make a step of a run again and show what it was made of; return 1 where it does not follow."""
+    parser = Parser(
+        "replay",
+        "Make a step of a run again from its recorded episodes: its groups with rewards, advantages and gradients, and "
+        "a run that stands before and after it.",
+    )
+    parser.add_argument("run", metavar="RUN", help="folder of the run, or its name")
+    parser.flag("--step", "the step", "N")
+    parser.flag(
+        "--out",
+        "new folder: a run that goes on after the step, with the checkpoint before it as well",
+        "FOLDER",
+    )
+    parser.flag("--runs", ROOT_HELP, "ROOT", "runs")
+    parser.switch("--trust-run", TRUST)
+    parser.switch("--json", "print JSON, with the metrics of the step")
+    arguments = parser.read(argv)
+    if arguments.step is None:
+        raise UsageError("quintain replay needs --step: got nothing; name the step that is to be made again")
+    step = whole_number(arguments.step, "--step", least=1)
+    folder = resolve_folder(arguments.run, arguments.runs)
+    out = None if arguments.out is None else Path(arguments.out)
+
+    from quintain import api as launch
+
+    found = launch.replay(folder, step=step, out=out, trust_run=arguments.trust_run)
+    status = QuintainError.exit_code if found.difference else 0
+    if arguments.json:
+        write_line(json.dumps(asdict(found), indent=2, default=str))
+        return status
+
+    from quintain.time_travel.replay import COLUMNS, list_rows
+
+    begun = "the start" if found.base is None else f"the checkpoint of step {found.base}"
+    weights = " → ".join("unnamed" if each is None else each[:12] for each in found.weights)
+    write_line(f"{found.run}, step {step}, from {begun}; weights {weights}")
+    show(COLUMNS, list_rows(found))
+    names = ("train/loss", "train/grad_norm", "train/success", "train/reward")
+    told = [f"{name} {value:.4g}" for name in names if (value := found.metrics.get(name)) is not None]
+    write_line(", ".join(told))
+    if found.difference:
+        write_line(f"it does not follow: {found.difference.what}: {found.difference.text}")
+    if out is not None:
+        go_on = write_command("quintain", "resume", out)
+        write_line(f"before: {out}@{step - 1}   after: {out}@{step}   go on: {go_on}")
+    return status

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -34,8 +35,15 @@ if TYPE_CHECKING:
     from quintain.learning.policies import Policies, Policy
     from quintain.learning.sections import Schedule, UpdateSection
     from quintain.learning.signals import SignalRecorder
+    from quintain.types import Trajectory
+
+    Probe = Callable[[Learner, Sequence[Batch], Loss, Sequence[Trajectory]], None]
+    """(learner, micro-batches of all that is learned from, loss, the trajectories that they number or none) → nothing;
+    it leaves no gradient"""
 
 Denominator = Literal["kept", "sampled"]
+PROBE: ContextVar[Probe | None] = ContextVar("probe", default=None)
+"""What looks at all that the main policy learns from before it does, as where a recorded step is examined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,6 +280,7 @@ def learn(
     report = learn_in_epochs(
         policies, samples, update, config,
         step=step, seed=seed, policy=policy, observe=observe, rate=rate, num_learned=num_learned, corpus=corpus,
+        trajectories=credit.trajectories,
     )  # fmt: skip
     if report is None or not left_out:
         return report
@@ -291,12 +300,13 @@ def learn_in_epochs(
     rate: float = 1.0,
     num_learned: int | None = None,
     corpus: Corpus | None = None,
+    trajectories: Sequence[Trajectory] = (),
 ) -> StepReport | None:
     """Update `policy` in epochs of minibatches of `samples`; return the mean over the steps of the last epoch.
 
     `rate` is a factor on the learning rate beside its schedule. That rises over the first steps in which the policy
     learns, of which there were `num_learned` before; None: all but those of its critic alone. `observe` gets the
-    streams of each batch of the first epoch with what the learner says of them.
+    streams of each batch of the first epoch with what the learner says of them; `trajectories` are what streams number.
     """
     if not samples or (update.denominator == "sampled" and not any(map(update.trains, samples))):
         return None
@@ -309,6 +319,10 @@ def learn_in_epochs(
     prepared = prepare(policies, own, samples, update)
     if step <= update.critic_steps:
         return learn_values(own, prepared, update)
+    if (probe := PROBE.get()) is not None and policy == MAIN and not by_head:
+        every = range(len(samples))
+        kl = estimate_kl(policies, own, prepared.samples, update)
+        probe(learner, prepared.batches(every, update, own.pass_size, kl=kl), update.loss, trajectories)
     risen = step - update.critic_steps if num_learned is None else num_learned + 1
     num_epochs, num_minibatches = counts(update, config)
     reports: list[StepReport] = []
@@ -411,6 +425,8 @@ def learn_from(
     kl = estimate_kl(policies, own, prepared.samples, update)
     batches = prepared.batches(range(len(samples)), update, own.pass_size, kl=kl)
     streams = iter(prepared.samples)
+    if (probe := PROBE.get()) is not None:
+        probe(own.learner, batches, update.loss, ())
 
     def watch(batch: Batch, outputs: Outputs) -> None:
         assert observe is not None

@@ -315,6 +315,8 @@ def make_again(
 ) -> None:
     """Make the steps of `part` again, of `run`, in a folder that is gone afterwards, unless `into` names one.
 
+    A copy that lies in `into` already goes on from where it is.
+
     `on_end` is called with the copy when the last step is made and its state saved. Episodes that are `left` out are
     not learned from; what is sampled by other weights than are trained is then no error.
 
@@ -325,7 +327,8 @@ def make_again(
         if into is None:
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="quintain-again-")))
             into = home / run.name
-        copy_run(run, part.base, into)
+        if not into.exists():
+            copy_run(run, part.base, into)
         for steps, last in split_extents(run, part):
             context = skip_check() if left else contextlib.nullcontext()
             opened = RederivedRun.open(into, accepts_changes=True)
