@@ -374,6 +374,12 @@ class DrGrpoOptions(GroupOptions, total=False):
     entropy_coef: float
     denominator: Literal["kept", "sampled"]
 
+class DrMasOptions(GroupOptions, total=False):
+    statistics: Literal["agent", "all"]
+    unit: Literal["call", "episode"]
+    invalid_penalty: float
+    clip: float
+
 class ExploringOptions(StepRoundsOptions, total=False):
     updates: int
 
@@ -540,6 +546,19 @@ class MDpoOptions(GroupRoundsOptions, total=False):
     undesirable: float
     imitation_weight: float
     max_turns: int | None
+
+class MarftOptions(EpisodesOptions, total=False):
+    level: Literal["action", "token"]
+    pays: Literal["last", "each", "own"]
+    discount: float
+    agent_discount: float
+    token_discount: float
+    gae_lambda: float
+    clip: float
+    entropy_coef: float
+    target_kl: float | None
+    huber_delta: float
+    one_at_a_time: int
 
 class MetaspatialOptions(GroupOptions, total=False):
     attempts: int
@@ -941,6 +960,8 @@ def train(method: Literal["dpo"], **options: Unpack[DpoOptions]) -> TrainedRun: 
 @overload
 def train(method: Literal["dr_grpo"], **options: Unpack[DrGrpoOptions]) -> TrainedRun: ...
 @overload
+def train(method: Literal["dr_mas"], **options: Unpack[DrMasOptions]) -> TrainedRun: ...
+@overload
 def train(method: Literal["e2cl"], **options: Unpack[E2clOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["epo"], **options: Unpack[EpoOptions]) -> TrainedRun: ...
@@ -982,6 +1003,8 @@ def train(method: Literal["lite_ppo"], **options: Unpack[LitePpoOptions]) -> Tra
 def train(method: Literal["loop"], **options: Unpack[LoopOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["m_dpo"], **options: Unpack[MDpoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["marft"], **options: Unpack[MarftOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["metaspatial"], **options: Unpack[MetaspatialOptions]) -> TrainedRun: ...
 @overload

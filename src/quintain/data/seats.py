@@ -149,4 +149,5 @@ def _alone(trajectory: Trajectory, parts: Mapping[str, str], part: str, *, has_t
         outcome=outcome,
         group=f"{trajectory.group}/{part}",
         turn_numbers=tuple(numbers),
+        turn_rewards=tuple(trajectory.turns[number].reward for number in numbers),
     )

@@ -49,6 +49,27 @@ def value(*, clip: float | None = None, expectile: float | None = None) -> Loss:
     return loss
 
 
+def huber(delta: float) -> Loss:
+    """Return the weighted Huber loss: ½(V_t - G_t)² up to an error of `delta`, then linear (MARFT, arXiv 2504.16129).
+
+    Logs `value/squared_error` and `value/mean`. Example: `delta` 10, error 4 → 8; error 12 → 10 · (12 - 5) = 70.
+
+    Raises `UsageError` when the model has no value head.
+    """
+
+    def loss(outputs: Outputs, batch: Batch) -> LossReport:
+        if outputs.values is None:
+            raise UsageError(
+                "values of a critic: got none; give the model a value head or use a method without"
+            )
+        error = (outputs.values - batch.returns).abs()
+        terms = {"value/squared_error": error.square(), "value/mean": outputs.values}
+        bent = (error.square() / 2).where(error <= delta, delta * (error - delta / 2))
+        return LossReport(loss=weighted_sum(batch, bent), metrics=token_means(batch, terms))
+
+    return loss
+
+
 def cross_entropy() -> Loss:
     """Return -Σ w_t · (G_t log σ(V_t) + (1 - G_t) log(1 - σ(V_t))): the value is the logit of a chance, the return in 0
     to 1 a case of it, as success is (DigiRL, arXiv 2406.11896, eq. 3; WebRL, 2411.02337).

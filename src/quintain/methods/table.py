@@ -125,7 +125,9 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     "The model stays as it is, and what stands around it is to be better": (
         "reflexion", "react", "text2api", "agent_umf",
     ),
-    "Several agents share a task": ("dr_mas", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue"),
+    "Several agents share a task": (
+        "dr_mas", "marft", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
+    ),
     "An agent is to be measured as others are": ("bfcl", "agentissue", "agentif"),
     "Tasks or transcripts are to be made first": (
         "goat", "agent_gen", "xlam", "lam_simulator", "web_dancer", "exif", "agent0", "mag_v",
@@ -268,7 +270,7 @@ TABLE: tuple[Entry, ...] = (
     Entry("Reflexion", "horizon", "written", name="reflexion", page="Reflexion", section=AROUND,
         about="rounds of attempts: lessons of failed ones stand in the next prompt", against="plain retries"),
     Entry("Trained planner / router", "horizon", "planned"),
-    Entry("MARFT", "multiagent", "planned"),
+    add_row("MARFT", "multiagent", "marft", RETURNS, "`ppo` for each agent by itself"),
     add_row("Dr. MAS", "multiagent", "dr_mas", GROUPS, "`grpo` with one baseline for the team"),
     Entry("MARTI", "multiagent", "planned"),
     Entry("M3HF", "multiagent", "planned"),

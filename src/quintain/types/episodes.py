@@ -389,6 +389,8 @@ class Trajectory:
     """The episode that it was played on from, where it did not begin with a reset."""
     turn_numbers: tuple[int, ...] = ()
     """Of an episode that is one seat's part of another: the number that each of its turns has there; empty: its own."""
+    turn_rewards: tuple[float, ...] = ()
+    """Of such a part: what each of its turns paid there, without what came by others' turns; empty: `Turn.reward`."""
 
     @property
     def is_success(self) -> bool:

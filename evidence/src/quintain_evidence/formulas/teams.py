@@ -1,12 +1,16 @@
 """Credit to agents of a team, each beside a plain second version that goes through who spoke when."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from types import ModuleType
 
+import numpy as np
+
+from quintain.credit.layout import Critic
 from quintain.testing.episodes import episode_of, turn_of
-from quintain.types import Failure, Group, Task, Trajectory
-from quintain_evidence.formulas.credit import standard
+from quintain.types import Failure, Group, Stop, Task, Trajectory
+from quintain_evidence.formulas.credit import estimated, standard
 from quintain_evidence.formulas.formula import Formula, Rng, flatten
 
 AGENTS = ("A", "B", "B/plan", "C")
@@ -95,6 +99,149 @@ def agents(case: Teams, *, by: str, unit: str) -> list[float]:
     return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken:
+    """A turn in plain numbers."""
+
+    agent: str
+    tokens: int
+    earned: float
+    """what it paid the team"""
+    own: float
+    """what its seat was paid"""
+    values: list[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Talks:
+    """Episodes in which agents take turns, as the code that ships takes them and in plain numbers."""
+
+    groups: list[Group]
+    critic: Critic
+    orders: list[list[tuple[int, int]]]
+    talks: list[list[Spoken]]
+    finals: list[dict[str, float]]
+    """value after the last turn of each agent's part, 0 where the episode came to its end"""
+
+
+def draw_talks(rng: Rng) -> Talks:
+    """Return 1 to 4 talks of 1 to 7 turns by 1 to 3 agents; some were cut, some turns sampled nothing."""
+    parts, orders = list[tuple[Trajectory, list[Spoken]]](), list[list[tuple[int, int]]]()
+    talks, finals, ends = list[list[Spoken]](), list[dict[str, float]](), list[float]()
+    for number in range(int(rng.integers(1, 5))):
+        talk = [spoken(rng) for _ in range(int(rng.integers(1, 8)))]
+        talk[0] = replace(talk[0], tokens=1, values=[0.25])
+        agents = list(
+            dict.fromkeys(turn.agent for turn in talk if any(t.tokens for t in talk if t.agent == turn.agent))
+        )
+        talk = [turn for turn in talk if turn.agent in agents]
+        is_cut, first = bool(rng.random() < 0.3), len(parts)
+        task = Task(id=f"t{number}", environment="e", seed=0)
+        for agent in agents:
+            numbers = tuple(k for k, turn in enumerate(talk) if turn.agent == agent)
+            own = [talk[k] for k in numbers]
+            turns = [turn_of((7,) * turn.tokens, seat=agent, reward=turn.own) for turn in own]
+            part = episode_of(
+                turns, 0.0, task=task, group=f"g{number}/{agent}", turn_numbers=numbers,
+                stop=Stop.MAX_TOKENS if is_cut else Stop.TERMINATED,
+                turn_rewards=tuple(turn.earned for turn in own),
+            )  # fmt: skip
+            parts.append((part, own))
+            ends.append(float(rng.normal()))
+        seen = dict.fromkeys(agents, 0)
+        order: list[tuple[int, int]] = []
+        for turn in talk:
+            order.append((first + agents.index(turn.agent), seen[turn.agent]))
+            seen[turn.agent] += 1
+        orders.append(order)
+        talks.append(talk)
+        finals.append({agent: is_cut * ends[first + k] for k, agent in enumerate(agents)})
+    return Talks(
+        groups=[Group(task=part.task, trajectories=(part,)) for part, _ in parts],
+        critic=Critic(values=[[np.array(turn.values) for turn in own] for _, own in parts], final=ends),
+        orders=orders,
+        talks=talks,
+        finals=finals,
+    )
+
+
+def spoken(rng: Rng) -> Spoken:
+    """Return a turn."""
+    tokens = int(rng.integers(0, 4))
+    return Spoken(
+        agent=str(rng.choice(["A", "B", "C"])),
+        tokens=tokens,
+        earned=round(float(rng.normal()), 3),
+        own=round(float(rng.normal()), 3),
+        values=rng.normal(size=tokens).round(4).tolist(),
+    )
+
+
+def ordered(case: Talks, *, level: str, pays: str) -> list[float]:
+    """Return MARFT's advantages and targets on all tokens; γ .9 between steps, .8 in them, .97 in a turn, λ .7."""
+    found: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
+    for talk, order, final in zip(case.talks, case.orders, case.finals, strict=True):
+        paid = pay_silent([turn.own if pays == "own" else turn.earned for turn in talk], talk)
+        heard = [k for k, turn in enumerate(talk) if turn.tokens]
+        numbers = step_numbers([talk[k].agent for k in heard])
+        rewards, values, discounts = list[float](), list[float](), list[float]()
+        for place, k in enumerate(heard):
+            together = [j for j, number in enumerate(numbers) if number == numbers[place]]
+            is_last = together[-1] == place
+            total = sum(paid[heard[j]] for j in together)
+            share = {"own": paid[k], "last": total * is_last, "each": total * 0.8 ** (together[-1] - place)}[
+                pays
+            ]
+            more = talk[k].tokens - 1 if level == "token" else 0
+            rewards += [*[0.0] * more, share]
+            values += talk[k].values[: more + 1]
+            discounts += [*[0.97] * more, 0.9 if is_last else 0.8]
+        flat = estimated(rewards, values, discounts, 0.7, final[talk[heard[-1]].agent])
+        pairs = iter([(a, a + v) for a, v in zip(flat, values, strict=True)])
+        for k in heard:
+            own = [next(pairs) for _ in range(talk[k].tokens if level == "token" else 1)]
+            own = own if level == "token" else own * talk[k].tokens
+            found[order[k]] = [a for a, _ in own], [g for _, g in own]
+    places = sorted(found)
+    return [x for p in places for x in found[p][0]] + [x for p in places for x in found[p][1]]
+
+
+def pay_silent(paid: Sequence[float], talk: Sequence[Spoken]) -> list[float]:
+    """Return `paid` with what turns without a token were paid on the turn before that has some."""
+    found = list(paid)
+    for k, turn in enumerate(talk):
+        if not turn.tokens:
+            before = max(j for j in range(k) if talk[j].tokens)
+            found[before] += found[k]
+            found[k] = 0.0
+    return found
+
+
+def step_numbers(agents: Sequence[str]) -> list[int]:
+    """Return the number of each turn's step, a new one where an agent speaks again."""
+    found: list[int] = []
+    for k, agent in enumerate(agents):
+        own = found[-1] if found else 0
+        inside = [agents[j] for j in range(k) if found[j] == own]
+        found.append(own + (agent in inside))
+    return found
+
+
+LEVELS = tuple(product(("action", "token"), ("last", "each", "own")))
+
+
+def by_levels(module: ModuleType, case: Talks) -> list[float]:
+    """Return what the code makes of talks, at both levels and with every way to pay."""
+    found: list[float] = []
+    for level, pays in LEVELS:
+        credit = module.gae_agents(
+            case.groups, case.critic, case.orders, level=level, pays=pays,
+            turn_discount=0.9, agent_discount=0.8, token_discount=0.97, gae_lambda=0.7,
+        )  # fmt: skip
+        found += flatten([credit.advantages, credit.returns])
+    return found
+
+
 WAYS = tuple(product(("agent", "all"), ("call", "episode")))
 
 
@@ -107,4 +254,6 @@ def by_ways(module: ModuleType, case: Teams) -> list[float]:
 FORMULAS: tuple[Formula, ...] = (
     Formula("teams.over_agents", "credit.agents", ("over_agents",), draw_teams, by_ways,
         lambda case: [x for by, unit in WAYS for x in agents(case, by=by, unit=unit)], aside=("_moments",)),
+    Formula("teams.gae_agents", "credit.agent_order", ("gae_agents",), draw_talks, by_levels,
+        lambda case: [x for level, pays in LEVELS for x in ordered(case, level=level, pays=pays)]),
 )  # fmt: skip

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, Share
 from quintain.credit.gae import gae_tokens
@@ -20,19 +19,17 @@ from quintain.credit.whiten import whiten
 from quintain.engines.chat_client import is_endpoint
 from quintain.engines.judge import Judge
 from quintain.errors import ConfigError, UsageError
-from quintain.learning.train_config import MAIN, EpisodesConfig, OnPolicyConfig, PolicySpec
-from quintain.learning.update import Update, learn
+from quintain.learning.train_config import MAIN, EpisodesConfig, PolicySpec
+from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.losses.value import value
-from quintain.methods.loops.on_policy import Companion, Estimates, OnPolicy
+from quintain.methods.loops.critic import CriticPlan
+from quintain.methods.loops.on_policy import Estimates, OnPolicy
 from quintain.methods.method import CRITIC, CombinedState, Needs, TransformGroups, same_groups, sample_groups
 from quintain.methods.rl.parts.kl import KLController
 from quintain.methods.rlhf.mixing import Mixing
 from quintain.rollout.verdicts import Verdicts
 from quintain.types import NOTHING, Credit, Failure, Group, Trajectory, flatten_scored
-
-if TYPE_CHECKING:
-    from quintain.runs.context import TrainingContext
 
 REWARD_MODEL = "reward_model"
 RUBRIC = "How well does what was said and done do what the task asks for?"
@@ -122,49 +119,6 @@ class Judged:
         return [self.scores[id(trajectory)] for trajectory in flatten_scored(groups)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CriticPlan:
-    """A critic that is a policy of its own, and what updates of the policy imitate: ``CriticPlan(update=…)``."""
-
-    update: Update
-    """how the critic learns from the returns of a step, after the policy"""
-    mixing: Mixing | None = None
-
-    @property
-    def own_rates(self) -> tuple[str, ...]:
-        """The critic learns at the rate of its model."""
-        return ()
-
-    @property
-    def has_teacher(self) -> bool:
-        """Conversations teach, where there are some."""
-        return self.mixing is not None
-
-    def start(self, context: TrainingContext, config: OnPolicyConfig) -> CriticPhase:
-        """Return what the critic of a run does."""
-        found = CriticPhase(self.update, context, config)
-        found.corpus = None if self.mixing is None else self.mixing.draw_corpus(context.collector)
-        return found
-
-
-class CriticPhase(Companion):
-    """What the critic of a run does: ``CriticPhase(update, context, config).learn(step, credit)``."""
-
-    def __init__(self, update: Update, context: TrainingContext, config: OnPolicyConfig) -> None:
-        self.plan, self.context, self.config = update, context, config
-
-    def learn(self, step: int, credit: Credit) -> dict[str, float]:
-        """Let it learn from the returns of `step`; return what that did."""
-        report = learn(
-            self.context.policies, credit, self.plan, self.config,
-            step=step, seed=self.context.seed("critic", step), policy=CRITIC,
-            train_branches=self.config.train_branches, has_versions=self.config.max_staleness > 0,
-        )  # fmt: skip
-        if report is None:
-            return {}
-        return {f"{CRITIC}/{key}": number for key, number in {**report.metrics, "loss": report.loss}.items()}
-
-
 def against_reward_model(
     config: ScoredConfig,
     *,
@@ -196,7 +150,7 @@ def against_reward_model(
             update=Update(
                 loss=value(clip=config.value_clip), keeps_zeros=True, has_values=True, is_on_policy=False
             ),
-            mixing=mixing,
+            imitates=None if mixing is None else mixing.draw_corpus,
         ),
         needs=Needs(
             critic=True,
