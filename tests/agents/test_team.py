@@ -7,12 +7,17 @@ from pathlib import Path
 import pytest
 
 from quintain.agents.team import Role, Team, TeamWorld, Together, UnshownTeamWorld, read_team
+from quintain.config import build
 from quintain.environments.baselines import expert, noop, play
 from quintain.environments.catalog import find
+from quintain.environments.noisy import noisy
 from quintain.environments.protocol import Environment, Expert, Snapshot, begin
 from quintain.errors import ConfigError, UsageError
+from quintain.learning.train_config import GroupConfig
+from quintain.rollout.collect import Rollout
+from quintain.runs.context import check_run
 from quintain.text.chat import Chat
-from quintain.types import Action, StepResult, Task, as_text
+from quintain.types import Action, Split, StepResult, Task, as_text
 from quintain.warm_start.start import new_tokenizer
 
 CRAFT = "craft?depth=2&places=2"
@@ -151,7 +156,16 @@ ACTS = "[roles.x]\nacts = true\n"
         ("order = ['x']", "without roles; write"),
         (f"order = ['y', 'x']\n{ACTS}", "order of a team: got 'y'"),
         (f"order = ['x']\n[roles.y]\n{ACTS}", "got one without y, which then never speaks"),
-        (f"order = ['x']\nrounds = 0\n{ACTS}", "rounds of a team: got 0; give 1 or more"),
+        (
+            f"order = ['x']\nrounds = 0\n{ACTS}",
+            "rounds of a team: got 0; give 1 to 100, which bounds the talk",
+        ),
+        (f"order = ['x']\nrounds = 101\n{ACTS}", "rounds of a team: got 101; give 1 to 100"),
+        (f"order = ['y', 'x']\n[roles.y]\nsees = ['y']\n{ACTS}", "got y, whom nobody sees that acts"),
+        (
+            f"order = ['y', 'z', 'x']\n[roles.y]\nsees = ['z']\n[roles.z]\nsees = ['y']\n{ACTS}",
+            "got y, whom nobody sees that acts, ends the talk, or is heard by one who does",
+        ),
         ("order = ['x']\n[roles.x]", r"got 0 with acts = true \(none\)"),
         (f"order = ['x', 'y']\n[roles.y]\nacts = true\n{ACTS}", "let one act, once and last"),
         (f"order = ['x', 'y', 'x']\n[roles.y]\n{ACTS}", "let one act, once and last"),
@@ -183,3 +197,86 @@ def test_the_harness_puts_the_team_around_what_it_acts_in() -> None:
     assert isinstance(Together(chat, of="negotiation").equip(Deal()), UnshownTeamWorld)
     with pytest.raises(UsageError, match="team: got 'nobody'"):
         Together(chat, of="nobody")
+
+
+def test_a_world_with_seats_of_its_own_is_refused() -> None:
+    with pytest.raises(
+        UsageError, match=r"a team: got twocards, which has seats of its own \(A, B\), each with .*--seats"
+    ):
+        TeamWorld(find("twocards")(), read_team("debate"))
+    assert TeamWorld(find("twocards?partner=scripted")(), read_team("debate")).seats() == (
+        "first",
+        "second",
+        "judge",
+    )
+
+
+class Secrets(Environment):
+    """Each role is told something of its own; the last word ends it."""
+
+    def task(self, split: Split, index: int) -> Task:
+        """Return a task whose data tells each role a canary."""
+        return replace(
+            super().task(split, index), data={f"of_{name}": f"canary {name}{name}" for name in ROLES}
+        )
+
+    def reset(self, task: Task) -> str:
+        """Begin."""
+        return "Say a word."
+
+    def step(self, action: Action) -> StepResult:
+        """Take it."""
+        return StepResult(observation="Heard.", is_terminated=True, is_success=True, reward=1.0)
+
+    def expert_action(self) -> Action:
+        """Return a word."""
+        return Action(text="word")
+
+
+def test_what_each_alone_knows_stands_in_nobody_elses_prompt(tmp_path: Path) -> None:
+    """A canary for each pair of seats, over prompts as a policy reads them, with everybody hearing everybody."""
+    lines = [f"order = {list(ROLES)}", "rounds = 3"]
+    for name in ROLES:
+        sees = ["task", "world", f"data.of_{name}", *(each for each in ROLES if each != name)]
+        lines += [f"[roles.{name}]", f"sees = {sees}", "acts = true" if name == "d" else ""]
+    (tmp_path / "secrets.toml").write_text("\n".join(lines))
+    chat = Chat(new_tokenizer(Secrets, seed=0))
+    rollout = Rollout(Together(chat, of=str(tmp_path / "secrets.toml")), Secrets, None)
+    try:
+        groups = rollout.demonstrations(
+            [Secrets().task("train", index) for index in range(3)], noisy(0.0), seed=0
+        )
+    finally:
+        rollout.close()
+    prompts = [
+        (turn.speaker, chat.text(turn.prompt_ids)) for g in groups for t in g.scored for turn in t.turns
+    ]
+    assert len(prompts) == 3 * (3 * 3 + 1)
+    for owner, reader in product(ROLES, ROLES):
+        shown = [f"canary {owner}{owner}" in text for speaker, text in prompts if speaker == reader]
+        assert shown and all(shown) is (owner == reader) and any(shown) is (owner == reader), (owner, reader)
+
+
+@pytest.mark.parametrize("name", ["debate", "planner", "verified"])
+def test_partners_that_never_answer_end_with_the_turns(name: str) -> None:
+    world = TeamWorld(find(CRAFT)(), read_team(name))
+    begin(world, world.task("train", 0))
+    results = [world.step(Action(text="")) for _ in range(world.max_turns)]
+    assert not any(result.is_valid or result.is_terminated or result.is_success for result in results)
+    assert [result.is_truncated for result in results] == [False] * (world.max_turns - 1) + [True]
+
+
+@pytest.mark.parametrize(
+    ("seats", "says"),
+    [
+        (
+            {"planner": "nobody"},
+            r"seats.planner: got 'nobody', which is no policy of this run; give one of policy",
+        ),
+        ({"planer": "policy"}, r"seats: got 'planer' in environment craft.*; its seats are planner, worker"),
+    ],
+)
+def test_a_seat_without_a_policy_is_refused(seats: dict[str, str], says: str) -> None:
+    told = {"environment": CRAFT, "agent": "team?of=planner", "model": "micro", "seats": seats}
+    with pytest.raises(ConfigError, match=says):
+        check_run(build(GroupConfig, told, "test"), {})

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,13 +18,13 @@ from quintain.testing.episodes import TASK, episode_of, turn_of
 from quintain.types import Credit, Group, Stop, Trajectory, flatten_scored
 
 
-def talk(order: str, rewards: Sequence[float], tokens: int = 1, **fields: object) -> list[Group]:
+def talk(order: str, rewards: Sequence[float], tokens: int = 1, **fields: Any) -> list[Group]:
     """Return the parts of an episode whose turns are by the seats of `order`."""
     said = [turn_of((2,) * tokens, seat=seat, reward=r) for seat, r in zip(order, rewards, strict=True)]
     return split_seats([Group(task=TASK, trajectories=(episode_of(said, sum(rewards), **fields),))])
 
 
-def valued(groups: Sequence[Group], order: str, values: Sequence[float]) -> Critic:
+def value_turns(groups: Sequence[Group], order: str, values: Sequence[float]) -> Critic:
     """Return a critic that says `values`, in the order of speaking, before each token of a turn."""
     left = {seat: [v for s, v in zip(order, values, strict=True) if s == seat] for seat in order}
     arrays = [
@@ -33,12 +34,12 @@ def valued(groups: Sequence[Group], order: str, values: Sequence[float]) -> Crit
     return Critic(values=arrays, final=[7.0] * len(arrays))
 
 
-def estimate(groups: Sequence[Group], critic: Critic, **options: object) -> Credit:
+def estimate(groups: Sequence[Group], critic: Critic, **options: Any) -> Credit:
     orders = order_turns(flatten_scored(groups))
-    return gae_agents(groups, critic, orders, **options)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    return gae_agents(groups, critic, orders, **options)
 
 
-def spoken(groups: Sequence[Group], credit: Credit) -> list[float]:
+def read_spoken(groups: Sequence[Group], credit: Credit) -> list[float]:
     """Return the first advantage of each turn in the order of speaking."""
     (order,) = order_turns(flatten_scored(groups))
     return [float(credit.advantages[i][k][0]) for i, k in order]
@@ -46,22 +47,22 @@ def spoken(groups: Sequence[Group], credit: Credit) -> list[float]:
 
 def test_the_fixture_of_the_code_with_and_without_a_discount_between_agents() -> None:
     groups = talk("AB", (0, 1))
-    critic = valued(groups, "AB", (0.2, 0.5))
-    assert spoken(groups, estimate(groups, critic, agent_discount=0.99)) == pytest.approx([0.76525, 0.5])
+    critic = value_turns(groups, "AB", (0.2, 0.5))
+    assert read_spoken(groups, estimate(groups, critic, agent_discount=0.99)) == pytest.approx([0.76525, 0.5])
     found = estimate(groups, critic, turn_discount=0.99)
-    assert spoken(groups, found) == pytest.approx([0.775, 0.5])
+    assert read_spoken(groups, found) == pytest.approx([0.775, 0.5])
     assert found.returns is not None
     assert [float(turns[0][0]) for turns in found.returns] == pytest.approx([0.975, 1.0])
 
 
 def test_a_step_ends_where_an_agent_speaks_again() -> None:
     groups = talk("ABAB", (0, 0, 0, 1))
-    critic = valued(groups, "ABAB", (0, 0, 0, 0))
+    critic = value_turns(groups, "ABAB", (0, 0, 0, 0))
     options = {"gae_lambda": 1.0, "agent_discount": 0.5, "turn_discount": 0.1}
-    assert spoken(groups, estimate(groups, critic, **options)) == pytest.approx([0.025, 0.05, 0.5, 1.0])
+    assert read_spoken(groups, estimate(groups, critic, **options)) == pytest.approx([0.025, 0.05, 0.5, 1.0])
     skipped = talk("ABBA", (0, 0, 0, 1))
-    found = estimate(skipped, valued(skipped, "ABBA", (0, 0, 0, 0)), **options)
-    assert spoken(skipped, found) == pytest.approx([0.025, 0.05, 0.5, 1.0]), "B speaks twice: two steps"
+    found = estimate(skipped, value_turns(skipped, "ABBA", (0, 0, 0, 0)), **options)
+    assert read_spoken(skipped, found) == pytest.approx([0.025, 0.05, 0.5, 1.0]), "B speaks twice: two steps"
 
 
 @pytest.mark.parametrize(
@@ -70,9 +71,9 @@ def test_a_step_ends_where_an_agent_speaks_again() -> None:
 )
 def test_where_rewards_go(pays: str, expected: list[float]) -> None:
     groups = talk("ABAB", (1, 2, 0, 1.5))
-    critic = valued(groups, "ABAB", (0, 0, 0, 0))
+    critic = value_turns(groups, "ABAB", (0, 0, 0, 0))
     found = estimate(groups, critic, pays=pays, gae_lambda=0.0, agent_discount=0.5)
-    assert spoken(groups, found) == pytest.approx(expected)
+    assert read_spoken(groups, found) == pytest.approx(expected)
 
 
 def test_what_a_silent_turn_was_paid_goes_to_the_turn_before() -> None:
@@ -103,15 +104,15 @@ def test_one_agent_is_ppo_bit_for_bit(is_cut: bool) -> None:
 
 def test_tokens_agree_with_actions_without_discount_where_lambda_is_one() -> None:
     groups = talk("ABA", (0, 0.5, 1), tokens=3)
-    critic = valued(groups, "ABA", (0.2, 0.5, 0.1))
+    critic = value_turns(groups, "ABA", (0.2, 0.5, 0.1))
     action, token = (estimate(groups, critic, level=level, gae_lambda=1.0) for level in ("action", "token"))
-    assert spoken(groups, action) == pytest.approx(spoken(groups, token))
+    assert read_spoken(groups, action) == pytest.approx(read_spoken(groups, token))
 
 
 def test_the_end_of_a_cut_episode_is_the_last_speakers() -> None:
     groups = talk("AB", (0, 0), stop=Stop.MAX_TOKENS)
-    critic = replace(valued(groups, "AB", (0, 0)), final=[5.0, 7.0])
-    assert spoken(groups, estimate(groups, critic, gae_lambda=0.0)) == [0.0, 7.0]
+    critic = replace(value_turns(groups, "AB", (0, 0)), final=[5.0, 7.0])
+    assert read_spoken(groups, estimate(groups, critic, gae_lambda=0.0)) == [0.0, 7.0]
 
 
 def test_joint_advantages_are_the_sum_of_those_along_the_order() -> None:
@@ -123,8 +124,8 @@ def test_joint_advantages_are_the_sum_of_those_along_the_order() -> None:
     value = float((first * heard).sum())
     for a, b in product(range(3), range(3)):
         groups = talk("AB", (0, float(pays[a, b])))
-        critic = valued(groups, "AB", (value, float(heard[a])))
-        found = spoken(groups, estimate(groups, critic, gae_lambda=0.0))
+        critic = value_turns(groups, "AB", (value, float(heard[a])))
+        found = read_spoken(groups, estimate(groups, critic, gae_lambda=0.0))
         assert sum(found) == pytest.approx(float(pays[a, b]) - value, abs=1e-6)
         assert found[0] == pytest.approx(float(heard[a]) - value, abs=1e-6)
 

@@ -22,7 +22,14 @@ from quintain.agents.seated import Anew, SeatedWorld
 from quintain.config import build
 from quintain.environments.baselines import foreseen
 from quintain.environments.noisy import Fallible
-from quintain.environments.protocol import Environment, Expert, Seats, StateKey, environment_name
+from quintain.environments.protocol import (
+    Environment,
+    Expert,
+    Seats,
+    SimultaneousSeats,
+    StateKey,
+    environment_name,
+)
 from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.text.chat import Chat
 from quintain.types import Action, StepResult, as_text
@@ -35,6 +42,7 @@ if TYPE_CHECKING:
 
 TEAMS = Path(__file__).parent / "teams"
 """Files of the teams that come along."""
+MOST_ROUNDS = 100
 TASK, WORLD, DATA = "task", "world", "data."
 """What can be seen beside roles: how the episode began, what the environment shows now, a field of the task's data."""
 
@@ -76,8 +84,10 @@ class Team:
             raise ConfigError(
                 f"order of a team: got one without {unasked[0]}, which then never speaks; add it"
             )
-        if self.rounds < 1:
-            raise ConfigError(f"rounds of a team: got {self.rounds}; give 1 or more, which bounds the talk")
+        if not 1 <= self.rounds <= MOST_ROUNDS:
+            raise ConfigError(
+                f"rounds of a team: got {self.rounds}; give 1 to {MOST_ROUNDS}, which bounds the talk"
+            )
         acting = [name for name, role in self.roles.items() if role.acts]
         if len(acting) != 1 or self.order.index(acting[0]) != len(self.order) - 1:
             raise ConfigError(
@@ -90,17 +100,26 @@ class Team:
                     raise ConfigError(
                         f"sees of {name}: got {seen!r}; {suggestion(seen, [TASK, WORLD, *names])}"
                     )
-            is_heard = (
-                any(name in other.sees for other in self.roles.values()) or "stop" in role.ends.values()
-            )
-            if not role.acts and not is_heard:
-                raise ConfigError(
-                    f"roles of a team: got {name}, whom nobody sees; let one see it, or leave it out"
-                )
             if role.acts and role.ends:
                 raise ConfigError(
                     f"ends of {name}: got some, but what it says is done; let another role end the talk"
                 )
+        heard = self._find_heard()
+        for name in names:
+            if name not in heard:
+                raise ConfigError(
+                    f"roles of a team: got {name}, whom nobody sees that acts, ends the talk, or is heard by one who "
+                    "does; let one see it, or leave it out"
+                )
+
+    def _find_heard(self) -> set[str]:
+        """Return the roles whose words can matter: who acts, who ends the talk, and whom one of these sees."""
+        heard = {name for name, role in self.roles.items() if role.acts or role.ends}
+        while (
+            more := {seen for name in heard for seen in self.roles[name].sees if seen in self.roles} - heard
+        ):
+            heard |= more
+        return heard
 
     @property
     def talks(self) -> tuple[str, ...]:
@@ -174,8 +193,14 @@ class TeamWorld(SeatedWorld):
         """Let `team` act in `inner`.
 
         Raises:
-            UsageError: `inner` has tools.
+            UsageError: `inner` has tools, or several seats of its own.
         """
+        seats = inner.seats() if isinstance(inner, Seats | SimultaneousSeats) else ()
+        if len(seats) > 1:
+            raise UsageError(
+                f"a team: got {environment_name(inner)}, which has seats of its own ({', '.join(seats)}), each with "
+                "what it alone is shown; give these policies (--seats.NAME POLICY), or take an environment of one seat"
+            )
         if inner.tools():
             raise UsageError(
                 f"a team: got {environment_name(inner)}, which has tools; take an environment of words, or its "

@@ -277,7 +277,7 @@ def one_sided(case: Case, t: int, _l: list[float], _e: list[float], values: list
     return (0.8 if miss > 0 else 0.2) * miss**2
 
 
-def bent(case: Case, t: int, _l: list[float], _e: list[float], values: list[float]) -> float:
+def bend(case: Case, t: int, _l: list[float], _e: list[float], values: list[float]) -> float:
     """Return Huber's loss of the value with δ .7."""
     miss = abs(values[t] - case.tokens[t].target)
     return miss**2 / 2 if miss <= 0.7 else 0.7 * (miss - 0.35)
@@ -550,7 +550,7 @@ FORMULAS: tuple[Formula, ...] = (
     _divergences(),
     against("value", "value", "value", lambda m: m.value(clip=0.2), summed(squared)),
     against("expectile", "value", "value", lambda m: m.value(expectile=0.8), summed(one_sided)),
-    against("huber", "value", "huber", lambda m: m.huber(0.7), summed(bent)),
+    against("huber", "value", "huber", lambda m: m.huber(0.7), summed(bend)),
     against("imitation", "imitation", "imitation", lambda m: m.imitation(),
             summed(lambda _c, t, logs, _e, _v: -logs[t])),
     against("weighted_imitation", "imitation", "imitate_weighted", lambda m: m.imitate_weighted(), REINFORCE),

@@ -30,7 +30,7 @@ class Part:
     tokens: list[int]
     """sampled in each call"""
 
-    def lived(self, task: Task, index: int) -> Trajectory:
+    def record(self, task: Task, index: int) -> Trajectory:
         """Return the part as it is recorded."""
         calls = zip(self.tokens, self.is_valid, strict=True)
         turns = [turn_of((7,) * count, seat=self.agent, is_valid=is_valid) for count, is_valid in calls]
@@ -60,7 +60,7 @@ def draw_teams(rng: Rng) -> Teams:
         for agent in AGENTS:
             called = [index for index in episodes if agent == AGENTS[0] or rng.random() < 0.6]
             own = [call(rng, f"g/{number}", agent, outcomes[index] + (agent == "C")) for index in called]
-            made = [part.lived(task, index) for part, index in zip(own, called, strict=True)]
+            made = [part.record(task, index) for part, index in zip(own, called, strict=True)]
             made = [replace(t, outcome=SLOW) if failed[t.index] else t for t in made]
             groups += [Group(task=task, trajectories=tuple(made))] if made else []
             parts += [part for part, index in zip(own, called, strict=True) if not failed[index]]
@@ -129,7 +129,7 @@ def draw_talks(rng: Rng) -> Talks:
     parts, orders = list[tuple[Trajectory, list[Spoken]]](), list[list[tuple[int, int]]]()
     talks, finals, ends = list[list[Spoken]](), list[dict[str, float]](), list[float]()
     for number in range(int(rng.integers(1, 5))):
-        talk = [spoken(rng) for _ in range(int(rng.integers(1, 8)))]
+        talk = [draw_turn(rng) for _ in range(int(rng.integers(1, 8)))]
         talk[0] = replace(talk[0], tokens=1, values=[0.25])
         agents = list(
             dict.fromkeys(turn.agent for turn in talk if any(t.tokens for t in talk if t.agent == turn.agent))
@@ -165,7 +165,7 @@ def draw_talks(rng: Rng) -> Talks:
     )
 
 
-def spoken(rng: Rng) -> Spoken:
+def draw_turn(rng: Rng) -> Spoken:
     """Return a turn."""
     tokens = int(rng.integers(0, 4))
     return Spoken(
@@ -177,7 +177,7 @@ def spoken(rng: Rng) -> Spoken:
     )
 
 
-def ordered(case: Talks, *, level: str, pays: str) -> list[float]:
+def follow_order(case: Talks, *, level: str, pays: str) -> list[float]:
     """Return MARFT's advantages and targets on all tokens; γ .9 between steps, .8 in them, .97 in a turn, λ .7."""
     found: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
     for talk, order, final in zip(case.talks, case.orders, case.finals, strict=True):
@@ -255,5 +255,5 @@ FORMULAS: tuple[Formula, ...] = (
     Formula("teams.over_agents", "credit.agents", ("over_agents",), draw_teams, by_ways,
         lambda case: [x for by, unit in WAYS for x in agents(case, by=by, unit=unit)], aside=("_moments",)),
     Formula("teams.gae_agents", "credit.agent_order", ("gae_agents",), draw_talks, by_levels,
-        lambda case: [x for level, pays in LEVELS for x in ordered(case, level=level, pays=pays)]),
+        lambda case: [x for level, pays in LEVELS for x in follow_order(case, level=level, pays=pays)]),
 )  # fmt: skip

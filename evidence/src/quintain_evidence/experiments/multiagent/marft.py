@@ -134,7 +134,7 @@ def fit(policy: TablePolicy, alone: float, *, tasks: int, seed: int) -> Values:
     return sums / counts
 
 
-def valued(trajectories: Sequence[Trajectory], values: Values) -> Critic:
+def value_turns(trajectories: Sequence[Trajectory], values: Values) -> Critic:
     """Return what the table says before each turn."""
     return Critic(values=[[values[[row]] for row in states_of(t)] for t in trajectories])
 
@@ -187,7 +187,7 @@ def compare(
     for number in range(int(options["batches"])):
         groups = play(policy, alone, tasks=config.episodes, seed=derive_seed(seed, number))
         trajectories = flatten_scored(groups)
-        critic = valued(trajectories, values)
+        critic = value_turns(trajectories, values)
         dealt = deal(critic, trajectories, derive_seed(seed, number, "dealt"))
         arms = {
             "own": method.credit(groups, Estimates(values=critic)),
