@@ -142,7 +142,7 @@ def value_turns(trajectories: Sequence[Trajectory], values: Values) -> Critic:
 def deal(critic: Critic, trajectories: Sequence[Trajectory], seed: int) -> Critic:
     """Return `critic` with the values of each agent dealt out anew over the episodes."""
     rng, found = Random(seed), list(critic.values)
-    for seat in {t.turns[0].seat for t in trajectories}:
+    for seat in dict.fromkeys(t.turns[0].seat for t in trajectories):
         places = [place for place, t in enumerate(trajectories) if t.turns[0].seat == seat]
         for place, other in zip(places, rng.sample(places, len(places)), strict=True):
             found[place] = critic.values[other]
