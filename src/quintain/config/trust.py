@@ -57,6 +57,7 @@ ADAPTERS = frozenset(
 )
 """Environments that are followed by a slash and a name of the package that they adapt, or of ours."""
 OUTSIDE: Mapping[str, Kind] = {
+    "answers": "Python module",
     "agentgym": "address",
     "eu-agent-bench": "file",
     "http-tools": "file",

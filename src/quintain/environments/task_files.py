@@ -324,6 +324,11 @@ def _task(file: str, row: dict[str, Any], place: str, number: int) -> tuple[Task
     fields = cast("dict[str, Any]", data)
     if twice := sorted(rest.keys() & fields):
         raise DataError(f"{place}: got {twice[0]!r} in data and beside it; give it once")
+    if not prompt and "messages" in rest:
+        prompt = rest.pop("messages")
+    if isinstance(prompt, list):
+        rest["messages"] = prompt
+        prompt = read_prompt(cast("list[Any]", prompt), place)
     if not isinstance(prompt, str):
         raise DataError(
             f"{place}: got the prompt {prompt!r:.60}; give a text, and what else there is as data"
@@ -337,6 +342,25 @@ def _task(file: str, row: dict[str, Any], place: str, number: int) -> tuple[Task
         raise DataError(f"{place}: got the split {said!r:.40}; say train or eval")
     task = Task(id=f"{file}/{name}", environment=file, seed=0, prompt=prompt, data={**fields, **rest})
     return task, split
+
+
+def read_prompt(messages: list[Any], place: str) -> str:
+    """Return what messages ask, as verl's and TRL's data sets have prompts: what the system says, and the user.
+
+    An answer at the end is left out: it is what is to be said.
+
+    Raises:
+        DataError: they are no messages of texts, or a talk in which the assistant spoke before the last word.
+    """
+    rows = [cast("dict[str, Any]", each) if isinstance(each, dict) else {} for each in messages]
+    if rows and rows[-1].get("role") == "assistant":
+        rows = rows[:-1]
+    told = [row["content"] for row in rows if row.get("role") in ("system", "user")]
+    if len(told) != len(rows) or not all(isinstance(each, str) for each in told) or not told:
+        raise DataError(
+            f"{place}: got the prompt {messages!r:.60}; give a text, or messages of system and user that are texts"
+        )
+    return "\n\n".join(told)
 
 
 def _split_tasks(tasks: Sequence[Task]) -> tuple[set[str], set[str]]:
