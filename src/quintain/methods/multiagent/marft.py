@@ -5,7 +5,7 @@
 The joint action of a step is taken one agent at a time, each seeing what those before it said, so its advantage is the
 sum of theirs, A = Σ_i A_i(· | a_<i), and V before agent i + 1 clears agent i of all that comes after. The critic is one
 for all agents, a policy of its own that learns from what every seat saw. Agents share a model, or are policies of their
-own (``--policies.NAME.shares policy --seats.ROLE NAME``: an adapter each). `level` is the action (V before its first
+own (``policies.NAME`` and ``seats.ROLE``), an adapter each. `level` is the action (V before its first
 token) or the token; `pays` places what a step paid: on its last agent, on each, or as seats are paid; with
 `one_at_a_time` one seat learns while the others rest.
 
