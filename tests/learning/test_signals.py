@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tests.build import make_episode, make_turn
@@ -36,7 +37,12 @@ def learn(imitated: Imitated, examples: list[Example]) -> None:
     observe = imitated.watch(examples)
     assert observe is not None
     observe(
-        samples, batch, Outputs(logprobs=torch.full((len(batch.token_ids),), -0.5), entropy=torch.zeros(0))
+        samples,
+        batch,
+        Outputs(
+            logprobs=torch.full((len(batch.token_ids),), -0.5),
+            entropy=torch.full((len(batch.token_ids),), 0.25),
+        ),
     )
 
 
@@ -50,6 +56,11 @@ def test_weights_of_the_last_training_and_all_episodes_of_every_one(run: Run) ->
     uses = imitated.uses()
     assert uses is not None and [use.episode for use in uses] == list(names)
     found = [use.signals.weights.tolist() for use in uses if use.signals and use.signals.weights is not None]
+    seen = [use.signals.entropies for use in uses if use.signals]
+    assert all(
+        each is not None and each.dtype == np.float16 and set(each.tolist()) <= {0.0, 0.25} for each in seen
+    )
+    assert any(each is not None and 0.25 in each.tolist() for each in seen)
     assert found == [[0, 0, 1], pytest.approx([0.25])]
     assert imitated.uses() is None, "the next step begins anew"
 
@@ -92,7 +103,12 @@ def test_both_sides_of_a_pair_are_used_with_weights_of_their_own(run: Run) -> No
     for own in ([s for s in samples if s.pair != 1], [s for s in samples if s.pair == 1]):
         batch = pack(own)
         observe(
-            own, batch, Outputs(logprobs=torch.full((len(batch.token_ids),), -0.5), entropy=torch.zeros(0))
+            own,
+            batch,
+            Outputs(
+                logprobs=torch.full((len(batch.token_ids),), -0.5),
+                entropy=torch.full((len(batch.token_ids),), 0.25),
+            ),
         )
     uses = imitated.uses()
     assert uses is not None and [(use.episode, use.rejected) for use in uses] == [

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from quintain.errors import DataError
-from quintain.store.signals import NAMES, decode_signals, encode_signals
+from quintain.store.signals import DIGEST, NAMES, decode_signals, encode_signals
 from quintain.types import Signals
 
 EPISODE = b"e" * 16
 NUM = 7
-array = arrays.arrays(np.float32, NUM) | arrays.arrays(np.float64, NUM)
+array = arrays.arrays(np.float16, NUM) | arrays.arrays(np.float32, NUM) | arrays.arrays(np.float64, NUM)
 
 
 def same(left: Signals, right: Signals) -> bool:
@@ -34,6 +34,26 @@ def test_decoding_gives_back_every_bit(given_arrays: dict[str, Any]) -> None:
 
 def test_the_names_are_those_of_the_noun() -> None:
     assert set(NAMES) == set(Signals.__dataclass_fields__)
+
+
+def test_what_is_only_looked_at_changes_no_hash_of_a_step() -> None:
+    half = np.arange(NUM, dtype=np.float16)
+    learned = {"weights": np.ones(NUM, np.float32)}
+    bare = encode_signals(Signals(**learned), EPISODE, NUM)
+    seen = encode_signals(Signals(**learned, entropies=half), EPISODE, NUM)
+    assert seen.startswith(bare) and len(seen) > len(bare)
+    alone = encode_signals(Signals(entropies=half), EPISODE, NUM)
+    assert alone[:DIGEST] == encode_signals(Signals(), EPISODE, NUM)
+    for blob in (seen, alone):
+        found = decode_signals(blob, EPISODE, NUM)
+        assert found.entropies is not None and found.entropies.tobytes() == half.tobytes()
+        for place in range(len(blob)):
+            changed = blob[:place] + bytes([blob[place] ^ 1]) + blob[place + 1 :]
+            with pytest.raises(DataError, match="reading the signals"):
+                decode_signals(changed, EPISODE, NUM)
+    for end in range(len(bare) + 1, len(seen)):
+        with pytest.raises(DataError, match="reading the signals"):
+            decode_signals(seen[:end], EPISODE, NUM)
 
 
 def test_a_constant_is_compressed_and_noise_is_not() -> None:

@@ -17,12 +17,18 @@ Place = tuple[int, int]
 """(identity of the trajectory, number of its turn)"""
 
 
+LARGEST = 6e4
+"""What is only looked at is kept in half precision, between minus this and this."""
+
+
 class SignalRecorder:
-    """Collects weights and learner's log-probs of the trained tokens in the first epoch of a step."""
+    """Collects weights and what the learner says of the trained tokens in the first epoch of a step."""
 
     def __init__(self) -> None:
         self._weights: dict[Place, NDArray[np.float32]] = {}
         self._logprobs: dict[Place, NDArray[np.float32]] = {}
+        self._seen: dict[str, dict[Place, NDArray[np.float32]]] = {}
+        """the same of what is only looked at, by the names of `Signals`"""
 
     def observe(
         self, trajectories: Sequence[Trajectory], samples: Sequence[Sample], batch: Batch, outputs: Outputs
@@ -30,7 +36,18 @@ class SignalRecorder:
         """Take in what the learner says of `batch`, whose streams are `samples` of `trajectories`, in order."""
         weights = batch.loss_weight.detach().cpu().split(batch.lengths)
         logprobs = outputs.logprobs.detach().float().cpu().split(batch.lengths)
-        for sample, weight, logprob in zip(samples, weights, logprobs, strict=True):
+        values = outputs.values if batch.extra.values is None else batch.extra.values
+        told = {
+            "entropies": outputs.entropy,
+            "values": values,
+            "reference_logprobs": batch.extra.reference_logprobs,
+        }
+        seen = {
+            name: array.detach().float().cpu().split(batch.lengths)
+            for name, array in told.items()
+            if array is not None
+        }
+        for number, (sample, weight, logprob) in enumerate(zip(samples, weights, logprobs, strict=True)):
             if sample.choice >= 0 and not sample.loss_weight.any():
                 continue  # a candidate that was not chosen
             for turn in np.unique(sample.turn_id[sample.turn_id >= 0]).tolist():
@@ -38,6 +55,8 @@ class SignalRecorder:
                 place = id(trajectories[sample.trajectory]), turn
                 self._weights[place] = weight.numpy()[is_own]
                 self._logprobs[place] = logprob.numpy()[is_own]
+                for name, arrays in seen.items():
+                    self._seen.setdefault(name, {})[place] = arrays[number].numpy()[is_own]
 
     def uses(self, credit: Credit, recorded: Sequence[Trajectory]) -> list[Use]:
         """Return what the step used of the `recorded` episodes, in the order of `credit`.
@@ -108,7 +127,8 @@ class SignalRecorder:
         def get(of: Mapping[Place, NDArray[np.float32]]) -> NDArray[np.float32]:
             return _lay(episode, places, lambda number, turn: of.get((id(parts[number]), turn)))
 
-        return Signals(weights=get(self._weights), logprobs=get(self._logprobs))
+        seen = {name: _halve(get(of)) for name, of in self._seen.items()}
+        return Signals(weights=get(self._weights), logprobs=get(self._logprobs), **seen)
 
     def _signals(self, episode: Trajectory, credit: Credit, numbers: Sequence[int]) -> Signals | None:
         """Return the signals of `episode`, which the trajectories `numbers` of `credit` are the seats of."""
@@ -125,6 +145,10 @@ class SignalRecorder:
             advantages=lay(lambda number, turn: credit.advantages[number][turn]),
             returns=None if returns is None else lay(lambda number, turn: returns[number][turn]),
             logprobs=lay(lambda number, turn: self._logprobs.get((id(trajectories[number]), turn))),
+            **{
+                name: _halve(lay(lambda number, turn, of=of: of.get((id(trajectories[number]), turn))))
+                for name, of in self._seen.items()
+            },
         )
 
 
@@ -218,6 +242,11 @@ class Imitated:
             except DataError:
                 self._known[name] = None
         return self._known[name]
+
+
+def _halve(array: NDArray[np.float32]) -> NDArray[np.float16]:
+    """Return `array` in half precision, which is enough to look at."""
+    return array.clip(-LARGEST, LARGEST).astype(np.float16)
 
 
 def _find_turns(episode: Trajectory, parts: Sequence[Trajectory]) -> list[tuple[int, int] | None] | None:

@@ -44,6 +44,12 @@ class Signals:
     """regression targets of a critic"""
     logprobs: NDArray[np.floating] | None = None
     """the learner's, before the update; those of the sampling engine are in the episode"""
+    entropies: NDArray[np.floating] | None = None
+    """of the learner's policy at each token, before the update, in nats"""
+    values: NDArray[np.floating] | None = None
+    """what a critic expected at each token"""
+    reference_logprobs: NDArray[np.floating] | None = None
+    """under the frozen reference policy"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

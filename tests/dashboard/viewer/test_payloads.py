@@ -66,7 +66,10 @@ def test_tokens_have_all_that_the_journal_has_of_them(viewer: Viewer) -> None:
     assert use["step"] == 2 and use["signals"]["advantages"] == [1.0, 1.0, -1.0, -1.0, -1.0]
     assert use["signals"]["weights"][3] == 0.0 and use["signals"]["logprobs"][1] == pytest.approx(-0.1)
     assert found["turns"][0]["calls"] == [{"name": "look", "arguments": {"at": "red door 2"}}]
-    assert found["turns"][0]["terms"] == {"found": 0.25} and found["lacks"] == []
+    assert found["turns"][0]["terms"] == {"found": 0.25}
+    assert len(found["lacks"]) == 1 and found["lacks"][0].startswith(
+        "entropy (of a run of an earlier release), value"
+    )
     assert [row["place"] for row in found["neighbours"]["group"]] == [0, 1]
     lost = show_episode(viewed, payloads.list_episodes(viewed, {"outcome": "failed"})["episodes"][0]["id"])
     assert lost["outcome"]["kind"] == "timeout" and "no step learned from this episode" in lost["lacks"][0]

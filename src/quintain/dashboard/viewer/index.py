@@ -25,7 +25,7 @@ from quintain.store import Run
 from quintain.store.rows import MAX_STEPS, Recorded
 from quintain.types import Trajectory, as_text
 
-VERSION = 2
+VERSION = 3
 """Of the tables below; an index of another version is made again."""
 AT_ONCE, READ_AT_ONCE, LINKS_AT_ONCE = 5_000, 100, 50
 """Episodes whose facts, and whose records, are taken at once, and steps whose uses are."""
@@ -68,6 +68,8 @@ CREATE INDEX by_step ON episodes (step, phase);
 CREATE INDEX by_phase ON episodes (phase, step) WHERE is_superseded = 0;
 CREATE INDEX by_kind ON episodes (phase, environment, stop, policy, owner, kind) WHERE is_superseded = 0;
 CREATE INDEX by_failure ON episodes (step, owner, kind) WHERE owner IS NOT NULL AND is_superseded = 0;
+CREATE INDEX by_tokens ON episodes (tokens) WHERE is_superseded = 0;
+CREATE INDEX by_outcome ON episodes (success) WHERE is_superseded = 0;
 CREATE INDEX by_task ON episodes (task);
 CREATE INDEX by_parent ON episodes (parent) WHERE parent IS NOT NULL;
 CREATE TABLE uses (step_row INTEGER NOT NULL, step INTEGER NOT NULL, episode INTEGER NOT NULL, rejected INTEGER);

@@ -86,6 +86,14 @@ def find_gaps(trajectory: Trajectory, uses: Sequence[Use]) -> list[str]:
         gaps.append(
             "the step kept no signals of it: the method has none, --records-signals is off, or its tokens were edited"
         )
+    kept = [use.signals for use in uses if use.signals is not None]
+    absent = {
+        "entropy (of a run of an earlier release)": all(each.entropies is None for each in kept),
+        "value (its step had no critic)": all(each.values is None for each in kept),
+        "reference gap (its step had no reference)": all(each.reference_logprobs is None for each in kept),
+    }
+    if kept and any(absent.values()):
+        gaps.append(", ".join(name for name, is_absent in absent.items() if is_absent))
     if trajectory.turns and not any(turn.completion.logprobs for turn in trajectory.turns):
         gaps.append(
             "its tokens have no log-probs: they were not sampled, but demonstrated or written by somebody else"
