@@ -1,7 +1,8 @@
 """How long each page of the viewer waits for the server, on a run of 100,000 episodes.
 
 ``python speed/viewer.py [EPISODES]`` writes such a run into a temporary folder, of four turns an episode with signals
-for each token, indexes it, and prints the median and the slowest of five answers to what each page asks, and the processor's time of one.
+for each token, indexes it, and prints the median and the slowest of five answers to what each page asks, and what
+processor time one takes.
 """
 
 import argparse
@@ -148,10 +149,8 @@ def main() -> None:
                 as_json(call())
                 spans.append(time.perf_counter() - begun)
             busy = (time.process_time() - busy) / 5
-            print(
-                f"{name:<26} {1e3 * median(spans):6.0f} ms, slowest {1e3 * max(spans):.0f}; of the processor {1e3 * busy:.0f} ms",
-                flush=True,
-            )
+            waited = f"{1e3 * median(spans):6.0f} ms, slowest {1e3 * max(spans):.0f}"
+            print(f"{name:<26} {waited}; of the processor {1e3 * busy:.0f} ms", flush=True)
         viewer.close()
 
 
