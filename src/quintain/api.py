@@ -55,16 +55,6 @@ from quintain.methods.method import Method, traits_of
 from quintain.methods.reading import refuse_unread
 from quintain.methods.rl.parts.choices import IDEAS, LOSSES
 from quintain.models.load import LoadedModel, check_folder, find_folder, load_tokenizer
-from quintain.pipelines.attacking import (
-    ATTACKS,
-    MINDS,
-    Assault,
-    AttackReport,
-    choose_sources,
-    choose_tools,
-    make_player,
-    split_target,
-)
 from quintain.rollout.collect import Limits
 from quintain.rollout.measures import call_metrics
 from quintain.rollout.progress import Display
@@ -99,6 +89,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from quintain.credit_lab.credit import Report
+    from quintain.pipelines.attacking import AttackReport
     from quintain.serve.recording import Recording
     from quintain.time_travel.replay import StepReplay
     from quintain.time_travel.verify import Verification
@@ -880,7 +871,7 @@ def attack(
     *,
     guard: str | Path = "",
     agent: str = "",
-    attacks: Sequence[str] = ATTACKS,
+    attacks: Sequence[str] | None = None,
     tools: Sequence[str] = (),
     sources: Sequence[str] = (),
     episodes: int = 24,
@@ -890,13 +881,24 @@ def attack(
 ) -> AttackReport:
     """Return what comes of attacking a model, a run, or a mind that needs none: ``expert``, ``random``, ``gullible``.
 
-    Each arm plays the same held-out tasks with the same seeds: without an attack and under each of `attacks`, without a
-    guard and under the policy in the file `guard`; a run has the guard that it was trained under.
+    Each arm plays the same held-out tasks with the same seeds: without an attack and under each of `attacks` (all of
+    them where none are named), without a guard and under the policy in the file `guard`; a run has the guard that it
+    was trained under.
 
     Raises:
         UsageError: no environment, no such tool, or another guard than the run's.
         ConfigError: the policy is none, or the run is somebody else's and names a program, a file or an address.
     """
+    from quintain.pipelines.attacking import (
+        ATTACKS,
+        MINDS,
+        Assault,
+        choose_sources,
+        choose_tools,
+        make_player,
+        split_target,
+    )
+
     is_mind = str(target) in MINDS
     if not is_mind:
         wanted = [*(() if environment is not None else WORLDS), *(() if agent else ("agent",))]
@@ -928,7 +930,9 @@ def attack(
         temperature=temperature,
     )
     try:
-        assault = Assault(spec=spec, policy=policy, play=play, attacks=attacks, tools=chosen, sources=places)
+        assault = Assault(
+            spec=spec, policy=policy, play=play, attacks=attacks or ATTACKS, tools=chosen, sources=places
+        )
         return assault.run()
     finally:
         if engine is not None:
