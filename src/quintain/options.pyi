@@ -387,6 +387,13 @@ class E2clOptions(ExploringOptions, total=False):
     onward: int
     batch_size: int
 
+class EnvGenOptions(GroupOptions, total=False):
+    cycles: int
+    configurations: int
+    generated_steps: int
+    original_steps: int
+    generator: str
+
 class EpisodesOptions(OnPolicyOptions, total=False):
     episodes: int
 
@@ -963,6 +970,8 @@ def train(method: Literal["dr_grpo"], **options: Unpack[DrGrpoOptions]) -> Train
 def train(method: Literal["dr_mas"], **options: Unpack[DrMasOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["e2cl"], **options: Unpack[E2clOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["env_gen"], **options: Unpack[EnvGenOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["epo"], **options: Unpack[EpoOptions]) -> TrainedRun: ...
 @overload

@@ -19,6 +19,7 @@ from quintain.worlds.craft.land import (
     longest,
     steps_to,
 )
+from quintain.worlds.craft.layout import Layout
 
 LAND = Land(
     goals=("stone",),
@@ -34,7 +35,9 @@ def world_at_start(land: Land = LAND, **options: Any) -> Craft:
     start = tuple((place, things) for place, things in land.contents)
     none = frozenset[str]()
     food = options.get("hunger", 0)
-    world.restore((land, "forest", start, (), frozenset(), none, frozenset({"forest", "cave"}), (food, 0, 0)))
+    world.restore(
+        (land, "forest", start, (), frozenset(), none, frozenset({"forest", "cave"}), (food, 0, 0), Layout())
+    )
     return world
 
 

@@ -20,6 +20,7 @@ from quintain.data.spread import Spread
 from quintain.environments.baselines import random_action
 from quintain.environments.noisy import Fallible
 from quintain.environments.protocol import (
+    Configurable,
     Corpus,
     CountsTasks,
     Environment,
@@ -70,7 +71,7 @@ def parts_of(text: str) -> tuple[Part, ...]:
 class MixedEnvironment(Wrapped):
     """Several environments; a task belongs to one of them."""
 
-    drops: ClassVar[frozenset[type]] = frozenset({Corpus, CountsTasks, RetrievesTools})
+    drops: ClassVar[frozenset[type]] = frozenset({Configurable, Corpus, CountsTasks, RetrievesTools})
     """What is asked of an environment before there is a task: documents have no numbers across several."""
     adds: ClassVar[frozenset[type]] = frozenset({Fallible, Legal, Pooled, Seats})
     own: ClassVar[tuple[str, ...]] = ("_now",)

@@ -327,6 +327,35 @@ class Proposes(Protocol):
 
 
 @runtime_checkable
+class Configurable(Protocol):
+    """Its tasks can be laid out for a skill, by configurations that a schema describes (EnvGen, arXiv 2403.12014).
+
+    `reset` takes what `configure` returns as `Task.data`: other starts, the same dynamics. Without it, a task is one of
+    the original world.
+    """
+
+    def skills(self) -> tuple[str, ...]:
+        """Return the names of what is to be learned here, at least one, in a fixed order."""
+        ...
+
+    def skill(self) -> str:
+        """Return the skill that the task asks for, after `reset`."""
+        ...
+
+    def configuration_schema(self) -> Mapping[str, Any]:
+        """Return the JSON schema of configurations, whose property ``skill`` says what one is for."""
+        ...
+
+    def draw_configuration(self, skill: str, rng: Random) -> Mapping[str, Any]:
+        """Return a configuration for `skill`, drawn; it may be impossible."""
+        ...
+
+    def configure(self, configuration: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the data of tasks that `configuration` lays out; a `UsageError` says why there are none."""
+        ...
+
+
+@runtime_checkable
 class StateKey(Protocol):
     """States can be recognised across episodes of a task."""
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, cast
 
 from quintain.config.spec import fields_of, read_options, split_query
 from quintain.environments.protocol import (
+    Configurable,
     Corpus,
     CountsTasks,
     Environment,
@@ -69,8 +70,11 @@ class Session(Wrapped):
     """`inner`, of which an episode plays several tasks: ``Session(Sums(), SessionOptions(tasks=3, repeats=2))``."""
 
     drops: ClassVar[frozenset[type]] = frozenset(
-        {Corpus, CountsTasks, Hindsight, Proposes, RetrievesTools, Scripted, SimultaneousSeats, TakesObjects}
-    )
+        {
+            Configurable, Corpus, CountsTasks, Hindsight, Proposes, RetrievesTools, Scripted, SimultaneousSeats,
+            TakesObjects,
+        }
+    )  # fmt: skip
     """What speaks of one task, or of what comes before there is one."""
     own: ClassVar[tuple[str, ...]] = ("_tasks", "_again", "_place", "_turns", "_solved")
 

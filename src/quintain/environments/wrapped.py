@@ -17,6 +17,7 @@ from quintain.environments.noisy import Fallible, Idle, Methodical
 from quintain.environments.protocol import (
     Advises,
     AsksGrader,
+    Configurable,
     Corpus,
     CountsTasks,
     Described,
@@ -49,7 +50,7 @@ from quintain.environments.protocol import (
 from quintain.types import Action, Observation, Split, StepResult, Task, ToolSpec
 
 STATES: frozenset[type] = frozenset(
-    {Snapshot, StateKey, Progressing, Privileged, Hindsight, Proposes, Reversible}
+    {Snapshot, StateKey, Progressing, Privileged, Hindsight, Proposes, Configurable, Reversible}
 )
 """Capabilities that speak of states and tasks: they hold whoever acts, and however."""
 ACTIONS: frozenset[type] = frozenset(

@@ -130,7 +130,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "An agent is to be measured as others are": ("bfcl", "agentissue", "agentif"),
     "Tasks or transcripts are to be made first": (
-        "goat", "agent_gen", "xlam", "lam_simulator", "web_dancer", "exif", "agent0", "mag_v",
+        "goat", "agent_gen", "xlam", "lam_simulator", "web_dancer", "exif", "agent0", "env_gen", "mag_v",
     ),
 }  # fmt: skip
 """What somebody has or lacks → the methods for that, the plainest first; each method that has a page stands once."""
@@ -307,7 +307,7 @@ TABLE: tuple[Entry, ...] = (
     Entry("LLM-Agent-UMF", "agents", "written", name="agent_umf", page="LLM-Agent-UMF", section=AROUND,
         about="what an agent is made of, read off its name, and whether anything stands before its tools"),
     Entry("Parrot", "agents", "planned"),
-    Entry("EnvGen", "synthesis", "planned"),
+    add_row("EnvGen", "synthesis", "env_gen", GROUPS, "`grpo`"),
     Entry("MAG-V", "synthesis", "written", name="mag_v", page="MAG-V", section=TOOLS,
         about="a verifier: a trajectory is right if what is asked back leads to the same",
         against="likeness of answers"),

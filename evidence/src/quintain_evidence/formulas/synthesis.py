@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from quintain.data.pipeline import as_example
 from quintain.rewards.terms import apply
 from quintain.testing.episodes import episode_of, turn_of
@@ -497,6 +499,74 @@ def team_chosen_plainly(case: Sequence[tuple[list[Roles], bool]]) -> list[float]
     return flatten([[len(right), len(order), len(many), len(back)], back])
 
 
+Attempts = tuple[list[tuple[str, bool]], int, int]
+"""(skill, success) of each try, how many skills are drawn, and what chance says"""
+LETTER_SKILLS = "abcde"
+
+
+def draw_attempts(rng: Rng) -> Attempts:
+    """Return up to forty tries of four of five skills, and up to seven draws."""
+    tries = [
+        (str(rng.choice(list(LETTER_SKILLS[:4]))), bool(rng.random() < 0.4))
+        for _ in range(int(rng.integers(0, 40)))
+    ]
+    return tries, int(rng.integers(1, 8)), int(rng.integers(0, 1_000))
+
+
+def known_skills(module: ModuleType, case: Attempts) -> list[float]:
+    """Return tries, successes, rate and error of each skill, and which are drawn."""
+    tries, count, seed = case
+    report = module.count_skills(tries)
+    told = [report.get(skill, module.Known()) for skill in LETTER_SKILLS]
+    drawn = module.draw_weak(report, list(LETTER_SKILLS), count, seed)
+    return flatten(
+        [
+            [[known.tries, known.successes, known.rate, known.error] for known in told],
+            [LETTER_SKILLS.index(skill) for skill in drawn],
+        ]
+    )
+
+
+def known_skills_plainly(case: Attempts) -> list[float]:
+    """Return the same: moments of a Beta distribution that begins even, and draws by its mean of failures."""
+    tries, count, seed = case
+    told: list[list[float]] = []
+    for skill in LETTER_SKILLS:
+        own = [success for name, success in tries if name == skill]
+        good, bad = 1 + own.count(True), 1 + own.count(False)
+        whole = good + bad
+        told.append([len(own), own.count(True), good / whole, (good * bad / whole**2 / (whole + 1)) ** 0.5])
+    failing = np.array([1 - mean for _, _, mean, _ in told])
+    rng = np.random.default_rng(seed)
+    drawn: list[int] = []
+    for round_of in range(0, count, 5):
+        size = min(5, count - round_of)
+        drawn += rng.choice(5, size, replace=False, p=failing / failing.sum()).tolist()
+    return flatten([told, drawn])
+
+
+def draw_starts(rng: Rng) -> dict[str, int]:
+    """Return what somebody begins with: raw things, tools, and none of some."""
+    names = ["wood", "stone", "coal", "iron", "diamond", "stone pickaxe", "iron sword", "wood pickaxe"]
+    chosen = rng.choice(names, int(rng.integers(0, 6)), replace=False).tolist()
+    return {name: int(rng.integers(0, 2)) for name in chosen}
+
+
+def repaired(module: ModuleType, case: dict[str, int]) -> list[float]:
+    """Return how many of each thing there are after the repair, in the order of their names."""
+    found = module.add_tools(case)
+    return flatten([[len(name), count] for name, count in sorted(found.items())])
+
+
+def repaired_plainly(case: dict[str, int]) -> list[float]:
+    """Return the same, thing by thing."""
+    found = {name: count for name, count in case.items() if count > 0}
+    for raw, tool in (("stone", "wood"), ("coal", "wood"), ("iron", "stone"), ("diamond", "iron")):
+        if case.get(raw):
+            found[f"{tool} pickaxe"] = 1
+    return flatten([[len(name), found[name]] for name in sorted(found)])
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula("imitation.sifted", "methods.imitation.web_dancer", ("pipeline", "num_repeats", "rewards"), tries,
         sifted, sifted_plainly),
@@ -514,4 +584,7 @@ FORMULAS: tuple[Formula, ...] = (
         ("pipeline", "transcripts", "is_in_order", "is_corrected"), teams, team_chosen, team_chosen_plainly),
     Formula("imitation.harder", "worlds.hopqa.facts", ("harder", "read_facts"), corpora, evolved,
         evolved_plainly),
+    Formula("synthesis.skills", "curriculum.skills", ("Known", "count_skills", "draw_weak"), draw_attempts,
+        known_skills, known_skills_plainly),
+    Formula("synthesis.start", "worlds.craft.layout", ("add_tools",), draw_starts, repaired, repaired_plainly),
 )  # fmt: skip

@@ -32,9 +32,19 @@ from quintain.worlds.craft.land import (
     longest,
     read_advice,
 )
+from quintain.worlds.craft.layout import (
+    Layout,
+    draw_layout,
+    read_layout,
+    read_options,
+    schema_of,
+    write_layout,
+)
 
 HUNGRY = 3
 """Food at which the expert goes to eat."""
+CONFIGURATION = "configuration"
+"""In the data of a task: how its land is laid out, a configuration of `quintain.worlds.craft.layout`."""
 LONGEST_RECIPE = 9
 """The least capacity with which every recipe can be made, also the drawn ones."""
 State = tuple[
@@ -46,6 +56,7 @@ State = tuple[
     frozenset[str],
     frozenset[str],
     tuple[int, int, int],
+    Layout,
 ]
 
 
@@ -71,6 +82,8 @@ class Craft(Environment):
         has_map: bool = True,
         reward: Literal["sparse", "dense"] = "sparse",
         noise: int = 0,
+        start: str = "",
+        rarity: str = "",
     ) -> None:
         """Draw goals up to tier `depth` of the tech tree in a land of `places` places.
 
@@ -78,6 +91,8 @@ class Craft(Environment):
         things that can be carried (0: no bound); one who does not eat for `hunger` turns starves (0: never).
         Without `has_map` only the place the agent is at is shown. `reward=dense` pays an equal share for each
         first achievement on the way to the goal. `noise` sentences that mean nothing follow every observation.
+        `start` is held at the start, ``wood:3,stone pickaxe``; of a raw thing in `rarity`, ``iron:rare,coal:common``,
+        1, 4 or 9 (very common) lie about, whatever the goal takes, so that it may be out of reach.
 
         Raises:
             UsageError: there is no such land.
@@ -93,6 +108,7 @@ class Craft(Environment):
                 f"{LONGEST_RECIPE}, 0 or a hunger of at least {2 * HUNGRY} turns"
             )
         self._shape = LandShape(depth, places, spare, recipes == "drawn", goal == "everything", hunger > 0)
+        self._usual = self._layout = read_options(start, rarity, depth)
         self._capacity, self._hunger, self._noise = capacity, hunger, noise
         self._has_map, self._is_dense = has_map, reward == "dense"
         self.max_turns = longest(self._shape)
@@ -108,21 +124,29 @@ class Craft(Environment):
         self._recipes: Mapping[str, Recipe] = dict(land.recipes)
         self._place = land.contents[0][0]
         self._lying = {place: Counter(dict(things)) for place, things in land.contents}
-        self._held: Counter[str] = Counter()
+        self._held = Counter({name: n for name, n in self._layout.start.items() if name in TOOL_FOR})
         self._standing: frozenset[tuple[str, str]] = frozenset()
-        self._reached: frozenset[str] = frozenset()
+        self._reached = self._layout.tools
         self._seen = frozenset(self._lying) if self._has_map else frozenset({self._place})
         self._food, self._turn = self._hunger, 0
 
     def reset(self, task: Task) -> str:
-        """Draw the land of the task; its data may name another ``goal`` than the one that is drawn with it.
+        """Draw the land of the task; its data may name another ``goal`` than the one that is drawn with it, and a
+        ``configuration`` by which the land is laid out, in the place of the options `start` and `rarity`.
 
         Raises:
-            UsageError: that goal is not made in this land.
+            UsageError: that goal is not made in this land, or there is no such configuration.
         """
-        self._land = split_draw(task, lambda rng: draw_land(self._shape, rng))
+        layout = self._layout = (
+            self._read(task.data[CONFIGURATION]) if CONFIGURATION in task.data else self._usual
+        )
+        shape = self._shape._replace(places=layout.places or self._shape.places)
+        self._land = split_draw(
+            task,
+            lambda rng: draw_land(shape, rng, goal=layout.goal, start=layout.start, amounts=layout.amounts),
+        )
         if "goal" in task.data:
-            self._land = self._land.aim_at(task.data["goal"])
+            self._land = self._land.aim_at(task.data["goal"], layout.start)
         self._seed = task.seed
         self._start()
         shown = self._lying if self._has_map else ()
@@ -175,7 +199,8 @@ class Craft(Environment):
 
     def achievements(self) -> tuple[str, ...]:
         """Return what was made or gathered in this episode, in the order of the tech tree."""
-        return tuple(item for item in (*TOOL_FOR, *RECIPES) if item in self._reached)
+        gained = self._reached - self._layout.tools
+        return tuple(item for item in (*TOOL_FOR, *RECIPES) if item in gained)
 
     def achieved(self) -> Mapping[str, Any] | None:
         """Return the deepest thing in the tech tree that was made or gathered, as the goal; wood is never one."""
@@ -187,15 +212,59 @@ class Craft(Environment):
 
         A land with a goal that is held out is not proposed; where no other is left it is the task as it was drawn.
         """
-        goals = [goal for goal in self._land.askable if not is_eval(self._land.aim_at(goal))]
+        goals = [goal for goal in self._land.askable if self._is_open(goal)]
         return {"goal": rng.choice(goals)} if goals else {}
 
     def read_proposal(self, text: str) -> Mapping[str, Any] | None:
         """Return the goal that `text` names, as ``Goal: furnace.``; None where it is not made here, or is held out."""
         goal = text.lower().removeprefix("goal:").strip(" .")
-        if goal not in self._land.askable or is_eval(self._land.aim_at(goal)):
-            return None
-        return {"goal": goal}
+        return {"goal": goal} if goal in self._land.askable and self._is_open(goal) else None
+
+    def _is_open(self, goal: str) -> bool:
+        """Whether `goal`, made here, is not held at the start, and the land with it not held out."""
+        start = self._layout.start
+        return goal not in start and not is_eval(self._land.aim_at(goal, start))
+
+    def skills(self) -> tuple[str, ...]:
+        """Return the goals up to the depth of the world; see `Configurable`."""
+        return tuple(self.configuration_schema()["properties"]["skill"]["enum"])
+
+    def skill(self) -> str:
+        """Return the goal of the task."""
+        return self._land.goals[0]
+
+    def configuration_schema(self) -> Mapping[str, Any]:
+        """Return what a configuration may say, as a JSON schema."""
+        return schema_of(self._shape.depth)
+
+    def draw_configuration(self, skill: str, rng: random.Random) -> Mapping[str, Any]:
+        """Return a configuration for `skill`, drawn; it may be impossible."""
+        return draw_layout(skill, self._shape.depth, rng)
+
+    def configure(self, configuration: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the data of tasks laid out by `configuration`, repaired.
+
+        Raises:
+            UsageError: it does not fit the schema, or hands its skill over; everything is the goal here, or more is
+                held at the start than can be carried.
+        """
+        if self._shape.is_everything:
+            raise UsageError("configuration of craft: got goal=everything, which is no skill; leave goal out")
+        return {CONFIGURATION: write_layout(self._read(configuration, is_whole=True))}
+
+    def _read(self, configuration: object, *, is_whole: bool = False) -> Layout:
+        """Return the layout that `configuration` says; one that `is_whole` names its skill."""
+        if not isinstance(configuration, Mapping):
+            raise UsageError(f"configuration of craft: got {configuration!r}; give a dictionary")
+        found = read_layout(configuration, self._shape.depth)
+        if is_whole and not found.goal:
+            raise UsageError("configuration of craft: got no skill; name what it is laid out for")
+        if 0 < self._capacity < sum(n for name, n in found.start.items() if name in TOOL_FOR):
+            raise UsageError(
+                f"configuration of craft: got a start of more than {self._capacity} raw things, which is the capacity; "
+                "start with fewer"
+            )
+        return found
 
     @property
     def is_lost(self) -> bool:
@@ -277,11 +346,13 @@ class Craft(Environment):
             self._reached,
             self._seen,
             (self._food, self._turn, self._seed),
+            self._layout,
         )
 
     def restore(self, state: State) -> None:
         """Continue from a snapshot."""
-        self._land, self._place, lying, held, self._standing, self._reached, self._seen, counters = state
+        self._land, self._place, lying, held, self._standing, self._reached, self._seen, counters = state[:8]
+        self._layout = state[8]
         self._recipes = dict(self._land.recipes)
         self._lying = {place: Counter(dict(things)) for place, things in lying}
         self._held = Counter(dict(held))

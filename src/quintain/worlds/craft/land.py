@@ -6,12 +6,13 @@ at the same place. A land holds what its goal takes, and `spare` of each raw thi
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 from quintain.environments.advice import FACTS, clauses
 from quintain.errors import UsageError, suggestion
+from quintain.types import NOTHING
 
 PLACES = ("forest", "cave", "hill", "shore", "meadow", "mine")
 TOOL_FOR: Mapping[str, str] = {
@@ -84,15 +85,16 @@ class Land:
         known = {*dict(self.recipes), *(name for _, things in self.contents for name, _ in things)}
         return tuple(item for item in GOALS if item in known)
 
-    def aim_at(self, goal: object) -> Self:
-        """Return this land with another goal.
+    def aim_at(self, goal: object, start: Mapping[str, int] = NOTHING) -> Self:
+        """Return this land with another goal, for one who begins with `start`.
 
         Raises:
-            UsageError: it is not made in this land.
+            UsageError: it is not made in this land, or is held.
         """
-        if goal not in self.askable:
-            raise UsageError(f"goal of craft: got {goal!r}; {suggestion(str(goal), self.askable)}")
-        return replace(self, goals=(str(goal),), steps=steps_to([str(goal)], dict(self.recipes)))
+        known = [item for item in self.askable if item not in start]
+        if goal not in known:
+            raise UsageError(f"goal of craft: got {goal!r}; {suggestion(str(goal), known)}")
+        return replace(self, goals=(str(goal),), steps=steps_to([str(goal)], dict(self.recipes), start))
 
     def words(self) -> str:
         """Return the task in words."""
@@ -136,15 +138,19 @@ def read_advice(message: str) -> str:
     return wanted
 
 
-def steps_to(goals: Iterable[str], recipes: Mapping[str, Recipe]) -> tuple[str, ...]:
-    """Return what must be made or gathered for `goals`, each after what it takes.
+def steps_to(
+    goals: Sequence[str], recipes: Mapping[str, Recipe], start: Mapping[str, int] = NOTHING
+) -> tuple[str, ...]:
+    """Return what must be made or gathered for `goals` by one who begins with `start`, each after what it takes.
+
+    Tools of `start` are not made, and raw things of which it has enough not gathered.
 
     Example: ``steps_to(["stone"], RECIPES)`` is ``("wood", "table", "wood pickaxe", "stone")``.
     """
     steps: dict[str, None] = {}
 
     def visit(item: str) -> None:
-        if item in steps:
+        if item in steps or (item in start and item not in TOOL_FOR):
             return
         if item in recipes:
             for needed in (*recipes[item].stations, *(name for name, _ in recipes[item].needs)):
@@ -155,7 +161,8 @@ def steps_to(goals: Iterable[str], recipes: Mapping[str, Recipe]) -> tuple[str, 
 
     for goal in goals:
         visit(goal)
-    return tuple(steps)
+    needed = count_needed(steps, goals, recipes)
+    return tuple(item for item in steps if item in goals or not 0 < needed[item] <= start.get(item, 0))
 
 
 def count_needed(steps: Iterable[str], goals: Iterable[str], recipes: Mapping[str, Recipe]) -> Counter[str]:
@@ -181,20 +188,35 @@ class LandShape(NamedTuple):
     has_berries: bool
 
 
-def draw_land(shape: LandShape, rng: random.Random) -> Land:
-    """Return a land of `shape`; each raw thing lies at one place or at two."""
+def draw_land(
+    shape: LandShape,
+    rng: random.Random,
+    *,
+    goal: str = "",
+    start: Mapping[str, int] = NOTHING,
+    amounts: Mapping[str, int] = NOTHING,
+) -> Land:
+    """Return a land of `shape`; each raw thing lies at one place or at two.
+
+    Args:
+        goal: what is asked for in the place of what is drawn; empty: that.
+        start: what is held at the start, which need not lie about.
+        amounts: raw thing → how many lie about, whatever the goal takes.
+    """
     within = [item for item in TIER if TIER[item] <= shape.depth]
     recipes = {item: _draw_recipe(RECIPES[item], shape, rng) for item in within if item in RECIPES}
-    goals = (
-        tuple(within) if shape.is_everything else (rng.choice([item for item in within if item in GOALS]),)
-    )
-    steps = steps_to(goals, recipes)
+    askable = [item for item in within if item in GOALS and item not in start]
+    goals = tuple(within) if shape.is_everything else (rng.choice(askable),)
+    goals = (goal,) if goal else goals
+    steps = steps_to(goals, recipes, start)
     total = count_needed(steps, goals, recipes)
+    lying = {name: max(total[name] - start.get(name, 0), 0) + shape.spare for name in TOOL_FOR} | dict(
+        amounts
+    )
     places = rng.sample(PLACES, shape.places)
     contents: dict[str, dict[str, int]] = {place: {} for place in places}
     for name in within:
-        amount = total[name] + shape.spare if name in TOOL_FOR else 0
-        for _ in range(amount):
+        for _ in range(lying.get(name, 0)):
             homes = [place for place in places if name in contents[place]]
             place = rng.choice(places if len(homes) < 2 else homes)
             contents[place][name] = contents[place].get(name, 0) + 1
