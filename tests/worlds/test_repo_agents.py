@@ -12,7 +12,7 @@ from quintain.errors import DataError
 from quintain.worlds.repo.agents import AGENTS
 from quintain.worlds.repo.box import RepoBox
 from quintain.worlds.repo.game import Repo
-from quintain.worlds.repo.patch import apply_patch
+from quintain.text.patch import apply_patch
 from quintain.worlds.repo.plan import Case, files, right_files
 from quintain.worlds.repo.template import Piece, Template, draw_cases, draw_piece, lines_of, write_lines
 

@@ -64,6 +64,7 @@ OUTSIDE: Mapping[str, Kind] = {
     "agent-issues": "file",
     "mcp": "file",
     "openenv": "address",
+    "rexbench": "file",
     "verifiers": "Python module",
 }
 """Environments that are followed by a slash and something of the user's."""

@@ -128,7 +128,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     "Several agents share a task": (
         "dr_mas", "marft", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
     ),
-    "An agent is to be measured as others are": ("bfcl", "agentissue", "agentif"),
+    "An agent is to be measured as others are": ("bfcl", "agentissue", "rexbench", "agentif"),
     "Tasks or transcripts are to be made first": (
         "goat", "agent_gen", "xlam", "lam_simulator", "web_dancer", "exif", "agent0", "env_gen", "mag_v",
     ),
@@ -329,7 +329,9 @@ TABLE: tuple[Entry, ...] = (
         about="the function calling leaderboard by its package's checkers", against="its own evaluator"),
     Entry("AgentIssue-Bench", "evaluation", "written", name="agentissue", page="AgentIssue-Bench", section=JUDGED,
         about="issues of agents, mended by patches that hidden tests decide on", against="the visible tests alone"),
-    Entry("RExBench", "evaluation", "planned"),
+    Entry("RExBench", "evaluation", "written", name="rexbench", page="RExBench", section=JUDGED,
+        about="experiments to be extended, judged by their numbers in a fresh run on what was hidden",
+        against="a run on what can be seen"),
     Entry("AgentIF-OneDay", "evaluation", "written", name="agentif", page="AgentIF-OneDay", section=JUDGED,
         about="everyday work on files, judged by rubrics with penalties", against="rubrics of other tasks"),
     Entry("Unified multi-task agentic RL", "infra", "planned"),

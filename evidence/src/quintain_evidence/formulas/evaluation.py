@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 
+import numpy as np
+
 from quintain_evidence.formulas.formula import Formula, Rng, flatten
 
 # The function calling leaderboard's summary
@@ -171,7 +173,80 @@ def plain_places(case: Sequence[tuple[Change, Change]]) -> list[float]:
     return found
 
 
+# Research extensions: numbers, their ranges, and which files were found
+
+Numbers = tuple[str, bool, list[float], float, list[int], list[int]]
+"""a text, whether its number follows a label, values of gold runs, a level, files that were and are to be changed"""
+
+
+def draw_numbers(rng: Rng) -> Numbers:
+    """Return a text with a number in it, or nearly, values of two to thirty runs, and files by number."""
+    number = f"{rng.normal() * 10 ** int(rng.integers(-2, 3)):.4g}"
+    is_labelled = bool(rng.random() < 0.5)
+    kind = int(rng.integers(0, 4))
+    if is_labelled:
+        text = f"loss 3\nacc: {number} (1)\n" + ("acc: 1\n" if kind == 0 else "")
+        text = text.replace("acc", "ac") if kind == 1 else text
+    else:
+        text = f"step,acc\n1,0\n2,{number}\n" if kind else "step,acc\n"
+        text = text.replace("2,", "2") if kind == 1 else text
+    values = rng.normal(rng.normal(), rng.uniform(0.1, 2), int(rng.integers(2, 31))).tolist()
+    changed, gold = (sorted(set(rng.integers(0, 6, int(rng.integers(0, 5))).tolist())) for _ in range(2))
+    return text, is_labelled, values, float(rng.choice([0.5, 0.9, 0.99])), changed, gold
+
+
+def own_numbers(module: ModuleType, case: Numbers) -> list[float]:
+    """Return the number, whether there is one, its range's ends, whether ends and what is beyond are in, and recall."""
+    text, is_labelled, values, level, changed, gold = case
+    low, high = module.predict_range(values, level)
+    target = module.Target(low=low, high=high, **({"label": "acc:"} if is_labelled else {"column": "acc"}))
+    found = module.read_number(text, target)
+    tried = [low, high, low - 1e-3, high + 1e-3, (low + high) / 2, None]
+    recall = module.recall_files(frozenset(map(str, changed)), frozenset(map(str, gold)))
+    return flatten(
+        [
+            [float(found is not None), found or 0.0, round(low, 6), round(high, 6), recall],
+            [float(module.is_within(number, target)) for number in tried],
+        ]
+    )
+
+
+def plain_numbers(case: Numbers) -> list[float]:
+    """Return the same: words after the label, cells of the last row, and t by summing its density."""
+    text, is_labelled, values, level, changed, gold = case
+    found: float | None = None
+    lines = text.strip().split("\n")
+    if is_labelled:
+        told = [line.split()[1] for line in lines if line.startswith("acc: ")]
+        found = float(told[0]) if len(told) == 1 else None
+    elif len(lines) > 1 and lines[-1].count(",") == 1:
+        found = float(lines[-1].split(",")[1])
+    num = len(values)
+    mean = sum(values) / num
+    spread = (sum((value - mean) ** 2 for value in values) / (num - 1)) ** 0.5
+    angles = (np.arange(400_000) + 0.5) / 400_000 * np.pi / 2
+    mass = np.cumsum(np.cos(angles) ** (num - 2))
+    t = np.tan(np.interp(level, mass / mass[-1], angles + np.pi / 1_600_000)) * (num - 1) ** 0.5
+    half = float(t) * spread * (1 + 1 / num) ** 0.5
+    both = len([file for file in changed if file in gold])
+    return flatten(
+        [
+            [float(found is not None), found or 0.0, round(mean - half, 6), round(mean + half, 6)],
+            both / len(gold) if gold else 0.0,
+            [1.0, 1.0, 0.0, 0.0, 1.0, 0.0],
+        ]
+    )
+
+
 FORMULAS = (
+    Formula(
+        "evaluation.numbers",
+        "adapters.rexbench.judging",
+        ("predict_range", "student_quantile", "_student_share", "read_number", "is_within", "recall_files"),
+        draw_numbers,
+        own_numbers,
+        plain_numbers,
+    ),
     Formula(
         "evaluation.localisation",
         "rewards.localisation",

@@ -1,1 +1,1 @@
-"""Extensions of published experiments, by the layout of RExBench: what is asked for, with more or fewer hints."""
+"""Extensions of published experiments, by the layout of RExBench, run and judged. Start at `environment`."""

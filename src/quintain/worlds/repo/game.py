@@ -17,10 +17,10 @@ from quintain.environments.splitting import split_draw
 from quintain.environments.tools import tool
 from quintain.errors import DataError, UsageError
 from quintain.rewards.localisation import find_changed_places, localise
+from quintain.text.patch import apply_patch
 from quintain.types import NOTHING, Action, StepResult, Task, ToolSpec, as_text, derive_seed
 from quintain.worlds.repo.agents import AGENTS
 from quintain.worlds.repo.box import RepoBox, require_sandbox
-from quintain.worlds.repo.patch import apply_patch
 from quintain.worlds.repo.plan import (
     EVERY,
     MODULES,
