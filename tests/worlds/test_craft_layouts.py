@@ -15,13 +15,13 @@ from quintain.worlds.craft.game import Craft
 from quintain.worlds.craft.layout import add_tools, draw_layout, read_layout
 
 
-def laid_out(configuration: dict[str, Any], number: int = 0, **options: Any) -> tuple[Craft, Task]:
+def lay_out(configuration: dict[str, Any], number: int = 0, **options: Any) -> tuple[Craft, Task]:
     world = Craft(**options)
     return world, replace(world.task("train", number), data=world.configure(configuration))
 
 
 def test_a_land_is_laid_out_by_value() -> None:
-    world, task = laid_out(
+    world, task = lay_out(
         {
             "skill": "furnace",
             "start": {"wood pickaxe": 1, "wood": 2},
@@ -45,7 +45,7 @@ def test_a_land_is_laid_out_by_value() -> None:
 
 
 def test_dense_rewards_are_shares_of_what_is_left() -> None:
-    world, task = laid_out({"skill": "stone", "start": {"wood pickaxe": 1}}, reward="dense")
+    world, task = lay_out({"skill": "stone", "start": {"wood pickaxe": 1}}, reward="dense")
     assert play(world, task, expert).total == 1.0
     assert world.snapshot()[0].steps == ("stone",)
 
@@ -106,7 +106,7 @@ def test_a_world_that_is_not_laid_out_is_what_it_was() -> None:
 
 
 def test_a_snapshot_goes_on_in_another_instance() -> None:
-    world, task = laid_out({"skill": "furnace", "start": {"wood pickaxe": 1, "wood": 2}})
+    world, task = lay_out({"skill": "furnace", "start": {"wood pickaxe": 1, "wood": 2}})
     begin(world, task)
     other = Craft()
     begin(other, other.task("train", 5))

@@ -513,7 +513,7 @@ def draw_attempts(rng: Rng) -> Attempts:
     return tries, int(rng.integers(1, 8)), int(rng.integers(0, 1_000))
 
 
-def known_skills(module: ModuleType, case: Attempts) -> list[float]:
+def tell_skills(module: ModuleType, case: Attempts) -> list[float]:
     """Return tries, successes, rate and error of each skill, and which are drawn."""
     tries, count, seed = case
     report = module.count_skills(tries)
@@ -527,7 +527,7 @@ def known_skills(module: ModuleType, case: Attempts) -> list[float]:
     )
 
 
-def known_skills_plainly(case: Attempts) -> list[float]:
+def tell_skills_plainly(case: Attempts) -> list[float]:
     """Return the same: moments of a Beta distribution that begins even, and draws by its mean of failures."""
     tries, count, seed = case
     told: list[list[float]] = []
@@ -552,13 +552,13 @@ def draw_starts(rng: Rng) -> dict[str, int]:
     return {name: int(rng.integers(0, 2)) for name in chosen}
 
 
-def repaired(module: ModuleType, case: dict[str, int]) -> list[float]:
+def repair_start(module: ModuleType, case: dict[str, int]) -> list[float]:
     """Return how many of each thing there are after the repair, in the order of their names."""
     found = module.add_tools(case)
     return flatten([[len(name), count] for name, count in sorted(found.items())])
 
 
-def repaired_plainly(case: dict[str, int]) -> list[float]:
+def repair_start_plainly(case: dict[str, int]) -> list[float]:
     """Return the same, thing by thing."""
     found = {name: count for name, count in case.items() if count > 0}
     for raw, tool in (("stone", "wood"), ("coal", "wood"), ("iron", "stone"), ("diamond", "iron")):
@@ -585,6 +585,6 @@ FORMULAS: tuple[Formula, ...] = (
     Formula("imitation.harder", "worlds.hopqa.facts", ("harder", "read_facts"), corpora, evolved,
         evolved_plainly),
     Formula("synthesis.skills", "curriculum.skills", ("Known", "count_skills", "draw_weak"), draw_attempts,
-        known_skills, known_skills_plainly),
-    Formula("synthesis.start", "worlds.craft.layout", ("add_tools",), draw_starts, repaired, repaired_plainly),
+        tell_skills, tell_skills_plainly),
+    Formula("synthesis.start", "worlds.craft.layout", ("add_tools",), draw_starts, repair_start, repair_start_plainly),
 )  # fmt: skip

@@ -26,7 +26,7 @@ from quintain.text.patch import apply_patch
 from quintain.types import NOTHING, Action, Split, StepResult, Task, derive_seed
 
 LONGEST_FILE = 200_000
-LISTED = 200
+LISTED = 60
 """Files that are listed."""
 
 
@@ -37,14 +37,13 @@ class RexBench(Environment):
     name = "rexbench"
     tags: ClassVar[frozenset[str]] = frozenset({"tools", "planning", "reasoning"})
     evaluation_only = True
-    max_turns = 60
 
-    def __init__(self, folder: str, *, hints: int = 0, task: str = "") -> None:
-        """Take the tasks of `folder`, or `task` alone, with hints of a level from 0 to 2.
+    def __init__(self, folder: str, *, hints: int = 0, task: str = "", max_turns: int = 60) -> None:
+        """Take the tasks of `folder`, or `task` alone, with hints of a level from 0 to 2, and so many turns at most.
 
         Raises:
             DataError: the folder has no tasks that can be judged.
-            UsageError: there is no such task or level.
+            UsageError: there is no such task or level, or no turn.
             SandboxError: code cannot be isolated on this machine.
         """
         require()
@@ -54,6 +53,9 @@ class RexBench(Environment):
             raise UsageError(
                 f"task of rexbench: got {task!r}; give one of {', '.join(each.name for each in found)}"
             )
+        if max_turns < 1:
+            raise UsageError(f"max_turns of rexbench: got {max_turns}; give 1 or more")
+        self.max_turns = max_turns
         self._told = {each.name: cut_hints(each.instructions, hints) for each in self.extensions}
         self._extension: Extension = self.extensions[0]
         self._files: dict[str, str] = {}

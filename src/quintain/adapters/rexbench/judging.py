@@ -6,10 +6,12 @@ final success (every number of every trial in its range), execution (every comma
 share of the files that the gold patch changes which were changed).
 """
 
+import io
 import math
 import re
 import secrets
 import statistics
+import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,13 +22,14 @@ from quintain.safety.sandbox import run
 from quintain.text.patch import apply_patch
 
 NUMBER = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
-SCRIPT = """mark=$1 count=$2; shift 2
+SCRIPT = """tar xf .repository && rm .repository || exit 1
+mark=$1 count=$2; shift 2
 files=(.said "${@:1:count}"); shift "$count"
 "$@" > .said 2>&1
 code=$?
 for file in "${files[@]}"; do printf '\\n%s\\n' "$mark"; cat -- "$file" 2>/dev/null; done
 exit $code"""
-"""Runs a command, then shows what it printed and the files that are asked for, each behind a mark."""
+"""Unpacks the repository, runs a command, then shows what it printed and what is asked for, each behind a mark."""
 LONGEST = 4_000
 """Letters of what a command printed that are told, the last ones."""
 LEVEL = 0.9999
@@ -71,7 +74,19 @@ def run_command(extension: Extension, files: Mapping[str, str], asked: Sequence[
         scratch_files=8_000,
     )
     line = ["bash", "-c", SCRIPT, "run", mark, str(len(asked)), *asked, *command]
-    return _read_ran(run(line, files, limits), mark, ["", *asked])
+    return _read_ran(run(line, {".repository": pack_files(files)}, limits), mark, ["", *asked])
+
+
+def pack_files(files: Mapping[str, str]) -> bytes:
+    """Return `files`, path → text, as one archive: a box takes a hundred files, a repository has thousands."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for path, text in files.items():
+            content = text.encode()
+            entry = tarfile.TarInfo(path)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
 
 
 def _read_ran(found: Finished, mark: str, names: Sequence[str]) -> Ran:

@@ -4,9 +4,9 @@ A table over what is seen acts in the world `craft`: which thing of the way is n
 is here. The method's own cycles, configurations, credit and loss train it. The number is the success at the three
 weakest skills of the original world after all steps, on tasks that were not trained on. The control deals the report of
 each cycle out anew among the skills: the same failures, said of others. The rival draws configurations without any
-report, as many, in the same cycles. In the null world there are two skills alone, which are equally hard. Beside them:
-the original world alone, and whether a skill is met more often in the next configurations when its failures and those
-of another are swapped in the report, counted by what the expert achieves there.
+report, as many, in the same cycles. In the null world are the three skills of the first two tiers alone, which are soon
+known, so that nothing stays weak. Beside them: whether a skill is met more often in the next configurations when its
+failures and those of another are swapped in the report, counted by what the expert achieves there.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -21,12 +22,12 @@ import torch
 
 from quintain.curriculum.skills import Known
 from quintain.environments.baselines import expert, play
-from quintain.environments.protocol import advance, begin
+from quintain.environments.protocol import begin
 from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.method import Collector, CombinedState
 from quintain.methods.synthesis.env_gen import Config, Cycles, method
 from quintain.rollout.configurations import NUM_TRIED, as_configurable
-from quintain.types import Action, Group, Task, derive_seed
+from quintain.types import Action, Group, Split, Task, derive_seed
 from quintain.worlds.craft.game import Craft
 from quintain.worlds.craft.land import GOALS, RECIPES, TIER, TOOL_FOR
 from quintain_evidence.labs.observed import Moved, observed_world, play_games
@@ -34,21 +35,25 @@ from quintain_evidence.labs.rounds import TableCollector, adam
 from quintain_evidence.labs.tabular import TablePolicy, train_table
 from quintain_evidence.layers.inference import rank_correlation
 
-DEPTH = 3
+DEPTH, FEW = 3, 2
+"""Tiers of the tech tree in the world, and in the null world."""
 ITEMS = tuple(item for item in TIER if TIER[item] <= DEPTH)
 RAW = tuple(item for item in ITEMS if item in TOOL_FOR)
 MOVES = ("go", *(f"gather {item}" for item in RAW), *(f"make {item}" for item in ITEMS if item in RECIPES))
-EQUAL = ("stone pickaxe", "stone sword")
-"""Skills that take the same."""
 NUM_ROWS = len(ITEMS) * (len(RAW) + 1) * 2
 
 
 class Walk:
     """An episode of `craft` whose moves are columns: go on to the next place, gather, make."""
 
-    def __init__(self, world: Craft, task: Task) -> None:
+    def __init__(self, world: Craft, task: Task, begun: dict[str, Any]) -> None:
+        """Begin `task`; states of tasks that have `begun` before are taken up again."""
         self.world = world
-        begin(world, task)
+        if task.id in begun:
+            world.restore(begun[task.id])
+        else:
+            begin(world, task)
+            begun[task.id] = world.snapshot()
 
     def row(self) -> int:
         """Return what is next on the way, what of it lacks, and whether that, or its stations, are here."""
@@ -79,7 +84,7 @@ class Walk:
             state = self.world.snapshot()
             places = [place for place, _ in state[2]]
             words = f"go {places[(places.index(state[1]) + 1) % len(places)]}"
-        result = advance(self.world, Action(text=words))
+        result = self.world.step(Action(text=words))
         return Moved(
             reward=result.reward,
             is_over=result.is_terminated or result.is_truncated,
@@ -87,28 +92,31 @@ class Walk:
         )
 
 
-class EqualCraft(Craft):
-    """The world with two skills, which are equally hard."""
-
-    name = "craft"
-    is_variant = True
-
-    def skills(self) -> tuple[str, ...]:
-        """Return the two."""
-        return EQUAL
+@cache
+def draw_tasks(depth: int, split: Split, each: int) -> tuple[Task, ...]:
+    """Return `each` tasks of every skill up to `depth`, skill by skill."""
+    world = Craft(depth=depth)
+    found: dict[str, list[Task]] = {skill: [] for skill in world.skills()}
+    number = 0
+    while min(map(len, found.values())) < each:
+        task = world.task(split, number)
+        number += 1
+        begin(world, task)
+        if len(own := found[world.skill()]) < each:
+            own.append(task)
+    return tuple(task for own in found.values() for task in own)
 
 
 class Practice:
-    """A run of the method on a table: ``Practice(arm, options, seed, is_equal=False).weakest()``."""
+    """A run of the method on a table: ``Practice(arm, options, seed, depth=3).weakest()``."""
 
-    def __init__(self, arm: OnPolicy, options: Mapping[str, Any], seed: int, *, is_equal: bool) -> None:
-        self.world = (EqualCraft if is_equal else Craft)(depth=DEPTH)
-        self.options, self.seed = options, seed
-        self.skills = EQUAL if is_equal else self.world.skills()
+    def __init__(self, arm: OnPolicy, options: Mapping[str, Any], seed: int, *, depth: int) -> None:
+        self.world = Craft(depth=depth)
+        self.options, self.seed, self.depth = options, seed, depth
         table = observed_world(NUM_ROWS, MOVES, [self.world.task("train", 0)], horizon=self.world.max_turns)
         rng = np.random.default_rng(seed)
         theta = torch.as_tensor(rng.normal(0, 0.1, table.is_legal.shape))
-        self.pool = self.tasks("train", int(options["pool"]))
+        self.pool = draw_tasks(depth, "train", int(options["pool"]))
         self.policy = train_table(
             TablePolicy(table, theta),
             arm,
@@ -120,41 +128,23 @@ class Practice:
             collect=lambda policy, batch: self.collect(arm, policy, batch),
         ).policy
 
-    def tasks(self, split: Any, each: int) -> list[Task]:
-        """Return `each` tasks of every skill."""
-        found: dict[str, list[Task]] = {skill: [] for skill in self.skills}
-        number = 0
-        while min(map(len, found.values())) < each:
-            task = self.world.task(split, number)
-            number += 1
-            begin(self.world, task)
-            own = found.get(self.world.skill())
-            if own is not None and len(own) < each:
-                own.append(task)
-        return [task for own in found.values() for task in own]
-
     def collect(self, arm: OnPolicy, policy: TablePolicy, batch: int) -> list[Group]:
         """Let the method collect."""
-        collector = TableCollector(
-            policy,
-            self.pool,
-            self.seed,
-            lambda p, t, n, s: play_games(p, lambda task: Walk(self.world, task), t, size=n, seed=s),
-        )
+        collector = TableCollector(policy, self.pool, self.seed, self.play)
         return arm.collect(cast(Collector, collector), batch)
+
+    def play(self, policy: TablePolicy, tasks: Sequence[Task], size: int, seed: int) -> list[Group]:
+        """Return `size` episodes of each of `tasks`."""
+        begun: dict[str, Any] = {}
+        return play_games(policy, lambda task: Walk(self.world, task, begun), tasks, size=size, seed=seed)
 
     def weakest(self) -> float:
         """Return the success at the three weakest skills of the original world, on held-out tasks."""
         each = int(self.options["held_out"])
-        groups = play_games(
-            self.policy,
-            lambda task: Walk(self.world, task),
-            self.tasks("eval", each),
-            size=1,
-            seed=derive_seed("held out", self.seed),
-        )
+        tasks = draw_tasks(self.depth, "eval", each)
+        groups = self.play(self.policy, tasks, 1, derive_seed("held out", self.seed))
         solved = np.array([group.trajectories[0].is_success for group in groups], np.float64)
-        return float(np.sort(solved.reshape(len(self.skills), each).mean(1))[:3].mean())
+        return float(np.sort(solved.reshape(-1, each).mean(1))[:3].mean())
 
 
 def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, float]]:
@@ -163,28 +153,25 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     for number in range(int(options["seeds"])):
         own = derive_seed("env_gen", seed, number)
 
-        def practised(arm: OnPolicy, own: int = own, *, is_equal: bool = False) -> float:
-            if is_equal:
-                cycles_of(arm).make = lambda: EqualCraft(depth=DEPTH)
-            return Practice(arm, options, own, is_equal=is_equal).weakest()
+        def practise(arm: OnPolicy, own: int = own, depth: int = DEPTH) -> float:
+            return Practice(arm, options, own, depth=depth).weakest()
 
         found.append(
             {
-                "method": practised(made()),
-                "control": practised(permuted(made())),
-                "null_method": practised(made(), is_equal=True),
-                "null_control": practised(permuted(made()), is_equal=True),
-                "extra.random": practised(made(generator="random")),
-                "extra.original": practised(made(cycles=0)),
+                "method": practise(make_arm()),
+                "control": practise(permute_reports(make_arm())),
+                "null_method": practise(make_arm(FEW), depth=FEW),
+                "null_control": practise(permute_reports(make_arm(FEW)), depth=FEW),
+                "extra.random": practise(make_arm(generator="random")),
                 "extra.exposure": exposure_slope(int(options["reports"]), own),
             }
         )
     return found
 
 
-def made(**settings: Any) -> OnPolicy:
-    """Return the method at its defaults, but for `settings`."""
-    return method(Config(environment=f"craft?depth={DEPTH}", **settings))
+def make_arm(depth: int = DEPTH, **settings: Any) -> OnPolicy:
+    """Return the method at its defaults, but for `settings`, in the world of `depth`."""
+    return method(Config(environment=f"craft?depth={depth}", **settings))
 
 
 def cycles_of(arm: OnPolicy) -> Cycles:
@@ -194,7 +181,7 @@ def cycles_of(arm: OnPolicy) -> Cycles:
     return cycles
 
 
-def permuted(arm: OnPolicy) -> OnPolicy:
+def permute_reports(arm: OnPolicy) -> OnPolicy:
     """Return `arm`, whose report is dealt out anew among the skills before configurations are drawn by it."""
     cycles = cycles_of(arm)
     write = cycles.write
@@ -220,7 +207,7 @@ def exposure_slope(num_reports: int, seed: int) -> float:
 
     Two skills' failures are swapped in each report. What is met is what the expert achieves in the configurations.
     """
-    world, cycles = Craft(depth=DEPTH), cycles_of(made())
+    world, cycles = Craft(depth=DEPTH), cycles_of(make_arm())
     tasks = [world.task("train", number) for number in range(NUM_TRIED)]
     rng = np.random.default_rng(seed)
     failing: list[float] = []
