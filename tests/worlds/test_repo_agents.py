@@ -9,10 +9,10 @@ import pytest
 
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.errors import DataError
+from quintain.text.patch import apply_patch
 from quintain.worlds.repo.agents import AGENTS
 from quintain.worlds.repo.box import RepoBox
 from quintain.worlds.repo.game import Repo
-from quintain.text.patch import apply_patch
 from quintain.worlds.repo.plan import Case, files, right_files
 from quintain.worlds.repo.template import Piece, Template, draw_cases, draw_piece, lines_of, write_lines
 
