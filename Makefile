@@ -36,7 +36,7 @@ BFCL := --no-deps bfcl-eval==2026.3.23
 BFCL_PARSERS := tenacity tree-sitter==0.21.3 tree-sitter-java==0.21.0 tree-sitter-javascript==0.21.4
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real proof-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow test-notebook test-evidence test-evidence-slow coverage test-faults test-loops test-growth test-values test-dependencies test-attacks test-mutations soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates template-table test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real proof-real proof-benchmarks flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow test-notebook test-evidence test-evidence-slow coverage test-faults test-loops test-growth test-values test-dependencies test-attacks test-mutations soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates template-table test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -58,6 +58,14 @@ quickstart-real: $(VENV)/.quickstart-real  ## a pretrained model, SmolLM2-135M, 
 
 proof-real: $(VENV)/.quickstart-real  ## the same with four seeds, a table and a picture of all curves (25 minutes on 2 cores)
 	$(BIN)/python speed/proof_real.py $(ARGS)
+
+# The page is written beside the runs: docs/agents-on-benchmarks.md is one of them. ARGS="--episodes 16" are more flags.
+BENCHMARKS := guess calc plan craft keydoor
+proof-benchmarks: $(VENV)/.quickstart-real  ## a script, a tiny model trained here and the real one on five benchmarks, in the terminal and as a page (20 minutes on 2 cores)
+	@[ -d runs/benchmarks/model ] || $(BIN)/quintain train sft --run benchmarks --demonstrations 400 \
+	  --environment mix:$$(echo $(BENCHMARKS) | tr ' ' ,) --eval-every 200 --eval-episodes 16
+	$(BIN)/quintain eval expert runs/benchmarks smollm2 $(BENCHMARKS:%=--environment %) --episodes 4 \
+	  --page runs/agents-on-benchmarks.md $(ARGS)
 
 flagship-fireact: $(VENV)/.flagship  ## the real model taught by 200 episodes of two teachers, by LoRA (docs/real-model-imitation.md)
 	$(BIN)/quintain train fireact --config examples/flagship_fireact.toml --run flagship-fireact --replace
