@@ -143,9 +143,9 @@ class Listener:
                 timeout_graceful_shutdown=GRACE,
             )
         )
-        self._thread = threading.Thread(
-            target=self._server.run, args=([self._socket],), name="quintain-listener", daemon=True
-        )
+        self._ended = threading.Event()
+        """Whether the server has ended. A thread whose `join` Ctrl-C breaks off counts as ended though it goes on."""
+        self._thread = threading.Thread(target=self._serve, name="quintain-listener", daemon=True)
 
     @property
     def url(self) -> str:
@@ -160,15 +160,21 @@ class Listener:
 
     def run_until_closed(self) -> None:
         """Return when the server has ended, which is when it is closed, from another thread or by Ctrl-C."""
-        while self._thread.is_alive():
-            self._thread.join(1.0)
+        while not self._ended.wait(1.0):
+            pass
 
     def close(self) -> None:
         """Stop listening, end the conversations, and let the app close what it serves; may be called again."""
         self._server.should_exit = True
         if self._thread.ident is not None:
-            self._thread.join(STOP_SECONDS)
+            self._ended.wait(STOP_SECONDS)
         self._socket.close()
+
+    def _serve(self) -> None:
+        try:
+            self._server.run([self._socket])
+        finally:
+            self._ended.set()
 
 
 class PatientProtocol(H11Protocol):
