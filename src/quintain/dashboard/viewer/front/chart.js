@@ -62,7 +62,7 @@ export function chart({ title, curves, unit = "", marks = [], axis = "step", hei
       s("line", { class: "grid", x1: SPACE.left, x2: SPACE.left + inner.w, y1: Y(value), y2: Y(value) }),
       s("text", { class: "tick", x: SPACE.left - 6, y: Y(value) + 3.5, "text-anchor": "end" }, write(unit, value)),
     ]);
-    const below = ticks(first, last, Math.max(2, Math.floor(inner.w / 80))).map((value) =>
+    const below = ticks(first, last, Math.max(2, Math.floor(inner.w / 56))).map((value) =>
       s("text", { class: "tick", x: X(value), y: height - 6, "text-anchor": "middle" }, axis === "seconds" ? `${short(value)} s` : short(value)),
     );
     const path = (points) => points.map(([x, y], at) => `${at ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");

@@ -140,7 +140,7 @@ function drawCharts({ found, names, axis, terms, times, more, has }) {
     const curve = each.curves[metric];
     if (!curve?.x.length) return [];
     const band = options?.low ? aligned(curve, each.curves[options.low], each.curves[options.high]) : curve.low ? { low: curve.low, high: curve.high } : {};
-    return [{ name: several ? `${each.run} · ${name}` : name, colour: several ? place : at, dash: several && at > 0, x: curve.x, y: curve.y, step: curve.step, dots: options?.dots, faint: options?.faint, ...band }];
+    return [{ name: several ? (wanted.length > 1 ? `${each.run} · ${name}` : each.run) : name, colour: several ? place : at, dash: several && at > 0, x: curve.x, y: curve.y, step: curve.step, dots: options?.dots, faint: options?.faint, ...band }];
   }));
   for (const [title, unit, wanted] of [...CHARTS.slice(0, 2), ["Reward terms", "", terms.map((name) => [name.replace(TERM, ""), name])], ...CHARTS.slice(2), ...more.map((name) => [name, "", [[name, name]]])]) {
     const curves = lines(wanted);
