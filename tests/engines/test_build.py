@@ -129,6 +129,12 @@ def test_what_is_needed_is_asked_for_before_anything_is_built() -> None:
 def test_agents_and_requests_say_what_they_need() -> None:
     assert engine_needs("auto") == engine_needs("window?turns=2+tools") == frozenset()
     assert engine_needs("budget+constrained") == {"grammar"}
+    assert (
+        engine_needs("constrained?masked=true")
+        == engine_needs("ordered?masked=true+text")
+        == {"grammar", "masked"}
+    )
+    assert {name for name, able in KINDS.items() if "masked" in able} == {"local", "process"}
     assert engine_needs("glam") == engine_needs("scored") == {"candidates"}
     named = Candidates(token_ids=((1,),), lengths=(1.0,))
     assert needs_of(Sampling()) == frozenset()
@@ -137,6 +143,7 @@ def test_agents_and_requests_say_what_they_need() -> None:
         "tokens",
     }
     assert needs_of(Sampling(constraint=Grammar(text=""))) == {"grammar"}
+    assert needs_of(Sampling().under(Grammar(text=""), is_masked=True)) == {"grammar", "masked"}
     with pytest.raises(
         UsageError, match="session a needs an engine that can do grammar: got the engine Scripted"
     ):
