@@ -1,0 +1,1 @@
+"""Long tasks: memory, plans, and what is told of earlier tasks."""
