@@ -49,6 +49,7 @@ WRAPPERS: dict[str, str] = {
     "backoff": "quintain.agents.backoff:Backoff",
     "budget": "quintain.agents.budget:Budget",
     "capped": "quintain.agents.capped:Capped",
+    "cased": "quintain.agents.cased:Cased",
     "foresight": "quintain.agents.foresight:Foresight",
     "labelled": "quintain.agents.labelled:Labelled",
     "memory": "quintain.agents.context:Memory",

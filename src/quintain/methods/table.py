@@ -123,7 +123,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "progent", "ltl", "agentable", "agent_poison", "eu_agent_bench",
     ),
     "The model stays as it is, and what stands around it is to be better": (
-        "reflexion", "react", "text2api", "agent_umf",
+        "reflexion", "memento", "react", "text2api", "agent_umf",
     ),
     "Several agents share a task": (
         "dr_mas", "marft", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
@@ -266,7 +266,7 @@ TABLE: tuple[Entry, ...] = (
     Entry("PilotRL / AdaPlan", "horizon", "planned"),
     Entry("TTI (Thinking vs Doing)", "horizon", "planned"),
     Entry("AGILE", "horizon", "planned"),
-    Entry("Memento (AgentFly)", "horizon", "planned"),
+    add_row("Memento (AgentFly)", "horizon", "memento", AROUND, "reading by likeness", page="Memento"),
     Entry("Reflexion", "horizon", "written", name="reflexion", page="Reflexion", section=AROUND,
         about="rounds of attempts: lessons of failed ones stand in the next prompt", against="plain retries"),
     Entry("Trained planner / router", "horizon", "planned"),

@@ -51,7 +51,7 @@ from quintain.models.fingerprint import fingerprint
 from quintain.models.save import save
 from quintain.rollout.collect import Rollout
 from quintain.rollout.progress import Display
-from quintain.rollout.request import EpisodeRequest, Limits
+from quintain.rollout.request import EpisodeRequest, Limits, Options
 from quintain.rollout.staleness import newest_versions
 from quintain.rollout.views import seats_of
 from quintain.runs.collector import Collector
@@ -184,6 +184,8 @@ class TrainingContext:
             self.prefetcher.rollout.retries = self.rollout.retries
         self._resources = resources
         self.evaluator = make_evaluator(config, self.rollout, self.tokenizer, resources, recall_of(run))
+        self.evaluates_with: Callable[[Agent], Agent] | None = None
+        """what stands around the harness in evaluations, where a method says so"""
         self.held_out = read_held_out(config, config.eval_episodes)
         me = weakref.proxy(self)  # no circle, which would keep the models in memory until the collector comes
         self.collector = Collector(
@@ -387,8 +389,13 @@ class TrainingContext:
         if not self._plays:
             return beside
         self.display.phase("evaluation", len(self.held_out))
+        wrap = self.evaluates_with
         groups = self.evaluator.groups(
-            self.held_out, size=1, seed=self.seed("evaluation"), on_episode=lambda _: self.display.advance()
+            self.held_out,
+            size=1,
+            seed=self.seed("evaluation"),
+            on_episode=lambda _: self.display.advance(),
+            options=Options(agent=None if wrap is None else wrap(self.evaluator.agent)),
         )
         trajectories = [t for group in groups for t in group.trajectories]
         self.run.append(trajectories, step=step, phase="eval")

@@ -40,6 +40,7 @@ from quintain.methods.method import (
 from quintain.types import NOTHING, Example, Group, Pair, Sample, Task, Trajectory
 
 if TYPE_CHECKING:
+    from quintain.agents.protocol import Agent
     from quintain.learning.learner import StepReport
     from quintain.learning.signals import Imitated
     from quintain.methods.method import Collector
@@ -144,6 +145,8 @@ class Rounds:
     has_warm_start: bool = True
     """whether the demonstrations are imitated before the run starts; else its starting weights are those of the model,
     and `base` is imitated once before the first round"""
+    evaluated: Callable[[Agent], Agent] | None = None
+    """what evaluations put around the harness, such as what the rounds have made to be told; None: nothing"""
     needs: Needs = Needs()
     reward: TransformGroups = same_groups
     state: State = field(default_factory=CombinedState)
@@ -216,6 +219,7 @@ def train_in_rounds(method: Rounds, config: SignalsConfig, run: Run) -> None:
     from quintain.runs.empty_rounds import warn_if_repeated
 
     with begin_run(method.needs, config, run, has_warm_start=method.has_warm_start) as context:
+        context.evaluates_with = method.evaluated
         material = Material(method, method.base(context.collector))
         if method.memory == 1:
             remember(run, method.state)

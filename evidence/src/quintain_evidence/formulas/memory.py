@@ -1,0 +1,187 @@
+"""What agents remember: how entries of a bank are drawn, and what they are worth, each beside a plain second version."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, log
+from types import ModuleType
+
+import torch
+
+from quintain.memory.bank import Entry
+from quintain.memory.retrieval import Label
+from quintain_evidence.formulas.formula import Formula, Rng
+
+
+def entry_of(number: int) -> Entry:
+    """Return an entry."""
+    return Entry(id=str(number), key=f"k{number}", text="t", source=f"s{number % 3}")
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Scores of entries, and how they are read."""
+
+    scores: tuple[float, ...]
+    count: int
+    temperature: float
+    seed: int
+
+
+def drawings(rng: Rng) -> list[Drawing]:
+    """Return ten readings of up to seven entries, some of which read the best."""
+    return [
+        Drawing(
+            tuple(rng.normal(size=int(rng.integers(1, 8))).round(2).tolist()),
+            int(rng.integers(1, 5)),
+            float(rng.choice([0.0, 0.1, 0.5, 3.0])),
+            int(rng.integers(0, 1000)),
+        )
+        for _ in range(10)
+    ]
+
+
+def chances_read(module: ModuleType, case: Sequence[Drawing]) -> list[float]:
+    """Return which entries the code reads, and with which chances."""
+    found: list[float] = []
+    for each in case:
+        bank = module.Bank([module.Entry(**fields(k)) for k in range(len(each.scores))])
+        reads = bank.read(
+            "q", each.count, rank=lambda _, own, each=each: [each.scores[int(e.id)] for e in own],
+            without=["s1"], temperature=each.temperature, seed=each.seed,
+        )  # fmt: skip
+        found += [number for read in reads for number in (float(read.entry.id), read.chance)]
+    return found
+
+
+def fields(number: int) -> dict[str, str]:
+    """Return the fields of an entry."""
+    made = entry_of(number)
+    return {"id": made.id, "key": made.key, "text": made.text, "source": made.source}
+
+
+def chances_by_hand(case: Sequence[Drawing]) -> list[float]:
+    """Return the same: newest first among those of other sources, drawn one by one by exp(score / α), or the best."""
+    import numpy as np
+
+    found: list[float] = []
+    for each in case:
+        left = [k for k in reversed(range(len(each.scores))) if k % 3 != 1]
+        rng = np.random.default_rng(each.seed)
+        for _ in range(min(each.count, len(left))):
+            if each.temperature == 0:
+                best = max(each.scores[k] for k in left)
+                place, chance = next(p for p, k in enumerate(left) if each.scores[k] == best), 1.0
+            else:
+                most = max(each.scores[k] for k in left)
+                grown = [exp((each.scores[k] - most) / each.temperature) for k in left]
+                chances = [number / sum(grown) for number in grown]
+                place = int(rng.choice(len(left), p=chances))
+                chance = chances[place]
+            found += [float(left.pop(place)), chance]
+    return found
+
+
+Known = tuple[str, list[Label], float]
+"""(query, labels, width)"""
+
+
+def labels_drawn(rng: Rng) -> list[Known]:
+    """Return ten queries with up to nine labels of four entries, one of which has none."""
+    return [
+        (
+            str(round(float(rng.random()), 2)),
+            [
+                Label(
+                    query=str(round(float(rng.random()), 2)), case=entry_of(int(rng.integers(0, 3))),
+                    chance=1.0, outcome=float(rng.integers(0, 2)),
+                )
+                for _ in range(int(rng.integers(0, 10)))
+            ],
+            float(rng.choice([0.1, 0.3, 1.0])),
+        )
+        for _ in range(10)
+    ]  # fmt: skip
+
+
+def near(one: str, other: str) -> float:
+    """Return how like two numbers are."""
+    return 1 - abs(float(one) - float(other))
+
+
+def kernel_read(module: ModuleType, case: Sequence[Known]) -> list[float]:
+    """Return the code's Q of four entries."""
+    own = [entry_of(k) for k in range(4)]
+    return [
+        value
+        for query, labels, width in case
+        for value in module.kernel_values(query, own, labels, like=near, width=width)
+    ]
+
+
+def kernel_by_hand(case: Sequence[Known]) -> list[float]:
+    """Return Σ k r / Σ k of the labels of each entry, ½ where there is none."""
+    found: list[float] = []
+    for query, labels, width in case:
+        for name in "0123":
+            above = below = 0.0
+            for label in labels:
+                if label.case.id == name:
+                    k = exp(-abs(float(query) - float(label.query)) / width)
+                    above, below = above + k * label.outcome, below + k
+            found.append(above / below if below else 0.5)
+    return found
+
+
+Towers = tuple[list[list[float]], list[list[float]], list[float], list[float]]
+"""(what the tower of each query made, of each case, usual logits, outcomes)"""
+
+
+def towers_drawn(rng: Rng) -> Towers:
+    """Return up to eight queries and cases of three numbers each, with outcomes."""
+    num = int(rng.integers(1, 9))
+    return (
+        rng.normal(size=(num, 3)).tolist(), rng.normal(size=(num, 3)).tolist(),
+        rng.normal(size=num).tolist(), rng.integers(0, 2, num).astype(float).tolist(),
+    )  # fmt: skip
+
+
+def towers_read(module: ModuleType, case: Towers) -> list[float]:
+    """Return the code's loss of success, and its gradient by what the towers made."""
+    value = module.CaseValue(size=3, buckets=7)
+    with torch.no_grad():
+        for layer in (value.queries, value.cases):
+            layer.weight.copy_(torch.cat((torch.eye(3), torch.zeros(3, 4)), 1))
+        value.usual.weight.copy_(torch.tensor([[0.0, 0, 0, 1, 0, 0, 0]]))
+        value.usual.bias.zero_()
+    value.double()
+    queries, cases, usual, outcomes = (torch.tensor(part, dtype=torch.float64) for part in case)
+    asked = torch.cat((queries, torch.zeros(len(queries), 4)), 1).requires_grad_()
+    told = torch.cat((cases, usual[:, None], torch.zeros(len(cases), 3)), 1).requires_grad_()
+    loss = module.cross_entropy(value(asked, told), outcomes)
+    loss.backward()
+    assert asked.grad is not None and told.grad is not None, "both reach the loss"
+    return [loss.item(), *asked.grad[:, :3].flatten().tolist(), *told.grad[:, :4].flatten().tolist()]
+
+
+def towers_by_hand(case: Towers) -> list[float]:
+    """Return the mean of -log of the chance of what came, and its gradient, (σ - r) / N times the other tower."""
+    queries, cases, usual, outcomes = case
+    num = len(queries)
+    loss, asked, told = 0.0, list[float](), list[float]()
+    for q, c, u, r in zip(queries, cases, usual, outcomes, strict=True):
+        chance = 1 / (1 + exp(-(sum(a * b for a, b in zip(q, c, strict=True)) + u)))
+        loss -= (log(chance) if r else log(1 - chance)) / num
+        slope = (chance - r) / num
+        asked += [slope * b for b in c]
+        told += [*(slope * a for a in q), slope]
+    return [loss, *asked, *told]
+
+
+FORMULAS: tuple[Formula, ...] = (
+    Formula("memory.chances", "memory.bank", ("read", "softmax"), drawings, chances_read, chances_by_hand),
+    Formula("memory.kernel", "memory.retrieval", ("kernel_values",), labels_drawn, kernel_read, kernel_by_hand),
+    Formula("memory.case_value", "memory.retrieval", ("cross_entropy", "forward"), towers_drawn, towers_read,
+        towers_by_hand),
+)  # fmt: skip
