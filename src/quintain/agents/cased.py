@@ -27,6 +27,8 @@ from quintain.types import Group, Observation, Task, as_text, derive_seed, flatt
 from quintain.types.json_text import load_json
 
 By = Literal["value", "kernel", "likeness"]
+MAX_TEXT = 400
+"""Characters that a case tells of what was done; what came later is left out."""
 CASES, LABELS = "cases.jsonl", "labels.jsonl"
 WORKED, FAILED = "Cases like this one that were solved:", "Cases that were not solved:"
 
@@ -96,7 +98,7 @@ class CaseMemory:
             Edit(
                 kind="add",
                 key=own.begins,
-                text="; ".join(own.actions) or "nothing",
+                text=" ".join("; ".join(own.actions).split())[:MAX_TEXT] or "nothing",
                 value=float(t.is_success),
                 source=own.task,
             )

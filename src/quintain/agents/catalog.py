@@ -50,6 +50,7 @@ WRAPPERS: dict[str, str] = {
     "budget": "quintain.agents.budget:Budget",
     "capped": "quintain.agents.capped:Capped",
     "cased": "quintain.agents.cased:Cased",
+    "experienced": "quintain.agents.experienced:Experienced",
     "foresight": "quintain.agents.foresight:Foresight",
     "labelled": "quintain.agents.labelled:Labelled",
     "memory": "quintain.agents.context:Memory",

@@ -123,7 +123,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "progent", "ltl", "agentable", "agent_poison", "eu_agent_bench",
     ),
     "The model stays as it is, and what stands around it is to be better": (
-        "reflexion", "memento", "react", "text2api", "agent_umf",
+        "reflexion", "memento", "practice", "react", "text2api", "agent_umf",
     ),
     "Several agents share a task": (
         "dr_mas", "marft", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
@@ -300,7 +300,8 @@ TABLE: tuple[Entry, ...] = (
     Entry("AgentOccam", "agents", "written"),
     Entry("ALIGN", "agents", "planned"),
     Entry("RCI", "agents", "written"),
-    Entry("Youtu-Agent (practice)", "agents", "planned"),
+    add_row("Youtu-Agent (practice)", "agents", "practice", AROUND, "as many edits from rewards dealt out anew",
+        page="Youtu-Agent, practice"),
     Entry("AutoFlow", "agents", "planned"),
     Entry("text2api and Reflexion", "agents", "written", name="text2api", page="text2api", section=AROUND,
         about="wrong calls are named, not carried out, and told to the next attempt", against="plain retries"),

@@ -14,6 +14,7 @@ from quintain.agents.protocol import Agent
 from quintain.credit.layout import TokenArrays
 from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream
+from quintain.engines.protocol import Request, Sampling
 from quintain.environments.noisy import NoisyExpert
 from quintain.environments.protocol import Environment, Factory, Privileged, begin
 from quintain.environments.recorded import Recordings, WithRecordedExpert
@@ -26,11 +27,23 @@ from quintain.rollout.progress import Display
 from quintain.rollout.proposals import Proposer, propose_tasks
 from quintain.rollout.replay import ReplayedEpisode
 from quintain.rollout.request import EpisodeRequest, Limits, Options
-from quintain.rollout.samplers import DialogueTeacher
+from quintain.rollout.samplers import DialogueTeacher, sample_all
 from quintain.rollout.views import Prefix
 from quintain.runs.prefetch import RolloutPrefetcher
 from quintain.store.run import Run
-from quintain.types import ALONE, Action, Group, Pair, Task, Trajectory, derive_seed
+from quintain.text.chat import Chat
+from quintain.types import (
+    ALONE,
+    Action,
+    Completion,
+    Group,
+    Message,
+    Pair,
+    Task,
+    Trajectory,
+    as_content,
+    derive_seed,
+)
 from quintain.warm_start.expert_episodes import ExpertSource
 from quintain.warm_start.start import expert_action
 
@@ -313,6 +326,25 @@ class Collector:
             drawn = self.expert_tasks(0, tasks) if are_shown else self.tasks(0, tasks)
             return self.sample(0, drawn, size=size)
         return known
+
+    def ask(self, instructions: str, questions: Sequence[str], *, seed: int, max_tokens: int = 96) -> list[str]:
+        """Return what the policy answers to each of `questions` under `instructions`, in no environment.
+
+        Nothing is recorded or trained on. An answer for which there is no room, or that fails, is empty.
+        """
+        engine, chat = self.rollout.engine, Chat(self._tokenizer)
+        assert engine is not None, "a run has an engine"
+        requests: list[Request] = []
+        for number, question in enumerate(questions):
+            parts = [("system", instructions), ("user", question)]
+            ids = chat.conversation().prompt([Message(role=r, content=as_content(t)) for r, t in parts]).token_ids
+            if len(ids) + max_tokens <= engine.max_length:
+                sampling = Sampling(max_tokens=max_tokens, stop_ids=chat.stop_ids)
+                name, drawn = f"question/{number}", derive_seed(seed, number)
+                requests.append(Request(session=name, prompt_ids=ids, seed=drawn, sampling=sampling))
+        found = sample_all(engine, requests, patience=self.rollout.limits.reply_timeout)
+        replies = [found.get(f"question/{number}") for number in range(len(questions))]
+        return [chat.text(each.token_ids).strip() if isinstance(each, Completion) else "" for each in replies]
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Return the text of `token_ids`, in the tokenizer of the policy."""

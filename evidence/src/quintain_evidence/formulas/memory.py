@@ -179,9 +179,99 @@ def towers_by_hand(case: Towers) -> list[float]:
     return [loss, *asked, *told]
 
 
+
+
+PIECES = (
+    "add: look first", "add:  look   twice ", "- Add: go", "update 3: wait", "update [b]: go", "update: go", "delete 4",
+    "delete", "delete [a]", "add:", "I would add: go", "", "keep", "* DELETE 2", "update 9:",
+)  # fmt: skip
+"""Lines of answers, with what is an edit and what is none."""
+MEANT = (
+    (1, "", "look first"), (1, "", "look twice"), (1, "", "go"), (2, "3", "wait"), (2, "b", "go"), None, (3, "4", ""),
+    None, (3, "a", ""), None, None, "", None, (3, "2", ""), None,
+)  # fmt: skip
+"""What each is: (1 add, 2 update, 3 delete; number; words), None for no edit, "" for nothing."""
+
+
+def answers_drawn(rng: Rng) -> list[list[int]]:
+    """Return ten answers, as places of their lines."""
+    return [rng.integers(0, len(PIECES), int(rng.integers(0, 6))).tolist() for _ in range(10)]
+
+
+def edits_read(module: ModuleType, case: Sequence[Sequence[int]]) -> list[float]:
+    """Return the edits that the code reads, and the lines that it does not."""
+    found: list[float] = []
+    for lines in case:
+        edits, unread = module.read_edits("\n".join(PIECES[k] for k in lines), source="t")
+        for edit in edits:
+            kind = ("", "add", "update", "delete").index(edit.kind)
+            words = edit.text or ""
+            assert edit.key == edit.text and (edit.source == "t") == (edit.kind != "delete"), "as it is kept"
+            found += [kind, written(edit.id), written(words)]
+        found.append(float(unread))
+    return found
+
+
+def written(text: str) -> float:
+    """Return a number that tells `text` from others."""
+    return float(sum(ord(sign) * (k + 1) for k, sign in enumerate(text)))
+
+
+def edits_by_table(case: Sequence[Sequence[int]]) -> list[float]:
+    """Return the same by what each line means: the first two edits; all other lines that say something are unread."""
+    found: list[float] = []
+    for lines in case:
+        meant = [MEANT[k] for k in lines]
+        edits = [each for each in meant if each]
+        for kind, name, words in edits[:2]:
+            found += [float(kind), written(name), written(words)]
+        found.append(float(sum(each is None for each in meant) + max(0, len(edits) - 2)))
+    return found
+
+
+def asked_drawn(rng: Rng) -> list[tuple[list[tuple[str, str, str]], int]]:
+    """Return ten lists of edits that are asked for, some more than once."""
+    kinds = ("add", "update", "delete")
+    return [
+        (
+            [
+                (kinds[int(rng.integers(0, 3))], "12"[int(rng.integers(0, 2))], "ab"[int(rng.integers(0, 2))])
+                for _ in range(int(rng.integers(0, 12)))
+            ],
+            int(rng.integers(1, 5)),
+        )
+        for _ in range(10)
+    ]
+
+
+def edits_merged(module: ModuleType, case: Sequence[tuple[list[tuple[str, str, str]], int]]) -> list[float]:
+    """Return what the code carries out."""
+    found: list[float] = []
+    for asked, most in case:
+        edits = [module.Edit(kind=kind, id=name, text=text) for kind, name, text in asked]
+        found += [written(each.kind + each.id + each.text) for each in module.merge(edits, most)] + [-1.0]
+    return found
+
+
+def merge_by_counts(case: Sequence[tuple[list[tuple[str, str, str]], int]]) -> list[float]:
+    """Return the most frequent of what was asked; of equal ones what was asked first."""
+    found: list[float] = []
+    for asked, most in case:
+        left = list(dict.fromkeys(asked))
+        for _ in range(most):
+            if left:
+                best = max(left, key=lambda each: (asked.count(each), -asked.index(each)))
+                left.remove(best)
+                found.append(written("".join(best)))
+        found.append(-1.0)
+    return found
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula("memory.chances", "memory.bank", ("read", "softmax"), drawings, chances_read, chances_by_hand),
     Formula("memory.kernel", "memory.retrieval", ("kernel_values",), labels_drawn, kernel_read, kernel_by_hand),
     Formula("memory.case_value", "memory.retrieval", ("cross_entropy", "forward"), towers_drawn, towers_read,
         towers_by_hand),
+    Formula("practice.edits", "methods.agents.practice", ("read_edits",), answers_drawn, edits_read, edits_by_table),
+    Formula("practice.merge", "methods.agents.practice", ("merge",), asked_drawn, edits_merged, merge_by_counts),
 )  # fmt: skip

@@ -19,7 +19,7 @@ from functools import partial
 
 from quintain.agents.cased import By, CaseMemory, tell_cases
 from quintain.config.ranges import PositiveFloat, PositiveInt
-from quintain.learning.train_config import RoundsConfig
+from quintain.learning.train_config import StepRoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Rounds
@@ -31,7 +31,7 @@ FOLDER = "cases"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RoundsConfig):
+class Config(StepRoundsConfig):
     """Configuration of Memento."""
 
     tasks: PositiveInt = 32
@@ -69,6 +69,7 @@ def method(config: Config) -> Rounds:
     return Rounds(
         collect=collect,
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
+        trains=False,
         evaluated=partial(tell_cases, memory=memory),
         state=CombinedState(memory),
         measure=measure,

@@ -145,6 +145,8 @@ class Rounds:
     has_warm_start: bool = True
     """whether the demonstrations are imitated before the run starts; else its starting weights are those of the model,
     and `base` is imitated once before the first round"""
+    trains: bool = True
+    """whether anything is trained; else what is remembered of the rounds is all that they make"""
     evaluated: Callable[[Agent], Agent] | None = None
     """what evaluations put around the harness, such as what the rounds have made to be told; None: nothing"""
     needs: Needs = Needs()
@@ -155,7 +157,7 @@ class Rounds:
     @property
     def improves(self) -> tuple[Improve, ...]:
         """The trainings of a round, in order."""
-        return (Improve(build=self.build), *self.later)
+        return (Improve(build=self.build), *self.later) if self.trains else ()
 
     @property
     def traits(self) -> Traits:

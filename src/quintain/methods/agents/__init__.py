@@ -1,0 +1,1 @@
+"""Agents that get better while the model stays as it is."""
