@@ -7,7 +7,9 @@ replanning), with 0 it stays. A plan is data; any text edits it somehow, and no 
 
 Plan and actions may be of two policies: with ``seats={"agent": "reference", "agent/plan": "policy"}`` a run trains a
 planner for an actor that rests. A demonstrated plan says the next action; with `demonstrates` all that the expert will
-do, as calls (the P-code of PGPO, 2506.01475) or by verbs alone, which name nothing (the meta plans of MPO, 2503.02682).
+do: as calls (the P-code of PGPO, 2506.01475), by verbs alone, which name nothing (the meta plans of MPO, 2503.02682), or
+as steps (Plan-and-Act), each of which covers the actions up to a change of progress and is said by the last of them, in
+words that were seen by then: a plan never names what only a later page shows.
 Without `sees_task` the plan stands in the place of the first observation: what the executor knows of the task is there.
 
 With ``actor=scripted`` the policy does not act: it names one thing in each turn, and a script goes for that (see
@@ -29,10 +31,17 @@ from quintain.agents.harness import PlainText, system_text
 from quintain.agents.protocol import Agent, Brief, Prompt, Session, equip
 from quintain.agents.scripted_actor import LedWorld
 from quintain.environments.baselines import foreseen
-from quintain.environments.protocol import Environment
+from quintain.environments.protocol import (
+    Environment,
+    Expert,
+    Progressing,
+    Snapshot,
+    advance,
+    environment_name,
+)
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
-from quintain.types import Action, Completion, Message, Observation, as_content
+from quintain.types import Action, Completion, Message, Observation, as_content, as_text
 
 MAX_STEPS, MAX_SHOWN = 16, 8
 PLANNER = (
@@ -42,6 +51,7 @@ PLANNER = (
 _CALL = re.compile(r"(\w+)\((.*)\)")
 _NUMBERED = re.compile(r"\s*(\d{1,2})[.)]\s*(\S.*)")
 _BOX = re.compile(r"\[([xX ])\]\s*(\S.*)")
+_WORD = re.compile(r"[\w']+")
 _EDIT = re.compile(r"\s*(done|drop|change|add)\s*(\d{1,2})?\s*:?\s*(.*)", re.IGNORECASE)
 
 
@@ -118,6 +128,58 @@ def whole_plan(actions: Sequence[Action], *, names: bool) -> Plan:
     return Plan(tuple(Step(step) for step in kept[:MAX_STEPS]))
 
 
+def step_plan(steps: Sequence[Sequence[Action]], seen: str) -> Plan:
+    """Return the plan that says each of `steps` by its last action, without words that are not in `seen`; none twice.
+
+    Example: (go to sink, take mug), (heat) with "Goal: mug" seen, and what can be done → take mug, heat.
+    """
+    known = set(_WORD.findall(seen.lower()))
+    said = [
+        " ".join(word for word in _WORD.findall(describe_action(actions[-1])) if word.lower() in known)
+        for actions in steps
+    ]
+    kept = [text for text, before in zip(said, ["", *said], strict=False) if text and text != before]
+    return Plan(tuple(Step(text) for text in kept[:MAX_STEPS]))
+
+
+def split_steps(actions: Sequence[Action], progress: Sequence[float]) -> list[tuple[Action, ...]]:
+    """Return `actions` in order, cut behind each that changed the `progress`, one longer; the last step is what is left.
+
+    Example: a, b, c with progress 0, 0, .5, 1 → (a, b), (c).
+    """
+    steps: list[tuple[Action, ...]] = []
+    first = 0
+    for number in range(len(actions)):
+        if progress[number + 1] != progress[number] or number + 1 == len(actions):
+            steps.append(tuple(actions[first : number + 1]))
+            first = number + 1
+    return steps
+
+
+def foresee_steps(environment: Environment, most: int = 64) -> list[tuple[Action, ...]]:
+    """Return the steps in which the expert goes on from here; the environment is left as it is.
+
+    Raises:
+        UsageError: it has no expert, snapshots or progress.
+    """
+    if not (
+        isinstance(environment, Expert) and isinstance(environment, Snapshot) and isinstance(environment, Progressing)
+    ):
+        raise UsageError(
+            f"steps of a plan: got {environment_name(environment)}, which lacks an expert, snapshots or progress; take "
+            "demonstrates=calls, or an environment that has them, such as web"
+        )
+    saved, actions, reached = environment.snapshot(), list[Action](), [float(environment.progress())]
+    while len(actions) < min(most, environment.max_turns):
+        actions.append(environment.expert_action())
+        result = advance(environment, actions[-1])
+        reached.append(float(environment.progress()))
+        if result.is_terminated or result.is_truncated:
+            break
+    environment.restore(saved)
+    return split_steps(actions, reached)
+
+
 def _call(action: Action) -> str:
     """Return `action` as a call: its first word of what follows, or the first tool of its arguments."""
     if action.tool_calls:
@@ -157,8 +219,9 @@ class PlanAndAct:
     names in each turn, where the environment knows the way; or one that does not listen. Neither uses `agent`."""
     temperature: float = 1.0
     """Of what is said to a scripted actor; the policy as its own actor has that of `agent`."""
-    demonstrates: Literal["next", "calls", "verbs"] = "next"
-    """What a demonstrated plan says: the next action; or all that the expert will do, as calls or by verbs alone."""
+    demonstrates: Literal["next", "calls", "verbs", "steps"] = "next"
+    """What a demonstrated plan says: the next action; or all that the expert will do, as calls, by verbs alone, or as
+    steps in words that were seen by then."""
     sees_task: bool = True
     """Whether the executor is shown the task (its prompt, or the first observation) or the plan alone."""
 
@@ -195,12 +258,14 @@ class PlanSession(Reopening):
         self._done: list[str] = []
         self._since = self._num_replans = 0
         self._is_planning = False
+        self._shown = "\n".join((brief.task.prompt, brief.instructions))
         self.plan = self._told = Plan()
         """The plan so far; it may be replaced from outside, and the next prompt of the executor is told it."""
 
     def _prompt(self, observation: Observation, legal_actions: tuple[str, ...]) -> Prompt:
         """See `Reopening`: the planner's prompt when a plan is due, else the executor's."""
         self._seen = (observation, legal_actions)
+        self._shown = f"{self._shown}\n{as_text(observation)}"
         every = self._settings.replan_every
         most = self._settings.max_replans
         is_revised = bool(every and self._since >= every) and (most is None or self._num_replans < most)
@@ -259,6 +324,8 @@ class PlanSession(Reopening):
         said = self._settings.demonstrates
         if not self._is_planning or said == "next":
             return None
+        if said == "steps":
+            return Action(text=step_plan(foresee_steps(environment), self._shown).text or "1. look")
         return Action(text=whole_plan(foreseen(environment), names=said == "calls").text)
 
     def write(self, action: Action) -> tuple[int, ...]:

@@ -91,6 +91,7 @@ ANY = "Any credit with any loss"
 PURPOSES: dict[str, tuple[str, ...]] = {
     "There are recordings of good behaviour, or an expert": (
         "sft", "fireact", "agent_tuning", "agent_flan", "agent_bank", "atlas", "steca", "ire_vla", "world_of_bits",
+        "plan_and_act",
     ),
     "An environment says whether a task is solved": (
         "grpo", "rloo", "loop", "dr_grpo", "dapo", "gspo", "cispo", "lite_ppo", "reinforce", "reinforce_plus_plus",
@@ -262,7 +263,7 @@ TABLE: tuple[Entry, ...] = (
     add_row("DARE", "toolrl", "dare", TOOLBOXES, "BM25"),
     Entry("MemAgent", "horizon", "written"),
     Entry("MEM1", "horizon", "written"),
-    Entry("Plan-and-Act", "horizon", "written"),
+    add_row("Plan-and-Act", "horizon", "plan_and_act", RECORDED, "plans in hindsight", page="Plan-and-Act"),
     Entry("PilotRL / AdaPlan", "horizon", "planned"),
     Entry("TTI (Thinking vs Doing)", "horizon", "planned"),
     Entry("AGILE", "horizon", "planned"),
