@@ -64,13 +64,18 @@ def plans_said(module: ModuleType, case: Sequence[Told]) -> list[float]:
     found: list[float] = []
     for steps, seen in case:
         made = module.step_plan([[Action(text=text) for text in step] for step in steps], seen)
-        found += [number_of(step.text) for step in made.steps] + [-1.0]
+        found += [number_of(step.text) for step in made.steps] + [letters(made.text)]
     return found
 
 
 def number_of(text: str) -> float:
     """Return a number that tells texts of `WORDS` apart."""
     return float(sum((WORDS.index(word) + 1) * 7**k for k, word in enumerate(text.split())))
+
+
+def letters(text: str) -> float:
+    """Return the sum of the letters of `text`."""
+    return float(sum(map(ord, text)))
 
 
 def say_plans(case: Sequence[Told]) -> list[float]:
@@ -85,7 +90,8 @@ def say_plans(case: Sequence[Told]) -> list[float]:
             if text != before and text:
                 said.append(text)
             before = text
-        found += [number_of(text) for text in said[:16]] + [-1.0]
+        lines = "\n".join(f"{n + 1}. {text}" for n, text in enumerate(said[:16]))
+        found += [number_of(text) for text in said[:16]] + [letters(lines)]
     return found
 
 
