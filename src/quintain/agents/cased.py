@@ -14,7 +14,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from quintain.agents.deliberation import Deliberation, with_words
 from quintain.agents.experience import as_experience, likeness
@@ -124,9 +124,12 @@ def load_cases(folder: Path, *, count: int, by: By) -> CaseMemory:
     bank = load_bank(folder / CASES).freeze()
     try:
         rows = [load_json(line) for line in (folder / LABELS).read_text(encoding="utf-8").split("\n") if line]
-        labels = [Label(**{**row, "case": Entry(**row["case"])}) for row in rows]
+        made: list[dict[str, Any]] = [{**row, "case": Entry(**row["case"])} for row in rows]
+        labels = [Label(**row) for row in made]
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise DataError(f"labels of cases: got {folder / LABELS}, which holds none ({error}); name another") from error
+        raise DataError(
+            f"labels of cases: got {folder / LABELS}, which holds none ({error}); name another"
+        ) from error
     return CaseMemory(count=count, by=by, bank=bank, labels=labels)
 
 

@@ -7,9 +7,9 @@ replanning), with 0 it stays. A plan is data; any text edits it somehow, and no 
 
 Plan and actions may be of two policies: with ``seats={"agent": "reference", "agent/plan": "policy"}`` a run trains a
 planner for an actor that rests. A demonstrated plan says the next action; with `demonstrates` all that the expert will
-do: as calls (the P-code of PGPO, 2506.01475), by verbs alone, which name nothing (the meta plans of MPO, 2503.02682), or
-as steps (Plan-and-Act), each of which covers the actions up to a change of progress and is said by the last of them, in
-words that were seen by then: a plan never names what only a later page shows.
+do: as calls (the P-code of PGPO, 2506.01475), by verbs alone, which name nothing (the meta plans of MPO, 2503.02682),
+or as steps (Plan-and-Act), each of which covers the actions up to a change of progress and is said by the last of them,
+in words that were seen by then: a plan never names what only a later page shows.
 Without `sees_task` the plan stands in the place of the first observation: what the executor knows of the task is there.
 
 With ``actor=scripted`` the policy does not act: it names one thing in each turn, and a script goes for that (see
@@ -143,7 +143,7 @@ def step_plan(steps: Sequence[Sequence[Action]], seen: str) -> Plan:
 
 
 def split_steps(actions: Sequence[Action], progress: Sequence[float]) -> list[tuple[Action, ...]]:
-    """Return `actions` in order, cut behind each that changed the `progress`, one longer; the last step is what is left.
+    """Return `actions` in order, cut behind each that changed the `progress`, which is one longer, and at the end.
 
     Example: a, b, c with progress 0, 0, .5, 1 → (a, b), (c).
     """
@@ -163,7 +163,9 @@ def foresee_steps(environment: Environment, most: int = 64) -> list[tuple[Action
         UsageError: it has no expert, snapshots or progress.
     """
     if not (
-        isinstance(environment, Expert) and isinstance(environment, Snapshot) and isinstance(environment, Progressing)
+        isinstance(environment, Expert)
+        and isinstance(environment, Snapshot)
+        and isinstance(environment, Progressing)
     ):
         raise UsageError(
             f"steps of a plan: got {environment_name(environment)}, which lacks an expert, snapshots or progress; take "

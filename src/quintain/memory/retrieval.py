@@ -2,8 +2,8 @@
 
 An episode that was told entries leaves a label for each of them: the query, the entry, the chance with which it was
 drawn, and what came of the episode. All entries of an episode share its outcome. `kernel_values` is the paper's
-non-parametric Q: of each entry the outcomes under queries like this one. `CaseValue` is the parametric one: two towers, trained
-as a classifier of success by cross-entropy, whose Q is the chance of success.
+non-parametric Q: of each entry the outcomes under queries like this one. `CaseValue` is the parametric one: two towers,
+trained as a classifier of success by cross-entropy, whose Q is the chance of success.
 
 Differences to the paper: towers over hashed words in the place of a pretrained encoder, whose product is taken where
 the paper has a layer over both; and the kernel is given, not learned.
@@ -32,7 +32,7 @@ UNKNOWN = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """An entry that was read, and what came of it: ``Label(query="open red lamp", case=entry, chance=.3, outcome=1.0)``."""
+    """An entry that was read, and what came of it: ``Label(query="open lamp", case=entry, chance=.3, outcome=1.0)``."""
 
     query: str
     case: Entry
@@ -88,8 +88,10 @@ class CaseValue(nn.Module):
         """Return the logits [N] of success of `queries` told `cases`, both counts of words [N, buckets]."""
         return (self.queries(queries) * self.cases(cases)).sum(-1) + self.usual(cases).squeeze(-1)
 
-    def fit(self, labels: Sequence[Label], *, updates: int = 100, size: int = 128, rate: float = 1e-2) -> float:
-        """Train by Adam for `updates` batches of `size` labels, drawn from the seed; return the loss of the last one."""
+    def fit(
+        self, labels: Sequence[Label], *, updates: int = 100, size: int = 128, rate: float = 1e-2
+    ) -> float:
+        """Train for `updates` batches of `size` labels, drawn from the seed; return the loss of the last one."""
         self._towers.clear()
         if not labels:
             return math.log(2)
@@ -124,7 +126,7 @@ class CaseValue(nn.Module):
         return (1 / (1 + np.exp(-logits))).tolist()
 
     def _count(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Return the counts of the hashed words of the different ones of `texts` [D, buckets], and each one's row [N]."""
+        """Return counts of hashed words of the different ones of `texts` [D, buckets], and the row of each [N]."""
         rows = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         counts = torch.zeros(len(rows), self.buckets)
         for text, row in rows.items():

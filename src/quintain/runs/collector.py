@@ -327,7 +327,9 @@ class Collector:
             return self.sample(0, drawn, size=size)
         return known
 
-    def ask(self, instructions: str, questions: Sequence[str], *, seed: int, max_tokens: int = 96) -> list[str]:
+    def ask(
+        self, instructions: str, questions: Sequence[str], *, seed: int, max_tokens: int = 96
+    ) -> list[str]:
         """Return what the policy answers to each of `questions` under `instructions`, in no environment.
 
         Nothing is recorded or trained on. An answer for which there is no room, or that fails, is empty.
@@ -336,8 +338,11 @@ class Collector:
         assert engine is not None, "a run has an engine"
         requests: list[Request] = []
         for number, question in enumerate(questions):
-            parts = [("system", instructions), ("user", question)]
-            ids = chat.conversation().prompt([Message(role=r, content=as_content(t)) for r, t in parts]).token_ids
+            messages = [
+                Message(role="system", content=as_content(instructions)),
+                Message(role="user", content=as_content(question)),
+            ]
+            ids = chat.conversation().prompt(messages).token_ids
             if len(ids) + max_tokens <= engine.max_length:
                 sampling = Sampling(max_tokens=max_tokens, stop_ids=chat.stop_ids)
                 name, drawn = f"question/{number}", derive_seed(seed, number)

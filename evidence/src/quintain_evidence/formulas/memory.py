@@ -1,4 +1,4 @@
-"""What agents remember: how entries of a bank are drawn, and what they are worth, each beside a plain second version."""
+"""What agents remember: how entries of a bank are drawn and valued, each beside a plain second version."""
 
 from __future__ import annotations
 
@@ -179,8 +179,6 @@ def towers_by_hand(case: Towers) -> list[float]:
     return [loss, *asked, *told]
 
 
-
-
 PIECES = (
     "add: look first", "add:  look   twice ", "- Add: go", "update 3: wait", "update [b]: go", "update: go", "delete 4",
     "delete", "delete [a]", "add:", "I would add: go", "", "keep", "* DELETE 2", "update 9:",
@@ -207,12 +205,12 @@ def edits_read(module: ModuleType, case: Sequence[Sequence[int]]) -> list[float]
             kind = ("", "add", "update", "delete").index(edit.kind)
             words = edit.text or ""
             assert edit.key == edit.text and (edit.source == "t") == (edit.kind != "delete"), "as it is kept"
-            found += [kind, written(edit.id), written(words)]
+            found += [kind, number_words(edit.id), number_words(words)]
         found.append(float(unread))
     return found
 
 
-def written(text: str) -> float:
+def number_words(text: str) -> float:
     """Return a number that tells `text` from others."""
     return float(sum(ord(sign) * (k + 1) for k, sign in enumerate(text)))
 
@@ -224,12 +222,12 @@ def edits_by_table(case: Sequence[Sequence[int]]) -> list[float]:
         meant = [MEANT[k] for k in lines]
         edits = [each for each in meant if each]
         for kind, name, words in edits[:2]:
-            found += [float(kind), written(name), written(words)]
+            found += [float(kind), number_words(name), number_words(words)]
         found.append(float(sum(each is None for each in meant) + max(0, len(edits) - 2)))
     return found
 
 
-def asked_drawn(rng: Rng) -> list[tuple[list[tuple[str, str, str]], int]]:
+def draw_asked(rng: Rng) -> list[tuple[list[tuple[str, str, str]], int]]:
     """Return ten lists of edits that are asked for, some more than once."""
     kinds = ("add", "update", "delete")
     return [
@@ -249,7 +247,9 @@ def edits_merged(module: ModuleType, case: Sequence[tuple[list[tuple[str, str, s
     found: list[float] = []
     for asked, most in case:
         edits = [module.Edit(kind=kind, id=name, text=text) for kind, name, text in asked]
-        found += [written(each.kind + each.id + each.text) for each in module.merge(edits, most)] + [-1.0]
+        found += [number_words(each.kind + each.id + each.text) for each in module.merge(edits, most)] + [
+            -1.0
+        ]
     return found
 
 
@@ -262,7 +262,7 @@ def merge_by_counts(case: Sequence[tuple[list[tuple[str, str, str]], int]]) -> l
             if left:
                 best = max(left, key=lambda each: (asked.count(each), -asked.index(each)))
                 left.remove(best)
-                found.append(written("".join(best)))
+                found.append(number_words("".join(best)))
         found.append(-1.0)
     return found
 
@@ -273,5 +273,5 @@ FORMULAS: tuple[Formula, ...] = (
     Formula("memory.case_value", "memory.retrieval", ("cross_entropy", "forward"), towers_drawn, towers_read,
         towers_by_hand),
     Formula("practice.edits", "methods.agents.practice", ("read_edits",), answers_drawn, edits_read, edits_by_table),
-    Formula("practice.merge", "methods.agents.practice", ("merge",), asked_drawn, edits_merged, merge_by_counts),
+    Formula("practice.merge", "methods.agents.practice", ("merge",), draw_asked, edits_merged, merge_by_counts),
 )  # fmt: skip

@@ -44,7 +44,7 @@ Told = tuple[list[list[str]], str]
 """(steps, each the texts of its actions; what was seen)"""
 
 
-def told_drawn(rng: Rng) -> list[Told]:
+def draw_told(rng: Rng) -> list[Told]:
     """Return ten lists of steps in few words, some of which were seen."""
 
     def text(most: int) -> str:
@@ -97,5 +97,5 @@ def say_plans(case: Sequence[Told]) -> list[float]:
 
 FORMULAS: tuple[Formula, ...] = (
     Formula("plan.split_steps", "agents.plan", ("split_steps",), ways_drawn, ways_cut, cut_by_marks),
-    Formula("plan.step_plan", "agents.plan", ("step_plan",), told_drawn, plans_said, say_plans),
+    Formula("plan.step_plan", "agents.plan", ("step_plan",), draw_told, plans_said, say_plans),
 )

@@ -64,4 +64,8 @@ def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
         ),
     ]
     solved = sum(entry.value > 0 for entry in memory.bank.entries)
-    return checks, {"cases": float(len(memory.bank)), "solved": float(solved), "labels": float(len(memory.labels))}
+    return checks, {
+        "cases": float(len(memory.bank)),
+        "solved": float(solved),
+        "labels": float(len(memory.labels)),
+    }

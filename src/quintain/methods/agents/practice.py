@@ -1,16 +1,16 @@
 """Practice of Youtu-Agent (arXiv 2512.24615; Training-Free GRPO, 2510.08191): learns a list of short experiences.
 
 Each task is attempted several times; of groups whose rewards differ the attempts are contrasted: what did the better
-ones do? At most two edits of the list of experiences come of a group (add, update, delete). Of those of a step the
-ones are carried out that most groups ask for, and the list stands in the instructions of all later episodes, evaluations
+ones do? At most two edits of the list of experiences come of a group (add, update, delete). Of those of a step the ones
+are carried out that most groups ask for, and the list stands in the instructions of all later episodes, evaluations
 included. No weights change. Any text may be written: what is no edit, or cannot be carried out (an unknown number, a
 list that is full), is counted and nothing else. The list stands in the run's file ``notes.jsonl``, for
 ``experienced?notes=…``; the edits are events of the journal, so that a resumed run has it again.
 
 Differences to the paper: the attempts stand in the question as they are, cut to their ends, and are not summed up
-before; the edits of a batch are merged by counting, not by a call; a group is kept where rewards differ, whatever their range, where the paper
-asks for a mean between 0 and 1; an update of an unknown number is refused, where its code adds. Measured on sentences of
-which some help, contrasted by a script; the paper has mathematics and search on the web.
+before; the edits of a batch are merged by counting, not by a call; a group is kept where rewards differ, whatever their
+range, where the paper asks for a mean between 0 and 1; an update of an unknown number is refused, where its code adds.
+Measured on sentences of which some help, contrasted by a script; the paper has mathematics and search on the web.
 """
 
 from __future__ import annotations
@@ -69,13 +69,19 @@ def method(config: Config) -> Rounds:
     runs: list[Run] = []
 
     def bank() -> Bank:
-        return read_notes(runs[0], config.experiences) if runs else Bank(size=config.experiences, length=MAX_LENGTH)
+        return (
+            read_notes(runs[0], config.experiences)
+            if runs
+            else Bank(size=config.experiences, length=MAX_LENGTH)
+        )
 
     def collect(collector: Collector, step: int) -> list[Group]:
         runs[:] = [collector.run]
         notes = read_notes(collector.run, config.experiences, before=step)
         tasks = collector.tasks(step, config.tasks)
-        groups = collector.sample(step, tasks, size=config.group_size, agent=partial(tell_notes, bank=notes.freeze()))
+        groups = collector.sample(
+            step, tasks, size=config.group_size, agent=partial(tell_notes, bank=notes.freeze())
+        )
         seed = collector.seed("practice", step)
         asked, unread = propose(groups, notes, lambda texts: collector.ask(ASK, texts, seed=seed))
         edits = merge(asked, config.edits)
@@ -112,7 +118,9 @@ def read_notes(run: Run, size: int, *, before: int | None = None) -> Bank:
     by_step: dict[int, list[dict[str, Any]]] = {}
     for event in run.events():
         if event["kind"] == EVENT and (before is None or int(event["data"]["step"]) < before):
-            by_step[int(event["data"]["step"])] = event["data"]["edits"]  # a step that is done again counts once
+            by_step[int(event["data"]["step"])] = event["data"][
+                "edits"
+            ]  # a step that is done again counts once
     bank = Bank(size=size, length=MAX_LENGTH)
     for _, rows in sorted(by_step.items()):
         bank.edit(Edit(**row) for row in rows)

@@ -34,7 +34,10 @@ from quintain.types import (
 )
 
 NUM, HELPING, HARMING, TRIED, FOLLOWED = 20, 5, 5, 6, 0.7
-NOTE, ATTEMPT = re.compile(r"^\[(\w+)\] (\w+)$", re.MULTILINE), re.compile(r"earned (\S+):\n(.*?)(?=\n\nAttempt|\Z)", re.DOTALL)
+NOTE, ATTEMPT = (
+    re.compile(r"^\[(\w+)\] (\w+)$", re.MULTILINE),
+    re.compile(r"earned (\S+):\n(.*?)(?=\n\nAttempt|\Z)", re.DOTALL),
+)
 CLEAR = 0.6
 """Difference of mean earnings with and without a sentence from which the script speaks of it."""
 WORD = re.compile(r"\bs\d+\b")
@@ -72,7 +75,10 @@ def worths(seed: int) -> dict[str, float]:
     """Return what each sentence does to the logit of success; which one does what is drawn."""
     order = list(range(NUM))
     Random(seed).shuffle(order)
-    return {f"s{name}": 0.8 if k < HELPING else -0.8 if k < HELPING + HARMING else 0.0 for k, name in enumerate(order)}
+    return {
+        f"s{name}": 0.8 if k < HELPING else -0.8 if k < HELPING + HARMING else 0.0
+        for k, name in enumerate(order)
+    }
 
 
 def success(worth: Mapping[str, float], texts: Sequence[str]) -> float:
@@ -94,9 +100,7 @@ def practise(worth: Mapping[str, float], seed: int, steps: int, *, is_permuted: 
     return notes
 
 
-def attempts(
-    worth: Mapping[str, float], notes: Bank, seed: int, size: int, *, is_permuted: bool
-) -> Group:
+def attempts(worth: Mapping[str, float], notes: Bank, seed: int, size: int, *, is_permuted: bool) -> Group:
     """Return `size` attempts at a task; rewards are dealt out anew among them where it `is_permuted`."""
     rng = Random(seed)
     task = Task(id=f"hints/train/{seed}", environment="hints", seed=seed, split="train")
@@ -139,4 +143,3 @@ def contrast(question: str) -> str:
     lines = [f"delete {notes[min(old, key=lambda word: means[word])]}"] if old else []
     lines += [f"add: {max(new, key=lambda word: means[word])}"] if new else []
     return "\n".join(lines)
-

@@ -34,10 +34,44 @@ from quintain.types import (
 )
 
 VERBS = (
-    "polish", "mend", "paint", "lift", "carry", "weigh", "count", "sort", "stack",
+    "polish",
+    "mend",
+    "paint",
+    "lift",
+    "carry",
+    "weigh",
+    "count",
+    "sort",
+    "stack",
 )
-THINGS = ("lamp", "chair", "rope", "crate", "bell", "wheel", "basket", "ladder", "bottle", "sail", "drum", "cart")
-PLACES = ("pier", "mill", "barn", "gate", "tower", "bridge", "well", "inn", "square", "forge", "yard", "cellar")
+THINGS = (
+    "lamp",
+    "chair",
+    "rope",
+    "crate",
+    "bell",
+    "wheel",
+    "basket",
+    "ladder",
+    "bottle",
+    "sail",
+    "drum",
+    "cart",
+)
+PLACES = (
+    "pier",
+    "mill",
+    "barn",
+    "gate",
+    "tower",
+    "bridge",
+    "well",
+    "inn",
+    "square",
+    "forge",
+    "yard",
+    "cellar",
+)
 TOOLS = ("amber", "birch", "cedar")
 DONE = " Done: "
 WRITTEN = Completion(token_ids=(0,), logprobs=(), stop="stop")
@@ -76,7 +110,12 @@ class Errands:
     def tasks(self, split: Split, count: int, first: int = 0) -> list[Task]:
         """Return `count` tasks of `split`."""
         return [
-            Task(id=f"errands/{split}/{k}", environment="errands", seed=derive_seed(self.seed, split, k), split=split)
+            Task(
+                id=f"errands/{split}/{k}",
+                environment="errands",
+                seed=derive_seed(self.seed, split, k),
+                split=split,
+            )
             for k in range(first, first + count)
         ]
 
@@ -103,11 +142,15 @@ class Errands:
 def arms(options: Mapping[str, Any], seed: int, *, is_null: bool = False) -> dict[str, float]:
     """Return the success of cases that were learned, learned from others' outcomes, and read by likeness."""
     errands = Errands(seed, is_null=is_null)
-    known, train = (errands.tasks("train", int(options[name]), first) for name, first in (("known", 0), ("train", 10_000)))
+    known, train = (
+        errands.tasks("train", int(options[name]), first) for name, first in (("known", 0), ("train", 10_000))
+    )
     test = errands.tasks("eval", int(options["test"]))
 
     def learn(memory: CaseMemory, *, is_permuted: bool = False) -> CaseMemory:
-        memory.update(groups([errands.episode(task, errands.tool_of[verb_of(errands.words(task))]) for task in known]))
+        memory.update(
+            groups([errands.episode(task, errands.tool_of[verb_of(errands.words(task))]) for task in known])
+        )
         size = len(train) // int(options["steps"])
         for first in range(0, len(train), size):
             episodes = [errands.play(task, memory) for task in train[first : first + size]]

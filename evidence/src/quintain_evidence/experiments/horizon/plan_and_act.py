@@ -21,8 +21,10 @@ WORD = re.compile(r"[\w']+")
 
 
 def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, float]]:
-    """Return how many plans leak, with the words that were seen by then and with all words, and where steps do not fit."""
-    found = dict.fromkeys(("violations", "trials", "control_violations", "control_trials", "extra.unordered"), 0.0)
+    """Return how many plans leak, made of words that were seen by then and of all, and where steps do not fit."""
+    found = dict.fromkeys(
+        ("violations", "trials", "control_violations", "control_trials", "extra.unordered"), 0.0
+    )
     lengths: list[int] = []
     with closing(find(str(options["world"]))()) as web:
         for number in range(int(options["tasks"])):
@@ -52,5 +54,3 @@ def leaks(plan: Plan, shown: str) -> bool:
     """Return whether `plan` has a word that was not `shown`."""
     known = set(WORD.findall(shown.lower()))
     return any(word not in known for word in WORD.findall(" ".join(step.text for step in plan.steps).lower()))
-
-
