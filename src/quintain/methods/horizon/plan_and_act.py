@@ -5,7 +5,7 @@ L = -Σ log π(plan_k | task, pages ≤ k) - Σ log π(a_k | plan_k, page_k).
 A plan is made of what the expert did: each of its steps covers the actions up to a change of progress, in order, and is
 said by the last of them, in words of the task and the pages so far. It is written anew after every action, by the page
 that is new (``replan_every=1``). Episodes that failed are not imitated. The planner and the executor are one model, or
-two policies (``--seats.agent/plan planner``). Plans of one step would be actions by another name, and are refused.
+two policies, one of the seat ``agent/plan``. Plans of one step would be actions by another name, and are refused.
 
 Differences to the paper: steps are cut by the environment's progress, where a language model annotates; tasks are drawn
 from the world, where it writes further ones like those it has, and more of those that were failed; no thoughts stand
