@@ -567,6 +567,12 @@ class MarftOptions(EpisodesOptions, total=False):
     huber_delta: float
     one_at_a_time: int
 
+class MementoOptions(StepRoundsOptions, total=False):
+    count: int
+    reads: Literal["value", "kernel", "likeness"]
+    spread: float
+    cases: int
+
 class MetaspatialOptions(GroupOptions, total=False):
     attempts: int
     discount: float
@@ -663,6 +669,14 @@ class PgpoOptions(PreferenceRoundsOptions, total=False):
     beta: float
     likelihood: Literal["sum", "mean", "none"]
 
+class DemonstrationsOptions(ImitationOptions, total=False):
+    examples: int | None
+    failures: bool
+    held_out: float
+
+class PlanAndActOptions(DemonstrationsOptions, total=False):
+    pass
+
 class PolicyGradientOptions(OnPolicyOptions, total=False):
     group_size: int
     credit: str
@@ -685,6 +699,11 @@ class PolicyGradientOptions(OnPolicyOptions, total=False):
 
 class PpoOptions(ActorCriticOptions, total=False):
     pass
+
+class PracticeOptions(StepRoundsOptions, total=False):
+    group_size: int
+    experiences: int
+    edits: int
 
 class QuickstartOptions(GrpoOptions, total=False):
     pass
@@ -793,11 +812,6 @@ class SelfRewardingOptions(RoundsOptions, total=False):
     group_size: int
     judgements: int
     beta: float
-
-class DemonstrationsOptions(ImitationOptions, total=False):
-    examples: int | None
-    failures: bool
-    held_out: float
 
 class SftOptions(DemonstrationsOptions, total=False):
     pass
@@ -1015,6 +1029,8 @@ def train(method: Literal["m_dpo"], **options: Unpack[MDpoOptions]) -> TrainedRu
 @overload
 def train(method: Literal["marft"], **options: Unpack[MarftOptions]) -> TrainedRun: ...
 @overload
+def train(method: Literal["memento"], **options: Unpack[MementoOptions]) -> TrainedRun: ...
+@overload
 def train(method: Literal["metaspatial"], **options: Unpack[MetaspatialOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["moe_dialogue"], **options: Unpack[MoeDialogueOptions]) -> TrainedRun: ...
@@ -1045,9 +1061,13 @@ def train(method: Literal["paprika"], **options: Unpack[PaprikaOptions]) -> Trai
 @overload
 def train(method: Literal["pgpo"], **options: Unpack[PgpoOptions]) -> TrainedRun: ...
 @overload
+def train(method: Literal["plan_and_act"], **options: Unpack[PlanAndActOptions]) -> TrainedRun: ...
+@overload
 def train(method: Literal["policy_gradient"], **options: Unpack[PolicyGradientOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["ppo"], **options: Unpack[PpoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["practice"], **options: Unpack[PracticeOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["quickstart"], **options: Unpack[QuickstartOptions]) -> TrainedRun: ...
 @overload
