@@ -16,7 +16,7 @@ from quintain_evidence.layers.verdict import Check
 from quintain_evidence.real_model import perform
 
 MODEL = "smollm2"
-WORLD = "calc?steps=1&names=2&digits=1&checks=0&calculator=false&max_turns=2"
+WORLD = "calc?steps=1&names=2&digits=1&checks=0&calculator=false"
 STEPS, TASKS, SECONDS = 2, 6, 900.0
 
 
