@@ -294,7 +294,7 @@ def applied(module: ModuleType, case: Sequence[Group]) -> list[float]:
     return flatten([[*(turn.reward for turn in t.turns), t.outcome.value] for t in counted])
 
 
-def summed(case: Sequence[Group]) -> list[float]:
+def sum_up(case: Sequence[Group]) -> list[float]:
     """Return the same by hand: the cap cuts the turn that passes it."""
     found: list[float] = []
     for t in episodes(case):
@@ -456,7 +456,7 @@ FORMULAS: tuple[Formula, ...] = (
     Formula("rewards.fewest_calls", "rewards.efficiency", ("FewestCalls", "productivity"), groups, remembered,
         fewest),
     Formula("rewards.visits", "rewards.exploration", ("Visits",), groups, visited, rare),
-    Formula("rewards.apply", "rewards.terms", ("apply_all",), groups, applied, summed,
+    Formula("rewards.apply", "rewards.terms", ("apply_all",), groups, applied, sum_up,
         aside=("check", "_find_overflow", "_failure")),
     Formula("rewards.arrangement_terms", "rewards.arrangement", ("arrangement_terms",), layouts, arranged,
         laid_out),
