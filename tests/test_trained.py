@@ -70,6 +70,7 @@ def test_the_names_stand_in_the_package_and_nothing_is_loaded() -> None:
         "collect",
         "compare",
         "evaluate",
+        "bisect",
         "lab",
         "replay",
         "resume",

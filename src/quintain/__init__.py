@@ -1,15 +1,15 @@
 """Quintain trains LLM agents: models that act over many turns, call tools and talk to users.
 
 What an environment needs is here, and what is done with it: `check`, `train`, `resume`, `evaluate`, `compare`,
-`collect`, `serving`, `lab`, `verify` and `replay`. Importing this loads nothing heavy; each name is fetched when it
-is first used.
+`collect`, `serving`, `lab`, `verify`, `replay` and `bisect`. Importing this loads nothing heavy; each name is fetched
+when it is first used.
 """
 
 import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quintain.api import collect, compare, evaluate, lab, replay, resume, serving, verify
+    from quintain.api import bisect, collect, compare, evaluate, lab, replay, resume, serving, verify
     from quintain.environments.check import check
     from quintain.environments.protocol import Environment
     from quintain.environments.tools import tool
@@ -29,6 +29,7 @@ __all__ = [
     "ToolCall",
     "TrainedRun",
     "__version__",
+    "bisect",
     "check",
     "collect",
     "compare",
@@ -51,6 +52,7 @@ _HOMES = {
     "Text": "quintain.types",
     "ToolCall": "quintain.types",
     "TrainedRun": "quintain.trained",
+    "bisect": "quintain.api",
     "check": "quintain.environments.check",
     "collect": "quintain.api",
     "compare": "quintain.api",

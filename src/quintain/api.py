@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from quintain.credit_lab.credit import Report
     from quintain.pipelines.attacking import AttackReport
     from quintain.serve.recording import Recording
+    from quintain.time_travel.bisect import Bisection
     from quintain.time_travel.replay import StepReplay
     from quintain.time_travel.verify import Verification
 
@@ -1055,6 +1056,37 @@ def replay(
     from quintain.time_travel.replay import replay_step
 
     return replay_step(Path(folder), step, out=None if out is None else Path(out), is_trusted=trust_run)
+
+
+def bisect(
+    folder: str | Path,
+    *,
+    metric: str = "success",
+    steps: tuple[int, int] | None = None,
+    most: int = 24,
+    controls: int = 4,
+    episodes: int = 128,
+    seed: int = 0,
+    trust_run: bool = False,
+) -> Bisection:
+    """Return by which groups of episodes `metric` (success or return) of the run in `folder` fell for good.
+
+    The updates before the fall, or those of `steps`, are made again from recorded episodes without each of at most
+    `most` groups, and without as many episodes at random for each of the `controls`; what comes of it plays `episodes`
+    held-out tasks.
+
+    Raises:
+        DataError: the metric does not fall for good, or these steps collected nothing.
+        UsageError: no such metric or steps, or a run of several policies.
+        ConfigError: the run is somebody else's, and names a program, a file or an address.
+    """
+    from quintain.time_travel.bisect import bisect_run
+
+    with Display("bisecting", 1) as display:
+        return bisect_run(
+            Path(folder), metric=metric, steps=steps, most=most, controls=controls, episodes=episodes, seed=seed,
+            is_trusted=trust_run, display=display,
+        )  # fmt: skip
 
 
 def policy_of(target: str | Path) -> LoadedModel:

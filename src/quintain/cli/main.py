@@ -75,6 +75,9 @@ COMMANDS: dict[str, Command] = {
         "time_travel:verify", "make the steps of a run again from its journal, and say which does not follow"
     ),
     "replay": Command("time_travel:replay", "make one step of a run again and show what it was made of"),
+    "bisect": Command(
+        "time_travel:bisect", "find where a metric of a run falls for good, and by which groups"
+    ),
     "lab": Command("lab:lab", "compare ideas of credit and losses on one batch: quintain lab grpo|RUN"),
     "doctor": Command("doctor:doctor", "say what this machine can do, what is missing and how to get it"),
     "methods": Command("listing:methods", "list the published methods and how far each has come"),

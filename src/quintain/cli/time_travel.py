@@ -1,4 +1,4 @@
-"""``quintain verify RUN`` and ``quintain replay RUN --step N``: steps of a run are made again from its journal."""
+"""``quintain verify``, ``replay`` and ``bisect``: steps of a run are made again from its journal."""
 
 import json
 from collections.abc import Sequence
@@ -91,3 +91,57 @@ def replay(argv: Sequence[str]) -> int:
         go_on = write_command("quintain", "resume", out)
         write_line(f"before: {out}@{step - 1}   after: {out}@{step}   go on: {go_on}")
     return status
+
+
+def bisect(argv: Sequence[str]) -> int:
+    """Find where a metric of a run falls, and by which groups."""
+    parser = Parser(
+        "bisect",
+        "Find where a metric of a run falls for good, and by which groups of episodes: the updates before it are made "
+        "again without each of them, and what comes of it plays the same held-out tasks.",
+    )
+    parser.add_argument("run", metavar="RUN", help="folder of the run, or its name")
+    parser.flag(
+        "--metric",
+        "success or return; train/success, train/return of training (default success)",
+        "M",
+        "success",
+    )
+    parser.flag("--steps", "updates to look at, in place of those before the fall", "FIRST:LAST")
+    parser.flag(
+        "--most", "groups that are left out one at a time; of more, whole steps first (default 24)", "N", "24"
+    )
+    parser.flag("--controls", "random sets of episodes that are left out as controls (default 4)", "N", "4")
+    parser.flag("--episodes", "held-out tasks that each result plays (default 128)", "N", "128")
+    parser.flag("--seed", "seed of what it plays (default 0)", "N", "0")
+    parser.flag("--runs", ROOT_HELP, "ROOT", "runs")
+    parser.switch("--trust-run", TRUST)
+    parser.switch("--json", "print JSON")
+    arguments = parser.read(argv)
+    steps = None
+    if arguments.steps is not None:
+        first, mark, last = str(arguments.steps).partition(":")
+        steps = tuple(whole_number(each, "--steps", least=1) for each in (first, last if mark else first))
+    folder = resolve_folder(arguments.run, arguments.runs)
+
+    from quintain import api as launch
+
+    found = launch.bisect(
+        folder,
+        metric=arguments.metric,
+        steps=None if steps is None else (steps[0], steps[1]),
+        most=whole_number(arguments.most, "--most", least=1),
+        controls=whole_number(arguments.controls, "--controls", least=1),
+        episodes=whole_number(arguments.episodes, "--episodes", least=1),
+        seed=whole_number(arguments.seed, "--seed"),
+        trust_run=arguments.trust_run,
+    )
+    if arguments.json:
+        write_line(json.dumps({**asdict(found), "noise": found.noise}, indent=2))
+        return 0
+
+    from quintain.time_travel.bisect import COLUMNS, list_rows
+
+    show(COLUMNS, list_rows(found))
+    write_line(found)
+    return 0

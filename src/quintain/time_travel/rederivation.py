@@ -53,8 +53,8 @@ LEFT_OUT = "left_out"
 """Kind of the failure of an episode that is not to be learned from."""
 RESUMED = re.compile(r"at step (\d+)")
 THREADS = re.compile(r"(\d+) threads?\)")
-Left = Collection[tuple[int, str]]
-"""(step, group) of what is not learned from"""
+Left = Collection[tuple[int, str, int]]
+"""(step, group, index) of the episodes that are not learned from"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +93,11 @@ class RederivedRun(Run):
         if not resamples:
             self.find_recorded = self._find
 
+    @property
+    def leaves_out(self) -> bool:
+        """Whether there are episodes that are not learned from."""
+        return bool(self._left)
+
     def commit(
         self,
         step: int,
@@ -130,7 +135,7 @@ class RederivedRun(Run):
     def _take(self, step: int, found: Trajectory, group: str) -> Trajectory:
         """Return the recorded episode as if it had just been played, without an outcome where it is left out."""
         self.num_recalled += 1
-        if (step, found.group) in self._left:
+        if (step, found.group, found.index) in self._left:
             told = Failure(owner="environment", kind=LEFT_OUT, message="left out to see what changes")
             found = replace(found, outcome=told)
         return replace(found, id="", group=group)
@@ -358,6 +363,8 @@ def _train(made: RederivedRun, steps: int) -> None:
         found.config_class, made.config, f"{made.folder}/config.json", is_stored=True
     )
     here = local_settings(settings)
+    if made.leaves_out:
+        here["monitors"] = ",".join([settings.monitors, "stop_failures=1"]).strip(",")
     made.has_other_engine = "engine" in here
     settings = replace(settings, steps=steps, **here)
     with found.blame_file():
