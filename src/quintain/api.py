@@ -1082,10 +1082,12 @@ def bisect(
     """
     from quintain.time_travel.bisect import bisect_run
 
+    environment = environment_of(folder, trust_run=trust_run)
+    agent = harness_of(str(folder), is_trusted=trust_run)
     with Display("bisecting", 1) as display:
         return bisect_run(
-            Path(folder), metric=metric, steps=steps, most=most, controls=controls, episodes=episodes, seed=seed,
-            is_trusted=trust_run, display=display,
+            Path(folder), environment=environment, agent=agent, metric=metric, steps=steps, most=most,
+            controls=controls, episodes=episodes, seed=seed, is_trusted=trust_run, display=display,
         )  # fmt: skip
 
 

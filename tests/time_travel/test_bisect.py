@@ -7,19 +7,22 @@ from typing import Any
 import pytest
 from tests.time_travel.conftest import train
 
+from quintain import api
 from quintain.cli.main import main
 from quintain.errors import DataError, UsageError
 from quintain.store.run import Run
-from quintain.time_travel.bisect import bisect_run, list_rows
+from quintain.time_travel.bisect import list_rows
 from quintain.time_travel.falls import find_fall, split_at_fall
 
 LETTERS = f"{Path(__file__).with_name('letters.py')}:Letters"
 
 
 def curve(
-    *values: float, name: str = "eval/success", every: int = 10, **fields: float
+    *values: float, name: str = "eval/success", every: int = 10, episodes: int | None = None
 ) -> list[dict[str, Any]]:
-    return [{"step": every * place, name: value, **fields} for place, value in enumerate(values)]
+    return [
+        {"step": every * place, name: value, "eval/episodes": episodes} for place, value in enumerate(values)
+    ]
 
 
 def test_the_fall_is_where_all_that_follows_stays_below_what_was_before() -> None:
@@ -57,7 +60,7 @@ def test_training_is_looked_at_where_little_was_evaluated() -> None:
 
 
 @pytest.fixture(scope="module")
-def poisoned(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+def poison_run(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     request.getfixturevalue("small_run")  # one thread, a small corpus
     return train(
         tmp_path_factory.mktemp("poisoned") / "run", "rloo", environment=LETTERS, group_size=8, tasks=3, steps=7,
@@ -67,11 +70,11 @@ def poisoned(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick")
-def test_a_poisoned_group_is_found(poisoned: Path) -> None:
-    with Run.open(poisoned, writable=False) as run:
+def test_a_poisoned_group_is_found(poison_run: Path) -> None:
+    with Run.open(poison_run, writable=False) as run:
         fall = find_fall(run.metrics(), "success")
     assert fall.step in (2, 3) and fall.updates[0] <= 3 <= fall.updates[1]
-    found = bisect_run(poisoned, steps=(2, 6), most=15, controls=3, episodes=64)
+    found = api.bisect(poison_run, steps=(2, 6), most=15, controls=3, episodes=64)
     assert [each.name for each in found.culprits] == ["3 letters/train/10"]
     worst = found.groups[0]
     assert worst is found.culprits[0] and worst.episodes == 8 and worst.change.mean > 0.1
@@ -82,9 +85,11 @@ def test_a_poisoned_group_is_found(poisoned: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick")
-def test_of_many_groups_steps_are_left_out_first(poisoned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_many_groups_steps_are_left_out_first(
+    poison_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     asked = ["--steps", "3:5", "--most", "3", "--controls", "1", "--episodes", "64", "--json"]
-    assert main(["bisect", str(poisoned), *asked]) == 0
+    assert main(["bisect", str(poison_run), *asked]) == 0
     told = json.loads(capsys.readouterr().out)
     names = [each["name"] for each in told["groups"]]
     assert {"step 3", "step 4", "step 5"} <= set(names) and "3 letters/train/10" in names
@@ -96,7 +101,7 @@ def test_of_many_groups_steps_are_left_out_first(poisoned: Path, capsys: pytest.
 @pytest.mark.usefixtures("quick")
 def test_what_cannot_be_bisected_is_refused(small_run: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--steps: got 3:9 for"):
-        bisect_run(small_run, steps=(3, 9))
+        api.bisect(small_run, steps=(3, 9))
     run = train(tmp_path / "run", "sft", batch_size=4, tasks=None, group_size=None)
     with pytest.raises(DataError, match="which collected no episodes"):
-        bisect_run(run, steps=(1, 2))
+        api.bisect(run, steps=(1, 2))

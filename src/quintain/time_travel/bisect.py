@@ -15,7 +15,6 @@ from statistics import fmean
 
 import numpy as np
 
-from quintain.agents.catalog import AUTO
 from quintain.config.trust import admit
 from quintain.curriculum.streams import draw_held_out
 from quintain.environments.boundary import tasks_of
@@ -125,6 +124,8 @@ def list_rows(found: Bisection) -> list[tuple[str, ...]]:
 def bisect_run(
     folder: Path,
     *,
+    environment: str,
+    agent: str,
     metric: str = "success",
     steps: tuple[int, int] | None = None,
     most: int = 24,
@@ -137,7 +138,8 @@ def bisect_run(
     """Find where `metric` falls in the run in `folder`, or take the updates `steps`, and which groups it fell by.
 
     Up to `most` groups are left out one at a time. Where there are more, each step is left out first, and then the
-    groups of the worst one. `controls` is the number of random sets of episodes, of the size of a group.
+    groups of the worst one. `controls` is the number of random sets of episodes, of the size of a group. What
+    comes of a replay acts in `environment` through the harness `agent`.
 
     Raises:
         DataError: the metric does not fall for good, or these steps collected nothing. UsageError: there are no such
@@ -153,8 +155,8 @@ def bisect_run(
         first, last = _check_steps(run, fall.updates if fall is not None else steps or (0, 0))
         groups = _groups_of(run, first, last)
         judge = Judge(
-            environment=str(config.get("eval_environment") or config["environment"]),
-            agent=str(config.get("agent", AUTO)),
+            environment=environment,
+            agent=agent,
             metric=metric.rpartition("/")[2],
             episodes=episodes,
             seed=seed,
