@@ -205,7 +205,8 @@ def permute_reports(arm: OnPolicy) -> OnPolicy:
 def exposure_slope(num_reports: int, seed: int) -> float:
     """Return the rank correlation, over reports, of how much more a skill fails and how much more often it is met.
 
-    Two skills' failures are swapped in each report. What is met is what the expert achieves in the configurations.
+    0 where no skill is met more or less often. Two skills' failures are swapped in each report. What is met is what the
+    expert achieves in the configurations.
     """
     world, cycles = Craft(depth=DEPTH), cycles_of(make_arm())
     tasks = [world.task("train", number) for number in range(NUM_TRIED)]
@@ -227,4 +228,4 @@ def exposure_slope(num_reports: int, seed: int) -> float:
                 achieved += world.achievements()
             counts.append(float(achieved.count(one)) - achieved.count(other))
         met.append(counts[1] - counts[0])
-    return rank_correlation(failing, met)
+    return 0.0 if len(set(met)) == 1 else rank_correlation(failing, met)
