@@ -78,6 +78,7 @@ RETURNS = "Returns and critics"
 TURNS = "Credit to turns"
 TOOLBOXES = "Search, code and many tools"
 REPLAYED = "Critics off-policy"
+LONG = "Long episodes and memory"
 SINGLE = "Single steps and recorded contexts"
 EXPLORATION = "Exploration, thought and length"
 CHOICES = "Choosing among legal actions"
@@ -110,6 +111,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     "Episodes are long, and which turn it was is not told": (
         "gigpo", "openmanus", "mt_grpo", "spa_rl", "pag", "metaspatial", "vine", "mucode", "epo", "swirl",
     ),
+    "Episodes are longer than what can be learned, or read, at once": ("tti",),
     "Steps of the environment are dear, so that they are used again": ("archer", "digi_rl", "digi_q", "web_rl"),
     "It tries too little, or thinks too long": ("coso", "greedy", "rlsp", "act_more"),
     "What can be done is listed, or is a place on a screen": ("glam", "twosome", "ui_r1"),
@@ -265,7 +267,7 @@ TABLE: tuple[Entry, ...] = (
     Entry("MEM1", "horizon", "written"),
     add_row("Plan-and-Act", "horizon", "plan_and_act", RECORDED, "plans in hindsight", page="Plan-and-Act"),
     Entry("PilotRL / AdaPlan", "horizon", "planned"),
-    Entry("TTI (Thinking vs Doing)", "horizon", "planned"),
+    add_row("TTI (Thinking vs Doing)", "horizon", "tti", LONG, "`rft`", page="TTI"),
     Entry("AGILE", "horizon", "planned"),
     add_row("Memento (AgentFly)", "horizon", "memento", AROUND, "reading by likeness", page="Memento"),
     Entry("Reflexion", "horizon", "written", name="reflexion", page="Reflexion", section=AROUND,
