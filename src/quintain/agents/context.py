@@ -5,25 +5,37 @@ that were sampled, as they were, and only the newest turn of it is trained there
 prompt holds, never what was sampled. The task is in every prompt: where an environment states it in the first
 observation alone, new segments begin with that (`quintain.agents.deliberation.Reopening`).
 
-`Memory` is the state of MEM1 (arXiv 2506.15841) and MemAgent (2507.02259): each turn sees the task, the memory and
-the newest observation. Differences: the memory and the action are two completions of one stream, not tags within one;
-segments take the place of a 4-D attention mask.
+`Memory` is a memory of bounded length that is all that remains. With ``form="two"`` it is written in a stream of its
+own, of the task, the memory before and the newest observation; the action follows in another, of the task and the
+memory alone, so that nothing is known that is not in it (MemAgent, arXiv 2507.02259, whose pages come by themselves in
+`quintain.agents.reading`). With ``form="one"`` it is the internal state of MEM1 (2506.15841): one completion holds the
+state between tags and the action behind them, and the next prompt has the task, both of these, and what the action
+showed. What else a completion holds, in front of the state, is gone a turn later. Segments take the place of a 4-D
+attention mask.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
 
 from quintain.agents.deliberation import Reopening, Words, describe_action, with_words
-from quintain.agents.protocol import Agent, Brief, Deliberates, Prompt
-from quintain.errors import UsageError
+from quintain.agents.protocol import Agent, Brief, Deliberates, Foresees, Prompt
+from quintain.environments.protocol import Environment, TakesNotes
+from quintain.errors import UsageError, suggestion
 from quintain.text.chat import Chat
 from quintain.types import Action, Completion, Observation, as_text
 
 SUMMARIZE = "Before you go on: sum up what happened and what you learned. Only your summary will remain."
 REMEMBER = "First write your memory anew: everything you must know later. Only the memory will remain."
 ACT = "Now act."
+STATE = (
+    "Write what you must know later between <state> and </state>, then act. Only that, your action and what it shows "
+    "will remain."
+)
+OPEN, CLOSE = "<state>", "</state>"
+Form = Literal["two", "one"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,51 +201,150 @@ class Memory:
     chat: Chat
     max_tokens: int = 128
     """Tokens of the memory."""
+    form: Form = "two"
+    """two: the memory is a completion, and the action, which sees it alone, is another. one: a completion has the
+    memory between <state> and </state>, and the action behind it, which sees both."""
 
-    def open(self, brief: Brief) -> MemorySession:
-        """See `Agent.open`."""
-        return MemorySession(self, brief)
+    def open(self, brief: Brief) -> Remembering:
+        """See `Agent.open`.
+
+        Raises:
+            UsageError: the form is neither.
+        """
+        if self.form not in get_args(Form):
+            raise UsageError(f"form of memory: got {self.form!r}; {suggestion(self.form, get_args(Form))}")
+        return StateSession(self, brief) if self.form == "one" else MemorySession(self, brief)
 
 
-class MemorySession(Reopening):
-    """An episode of `Memory`."""
+class Remembering(Reopening):
+    """A session whose prompts have the task, a memory, and what is said besides; `memory` is what is remembered.
+
+    A demonstrated memory is what the environment notes of what was shown (`TakesNotes`); where it takes no notes, it is
+    all that was seen and done, the newest last.
+    """
+
+    def __init__(self, agent: Agent, brief: Brief, words: Words) -> None:
+        """Begin with an empty memory."""
+        super().__init__(agent, brief)
+        self._words = words
+        self._seen: tuple[Observation, tuple[str, ...]] = ("", ())
+        self._last = ""
+        self._notes: str | None = None
+        self.memory = ""
+        """What is remembered."""
+
+    def foresee(self, environment: Environment) -> Action | None:
+        """See `Foresees`: take the environment's notes for the memory that is written next."""
+        self._notes = environment.notes() if isinstance(environment, TakesNotes) else None
+        return self._inner.foresee(environment) if isinstance(self._inner, Foresees) else None
+
+    def _ask_for_memory(
+        self, observation: Observation, legal_actions: tuple[str, ...], brief: Brief
+    ) -> Prompt:
+        """Return the prompt of a new segment that asks for the memory after `observation`."""
+        self._reopen(brief, self._describe())
+        prompt = self._inner.observe(with_words(observation, REMEMBER), legal_actions)
+        return self._words.ask(prompt, "memory", f"{as_text(observation)}\n\n{REMEMBER}")
+
+    def _ask_to_act(self, observation: Observation, legal_actions: tuple[str, ...]) -> Prompt:
+        """Return the prompt of a new segment that asks to act by the memory and `observation`."""
+        self._reopen(self.brief_without([observation]), self._describe())
+        return self._inner.observe(observation, legal_actions)
+
+    def _describe(self) -> str:
+        """Return what is told of the memory and the last action."""
+        told = [f"Memory: {self.memory}"] if self.memory else []
+        return "\n".join([*told, *([f"Your last action: {self._last}"] if self._last else [])])
+
+    def _draft(self) -> str:
+        """Return the memory that is demonstrated now."""
+        if self._notes is not None:
+            return self._notes
+        parts = (self.memory, self._last, as_text(self._seen[0]))
+        return " | ".join(" ".join(part.split()) for part in parts if part)
+
+
+class MemorySession(Remembering):
+    """An episode of `Memory` in two completions."""
 
     def __init__(self, settings: Memory, brief: Brief) -> None:
         """Begin with an empty memory."""
-        super().__init__(settings.agent, brief)
-        self._words = Words(settings.chat, settings.max_tokens)
-        self._seen: tuple[Observation, tuple[str, ...]] = ("", ())
+        super().__init__(settings.agent, brief, Words(settings.chat, settings.max_tokens))
         self._is_asked = False
-        self._last = ""
-        self.memory = ""
-        """What is remembered."""
 
     def _prompt(self, observation: Observation, legal_actions: tuple[str, ...]) -> Prompt:
         """See `Reopening`: a new segment that asks for the memory."""
         self._seen = (observation, legal_actions)
         self._is_asked = True
-        told = [f"Memory: {self.memory}"] if self.memory else []
-        told += [f"Your last action: {self._last}"] if self._last else []
-        self._reopen(self.brief_without([observation]), "\n".join(told))
-        prompt = super()._prompt(with_words(observation, REMEMBER), legal_actions)
-        return self._words.ask(prompt, "memory", f"{as_text(observation)}\n\n{REMEMBER}")
+        return self._ask_for_memory(observation, legal_actions, self.brief_without([observation]))
 
     def read(self, completion: Completion) -> Action:
         """See `Session.read`: the memory, or an action."""
         if self._is_asked:
-            self._is_asked = False
+            self._is_asked, self._last = False, ""
             self.memory = self._words.read(completion)
-            self._inner_ends(completion)
-            self._next = replace(self._inner.observe(ACT, self._seen[1]), shows=ACT)
+            self._next = replace(self._ask_to_act(ACT, self._seen[1]), shows=ACT)
             return Action(text=self.memory)
         action = self._inner_read(completion)
         if self._next is None:
             self._last = describe_action(action)
         return action
 
+    def foresee(self, environment: Environment) -> Action | None:
+        """See `Foresees`; a thought is for the action, not for the memory."""
+        found = super().foresee(environment)
+        return None if self._is_asked else found
+
     def write(self, action: Action) -> tuple[int, ...]:
-        """See `Session.write`; a demonstrated memory is what was seen and done, the newest last."""
-        if not self._is_asked:
-            return self._inner.write(action)
-        parts = (self.memory, self._last, as_text(self._seen[0]))
-        return self._words.write(" | ".join(" ".join(part.split()) for part in parts if part))
+        """See `Session.write`."""
+        return self._words.write(self._draft()) if self._is_asked else self._inner.write(action)
+
+
+class StateSession(Remembering):
+    """An episode of `Memory` in one completion: the state, and the action behind it."""
+
+    def __init__(self, settings: Memory, brief: Brief) -> None:
+        """Begin with an empty state."""
+        super().__init__(settings.agent, brief, Words(settings.chat, settings.max_tokens))
+        self._chat = settings.chat
+
+    def _prompt(self, observation: Observation, legal_actions: tuple[str, ...]) -> Prompt:
+        """See `Reopening`: a new segment of the task, the state, the last action and what it showed."""
+        self._seen = (observation, legal_actions)
+        self._reopen(self.brief_without([observation]), self._describe())
+        prompt = self._inner.observe(with_words(observation, STATE), legal_actions)
+        more = prompt.sampling.max_tokens + self._words.max_tokens
+        return replace(prompt, sampling=replace(prompt.sampling, max_tokens=more))
+
+    def read(self, completion: Completion) -> Action:
+        """See `Session.read`; a completion without a state leaves it as it was, and one that is too long is cut."""
+        state, ids = self._split(completion.token_ids)
+        if state is not None:
+            bound = self._chat.answer_ids(state)[: self._words.max_tokens]
+            self.memory = self._chat.text(bound).strip()
+        action = self._inner_read(replace(completion, token_ids=ids))
+        if self._next is None:
+            self._last = describe_action(action)
+        return action
+
+    def write(self, action: Action) -> tuple[int, ...]:
+        """See `Session.write`: the state, and the action in the words of the inner session."""
+        state = self._chat.text(self._words.write(self._draft()))
+        return (*self._chat.answer_ids(f"{OPEN}{state}{CLOSE}\n"), *self._inner.write(action))
+
+    def _split(self, ids: tuple[int, ...]) -> tuple[str | None, tuple[int, ...]]:
+        """Return the state that `ids` say, None where there is none, and the ids behind it.
+
+        Where a token says the end of the state and more, what is behind is encoded anew: the action is read from it,
+        and nothing is trained on.
+        """
+        before, found, text = self._chat.text(ids).partition(CLOSE)
+        if not found:
+            return None, ids
+        state = before.rpartition(OPEN)[2].strip()
+        for place in range(1, len(ids) + 1):
+            head = self._chat.text(ids[:place])
+            if CLOSE in head:
+                is_whole = not head.partition(CLOSE)[2].strip()
+                return state, ids[place:] if is_whole else self._chat.write(text.strip())
+        return state, ids

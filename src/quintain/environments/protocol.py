@@ -299,6 +299,15 @@ class Progressing(Protocol):
 
 
 @runtime_checkable
+class TakesNotes(Protocol):
+    """The environment knows what of what it showed is needed later, so that memories are demonstrated."""
+
+    def notes(self) -> str:
+        """Return what of all that was shown so far is needed from now on; change nothing."""
+        ...
+
+
+@runtime_checkable
 class Hindsight(Protocol):
     """The environment says what an episode did achieve, as what another task asks for (HER, arXiv 1707.01495).
 

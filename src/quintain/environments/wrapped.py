@@ -41,6 +41,7 @@ from quintain.environments.protocol import (
     SimultaneousSeats,
     Snapshot,
     StateKey,
+    TakesNotes,
     TakesObjects,
     Thinks,
     advance,
@@ -50,7 +51,7 @@ from quintain.environments.protocol import (
 from quintain.types import Action, Observation, Split, StepResult, Task, ToolSpec
 
 STATES: frozenset[type] = frozenset(
-    {Snapshot, StateKey, Progressing, Privileged, Hindsight, Proposes, Configurable, Reversible}
+    {Snapshot, StateKey, Progressing, Privileged, Hindsight, Proposes, Configurable, Reversible, TakesNotes}
 )
 """Capabilities that speak of states and tasks: they hold whoever acts, and however."""
 ACTIONS: frozenset[type] = frozenset(

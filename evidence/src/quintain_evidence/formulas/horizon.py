@@ -1,10 +1,20 @@
 """How long episodes may be and what of them is kept, each beside a plain second version over lists of numbers."""
 
+from dataclasses import replace
+from itertools import product
+from statistics import fmean, stdev
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
+import torch
+
+from quintain.learning.update import Update
+from quintain.losses.policy import clip_ratio
 from quintain.testing.episodes import episode_of, turn_of
-from quintain.types import Action, Group, Task, ToolCall, flatten_scored
-from quintain_evidence.formulas.formula import Formula, Rng
+from quintain.types import Action, Completion, Group, Task, ToolCall, Trajectory, Turn, flatten_scored
+from quintain_evidence.formulas.formula import Formula, Rng, flatten
+from quintain_evidence.labs.observed import observed_world
+from quintain_evidence.labs.tabular import TablePolicy, cosine, loss_gradient
 
 Schedule = tuple[int, int, tuple[int, ...], int, list[int]]
 """h_min, h_max, horizons by hand, steps of an iteration, steps that are asked for"""
@@ -97,8 +107,137 @@ def accept_by_hand(case: Kept) -> list[float]:
     return [float(won and end in (0, 3)) for _, won, end in case[1]]
 
 
+Readings = list[list[tuple[float, list[list[tuple[int, int]]]]]]
+"""[group][episode] reward, and of each conversation the tokens of prompts and completions of its turns"""
+
+
+def draw_readings(rng: Rng) -> Readings:
+    """Return up to four groups of one to five episodes of one to four conversations of one or two turns."""
+
+    def tokens() -> tuple[int, int]:
+        return int(rng.integers(1, 9)), int(rng.integers(1, 5))
+
+    def conversation() -> list[tuple[int, int]]:
+        return [tokens() for _ in range(int(rng.integers(1, 3)))]
+
+    return [
+        [
+            (float(rng.integers(0, 3)) / 2, [conversation() for _ in range(int(rng.integers(1, 5)))])
+            for _ in range(int(rng.integers(1, 6)))
+        ]
+        for _ in range(int(rng.integers(1, 5)))
+    ]
+
+
+def record_readings(case: Readings) -> list[Group]:
+    """Return the episodes as they are recorded."""
+    groups: list[Group] = []
+    for number, own in enumerate(case):
+        members = tuple(
+            replace(
+                episode_of(
+                    [
+                        replace(
+                            turn_of(range(said), starts_segment=place == 0), prompt_ids=tuple(range(prompt))
+                        )
+                        for conversation in conversations
+                        for place, (prompt, said) in enumerate(conversation)
+                    ],
+                    reward,
+                    index=index,
+                ),
+                group=f"g{number}",
+            )
+            for index, (reward, conversations) in enumerate(own)
+        )
+        groups.append(Group(task=members[0].task, trajectories=members))
+    return groups
+
+
+def credit_readings(module: ModuleType, case: Readings) -> list[float]:
+    """Return the advantages of all tokens as the code computes them, and those that are divided by a deviation."""
+    groups = record_readings(case)
+    return flatten([module.group_relative(groups, std=std).advantages for std in ("none", "unbiased")])
+
+
+def credit_by_hand(case: Readings) -> list[float]:
+    """Return the same: outcome less the mean over episodes, for every token of every turn of every conversation."""
+    found: list[float] = []
+    for is_divided in (False, True):
+        for own in case:
+            rewards = [reward for reward, _ in own]
+            width = stdev(rewards) + 1e-6 if is_divided and len(own) > 1 else 1.0
+            for reward, conversations in own:
+                num = sum(said for conversation in conversations for _, said in conversation)
+                found += [(reward - fmean(rewards)) / width if len(set(rewards)) > 1 else 0.0] * num
+    return found
+
+
+def measure_readings(module: ModuleType, case: Readings) -> list[float]:
+    """Return what the code says of conversations, memories and the longest conversation."""
+    found = module.measure_memory(record_readings(case), str)
+    return [found[f"memory/{name}"] for name in ("conversations", "tokens", "peak")]
+
+
+def measure_by_hand(case: Readings) -> list[float]:
+    """Return the same; the last turn of an episode is no memory."""
+    episodes = [conversations for own in case for _, conversations in own]
+    said = [[n for conversation in each for _, n in conversation][:-1] for each in episodes]
+    memories = [n for own in said for n in own]
+    return [
+        sum(map(len, episodes)) / len(episodes),
+        sum(memories) / len(memories) if memories else 0.0,
+        sum(max(sum(map(sum, conversation)) for conversation in each) for each in episodes) / len(episodes),
+    ]
+
+
+def memory_gradient(module: ModuleType) -> float:
+    """Return the cosine of what the method's credit makes of all readings with the exact gradient of success.
+
+    A page says one of three values; two memories and an answer follow, each seeing the one before alone. Chances are
+    quarters, so that a group of 64 episodes has each reading as often as it is likely.
+    """
+    rng = np.random.default_rng(5)
+    chances = torch.tensor([rng.permutation([2, 1, 1]).tolist() for _ in range(9)], dtype=torch.float64) / 4
+    logits = chances.log().requires_grad_()
+    first, second, third = logits.softmax(1).reshape(3, 3, 3)
+    (exact,) = torch.autograd.grad((first @ second @ third).diagonal().mean(), logits)
+    policy = TablePolicy(observed_world(9, ("0", "1", "2"), (), horizon=3), logits)
+    groups: list[Group] = []
+    for value in range(3):
+        task = Task(id=f"page {value}", environment="relay", seed=value)
+        members: list[Trajectory] = []
+        for said in product(range(3), repeat=3):
+            rows = [value, 3 + said[0], 6 + said[1]]
+            turns = [_write(policy, row, column) for row, column in zip(rows, said, strict=True)]
+            times = round(
+                64 * float(np.prod([float(chances[row, k]) for row, k in zip(rows, said, strict=True)]))
+            )
+            is_right = said[-1] == value
+            members += [
+                replace(
+                    episode_of(turns, float(is_right), task=task, is_success=is_right), group=task.id, index=k
+                )
+                for k in range(len(members), len(members) + times)
+            ]
+        groups.append(Group(task=task, trajectories=tuple(members)))
+    update = Update(loss=clip_ratio(0.2, 0.2, dual=3.0), aggregation="token_mean")
+    return cosine(loss_gradient(policy, module.group_relative(groups, std="none"), update), exact)
+
+
+def _write(policy: TablePolicy, row: int, column: int) -> Turn:
+    """Return the turn in which the table says `column` where it sees `row`, a conversation of its own."""
+    logprob = float(policy.logs().detach()[row, column])
+    said = Completion(token_ids=(9 + column,), logprobs=(logprob,), stop="stop")
+    return replace(turn_of((9 + column,), starts_segment=True), prompt_ids=(row,), completion=said)
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula("tti.horizon", "methods.horizon.tti", ("horizon",), draw_schedule, allow, allow_by_hand),
     Formula("tti.weights", "methods.horizon.tti", ("weigh",), draw_kept, weigh, weigh_by_hand),
     Formula("tti.accepted", "methods.horizon.tti", ("accept",), draw_kept, accept, accept_by_hand),
-)
+    Formula("mem_agent.episodes", "credit.group", ("group_relative",), draw_readings, credit_readings,
+        credit_by_hand, exact=memory_gradient),
+    Formula("mem_agent.measures", "methods.horizon.mem_agent", ("measure_memory",), draw_readings, measure_readings,
+        measure_by_hand),
+)  # fmt: skip

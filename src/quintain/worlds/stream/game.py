@@ -15,7 +15,7 @@ from quintain.environments.splitting import split_draw
 from quintain.environments.words import KEYS
 from quintain.errors import UsageError
 from quintain.types import Action, StepResult, Task, ToolError, derive_seed
-from quintain.worlds.stream.text import Book, Question, Shape, draw_book
+from quintain.worlds.stream.text import Book, Question, Shape, draw_book, note_facts
 
 ANSWER = re.compile(r"answer\s+(-?\d{1,9})\s*[.!]?", re.IGNORECASE)
 FORM = "write `read` or `answer` and a number"
@@ -194,6 +194,12 @@ class Stream(Environment):
         """Return the answers and the pages that are needed, which the reader cannot see."""
         told = (f"{found.text} {found.answer} (pages {found.pages})" for found in self._state.book.questions)
         return "; ".join(told)
+
+    def notes(self) -> str:
+        """Return the facts on the pages read so far that questions still open need; see `TakesNotes`."""
+        now = self._state
+        keys = [key for found in now.book.questions[len(now.answered) :] for key in found.keys]
+        return note_facts(now.book.pages, now.page, keys)
 
     def snapshot(self) -> State:
         """Return the book and the reader's place in it."""

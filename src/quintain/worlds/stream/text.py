@@ -4,6 +4,7 @@ A fact is ``red = 4.``, a link ``red = blue.``, a correction ``red = 7 (new).``;
 counts. The answer to a question follows from the pages that it needs, and from no page before them.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,6 +12,8 @@ from random import Random
 
 from quintain.environments.noisy import SUBJECTS, VERBS
 from quintain.environments.words import KEYS
+
+FACT = re.compile(r"(\w+) = (\w+)(?: \(new\))?\.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,11 @@ class Question:
     answer: int
     pages: tuple[int, ...]
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys that it asks for."""
+        return tuple(self.text.removesuffix("?").split(" + "))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Book:
@@ -94,6 +102,23 @@ def draw_book(rng: Random, shape: Shape) -> Book:
         told = rng.sample(others, shape.decoys * len(told))
     known = " ".join(told)
     return Book(known=known, pages=pages, questions=tuple(_question(chains, needed) for chains in asked))
+
+
+def note_facts(pages: Sequence[str], num: int, keys: Sequence[str]) -> str:
+    """Return what the first `num` of `pages` say of `keys` and of those that they lead to, each fact once, the newest.
+
+    Example: of ``red = 4. blue = 2. red = 7 (new).`` and red: ``red = 7.``. Words that a page ends within stay.
+    """
+    links = {found[1]: found[2] for found in FACT.finditer(" ".join(pages)) if found[2] in KEYS}
+    wanted = list(keys)
+    for key in keys:
+        while (key := links.get(key, "")) and key not in wanted:
+            wanted.append(key)
+    read = " ".join(pages[:num])
+    known = {found[1]: found[2] for found in FACT.finditer(read)}
+    rest = read.rpartition(".")[2].strip()
+    facts = [f"{key} = {known[key]}." for key in wanted if key in known]
+    return " ".join([*facts, *([rest] if rest else [])])
 
 
 def _chain(rng: Random, shape: Shape, keys: list[str]) -> _Chain:
