@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from tests.agents.conftest import Talk
 
-from quintain.agents.context import ACT, REMEMBER, SUMMARIZE, Memory, Summary, Window
+from quintain.agents.context import ACT, REMEMBER, STATE, SUMMARIZE, Memory, Summary, Window
 from quintain.agents.deliberation import TASK
 from quintain.agents.harness import Choice, JsonTools, PlainText
 from quintain.agents.protocol import Brief, Session
@@ -90,10 +90,11 @@ def test_a_summary_takes_the_place_of_what_happened(small_chat: Chat, brief_of: 
 
 
 def test_a_memory_is_all_that_remains(small_chat: Chat, brief_of: Briefs) -> None:
+    """The action sees the memory, and neither what was shown nor what was done before it."""
     talk = Talk(small_chat, Memory(PlainText(small_chat), small_chat, max_tokens=24).open(brief_of()))
     assert talk.sees("A wall.") == f"{START}<|user|>A wall.\n\n{REMEMBER}<|assistant|>"
     assert talk.writes(Action(text="left")) == "A wall."
-    assert talk.says("a wall") == f"...<|user|>{ACT}<|assistant|>"
+    assert talk.says("a wall") == f"{START}\n\nMemory: a wall\n\n{TASK}\nA wall.<|user|>{ACT}<|assistant|>"
     assert talk.writes(Action(text="left")) == "left"
     assert talk.says("left") is None
     assert talk.action == Action(text="left")
@@ -102,7 +103,7 @@ def test_a_memory_is_all_that_remains(small_chat: Chat, brief_of: Briefs) -> Non
         f"<|user|>A door.\n\n{REMEMBER}<|assistant|>"
     )
     assert talk.writes(Action(text="left")) == "a wall | left | A door."
-    talk.says("")
+    assert talk.says("") == f"{START}\n\n{TASK}\nA wall.<|user|>{ACT}<|assistant|>"
     talk.says("right")
     assert talk.sees("A door.").startswith(f"{START}\n\nYour last action: right\n\n{TASK}\nA wall.<|user|>")
     talk.says("many words " * 30)
@@ -111,6 +112,43 @@ def test_a_memory_is_all_that_remains(small_chat: Chat, brief_of: Briefs) -> Non
     written = talk.session.write(Action(text="left"))
     assert len(written) <= 24
     assert small_chat.text(written).endswith("A door.")
+
+
+def test_a_state_and_an_action_in_one_completion(small_chat: Chat, brief_of: Briefs) -> None:
+    """Of a completion the state and the action stay; what stands before the state is gone a turn later."""
+    memory = Memory(PlainText(small_chat, max_tokens=8), small_chat, max_tokens=12, form="one")
+    talk = Talk(small_chat, memory.open(brief_of()))
+    prompt = talk.session.observe("A wall.")
+    assert prompt.sampling.max_tokens == 20 and prompt.role == ""
+    assert talk.text(prompt) == f"{START}<|user|>A wall.\n\n{STATE}<|assistant|>"
+    assert talk.writes(Action(text="left")) == "<state>A wall.</state>\nleft"
+    assert talk.says("canary <state>a wall</state>\nleft") is None
+    assert talk.action == Action(text="left")
+    assert talk.sees("A door.") == (
+        f"{START}\n\nMemory: a wall\nYour last action: left\n\n{TASK}\nA wall."
+        f"<|user|>A door.\n\n{STATE}<|assistant|>"
+    )
+    talk.says("right")
+    assert talk.action == Action(text="right")
+    assert "Memory: a wall\nYour last action: right" in talk.sees("A door."), (
+        "without a state the old one stays"
+    )
+    talk.says(f"<state>{'much ' * 30}</state>right")
+    assert talk.action == Action(text="right"), "also where a token holds the end of the state and more"
+    kept = talk.sees("A door.").partition("Memory: ")[2].partition("\n")[0]
+    assert kept and len(small_chat.answer_ids(kept)) <= 12
+
+
+def test_notes_of_the_environment_are_the_demonstrated_memory(small_chat: Chat, brief_of: Briefs) -> None:
+    book = Stream(pages=2, facts=2, closed_book=0.0)
+    task = book.task("train", 0)
+    shown = book.reset(task)
+    for form, before in (("two", ""), ("one", "<state></state>\n")):
+        session = Memory(PlainText(small_chat), small_chat, form=form).open(brief_of())
+        session.observe(shown)
+        assert isinstance(session, Foresees) and session.foresee(book) is None
+        written = small_chat.text(session.write(Action(text="left")))
+        assert written == (before + "left" if before else "")
 
 
 def test_content_parts_are_asked_about_as_they_are(small_chat: Chat, brief_of: Briefs) -> None:
@@ -124,3 +162,6 @@ def test_policies_that_make_no_sense(small_chat: Chat, brief_of: Briefs) -> None
         Window(PlainText(small_chat), turns=-1).open(brief_of())
     with pytest.raises(UsageError, match="summary: got every=0; give 1 or more"):
         Summary(PlainText(small_chat), small_chat, every=0).open(brief_of())
+    wrong: Any = "three"
+    with pytest.raises(UsageError, match="form of memory: got 'three'; choose"):
+        Memory(PlainText(small_chat), small_chat, form=wrong).open(brief_of())

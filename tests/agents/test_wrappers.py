@@ -35,6 +35,7 @@ FITTING: dict[str, tuple[str, ...]] = {
     "advised": ("craft",),
     "capped?calls=99": USUAL,
     "capped?calls=99+code?seconds=30": ("desk",),
+    "chunks": ("stream",),
     "code?seconds=30": USUAL,
     "experts": ("collab", "twocards"),
     "grounded": ("screen?interface=text",),

@@ -29,6 +29,7 @@ from quintain.worlds.craft.game import Craft
 from quintain.worlds.guess.game import Guess
 from quintain.worlds.keydoor.game import KeyDoor
 from quintain.worlds.screen.game import Screen
+from quintain.worlds.stream.game import Stream
 
 MORE = (
     "endpoint?command=true",
@@ -42,6 +43,8 @@ MORE = (
     "window?turns=1+rci",
     "plan?replan_every=2+window?turns=1",
     "memory+choice",
+    "memory?form=one+choice",
+    "memory?form=one+tools?calls=mistral",
     "window?turns=1+code",
     "backoff?answer=guess+tools",
     "budget?calls=1+tools",
@@ -73,7 +76,14 @@ class Helped(Craft):
         return self.expert_thing()
 
 
-WORLDS = {"advised": Helped, "experts": Collab, "grounded": Screen, "text": KeyDoor, "workforce": Craft}
+WORLDS = {
+    "advised": Helped,
+    "chunks": Stream,
+    "experts": Collab,
+    "grounded": Screen,
+    "text": KeyDoor,
+    "workforce": Craft,
+}
 """Harnesses that fit few worlds; plain text has no words for a tool call."""
 
 
