@@ -1,18 +1,20 @@
 """What remains of an episode: the ids that were sampled, as they were, or what the agent wrote in their place."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.agents.conftest import Talk
 
-from quintain.agents.context import ACT, REMEMBER, STATE, SUMMARIZE, Memory, Summary, Window
+from quintain.agents.context import ACT, REMEMBER, STATE, SUMMARIZE, Form, Memory, Summary, Window
 from quintain.agents.deliberation import TASK
 from quintain.agents.harness import Choice, JsonTools, PlainText
-from quintain.agents.protocol import Brief, Session
+from quintain.agents.protocol import Brief, Foresees, Session
 from quintain.agents.rci import CRITICISE, IMPROVE, Critique
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
-from quintain.types import Action, Completion, Text, ToolSpec
+from quintain.types import Action, Completion, Text, ToolSpec, as_text
+from quintain.worlds.stream.game import Stream
 
 Briefs = Callable[..., Brief]
 START = "<|system|>Go."
@@ -119,7 +121,8 @@ def test_a_state_and_an_action_in_one_completion(small_chat: Chat, brief_of: Bri
     memory = Memory(PlainText(small_chat, max_tokens=8), small_chat, max_tokens=12, form="one")
     talk = Talk(small_chat, memory.open(brief_of()))
     prompt = talk.session.observe("A wall.")
-    assert prompt.sampling.max_tokens == 20 and prompt.role == ""
+    tags = len(small_chat.answer_ids("<state></state>\n"))
+    assert prompt.sampling.max_tokens == 20 + tags and prompt.role == ""
     assert talk.text(prompt) == f"{START}<|user|>A wall.\n\n{STATE}<|assistant|>"
     assert talk.writes(Action(text="left")) == "<state>A wall.</state>\nleft"
     assert talk.says("canary <state>a wall</state>\nleft") is None
@@ -140,15 +143,20 @@ def test_a_state_and_an_action_in_one_completion(small_chat: Chat, brief_of: Bri
 
 
 def test_notes_of_the_environment_are_the_demonstrated_memory(small_chat: Chat, brief_of: Briefs) -> None:
-    book = Stream(pages=2, facts=2, closed_book=0.0)
-    task = book.task("train", 0)
-    shown = book.reset(task)
-    for form, before in (("two", ""), ("one", "<state></state>\n")):
+    book = Stream(pages=1, facts=1, closed_book=0.0)
+    asked = book.reset(book.task("train", 0))
+    forms: tuple[tuple[Form, str], ...] = (("two", ""), ("one", "\nleft"))
+    for form, acts in forms:
         session = Memory(PlainText(small_chat), small_chat, form=form).open(brief_of())
-        session.observe(shown)
+        session.observe(asked)
         assert isinstance(session, Foresees) and session.foresee(book) is None
         written = small_chat.text(session.write(Action(text="left")))
-        assert written == (before + "left" if before else "")
+        assert written == (f"<state></state>{acts}" if acts else ""), "nothing was read yet"
+    page = as_text(book.step(Action(text="read")).observation)
+    session.observe(page)
+    assert isinstance(session, Foresees) and session.foresee(book) is None
+    fact = page.removeprefix("Page 1: ").partition(".")[0]
+    assert small_chat.text(session.write(Action(text="left"))) == f"<state>{fact}.</state>\nleft"
 
 
 def test_content_parts_are_asked_about_as_they_are(small_chat: Chat, brief_of: Briefs) -> None:
@@ -162,6 +170,10 @@ def test_policies_that_make_no_sense(small_chat: Chat, brief_of: Briefs) -> None
         Window(PlainText(small_chat), turns=-1).open(brief_of())
     with pytest.raises(UsageError, match="summary: got every=0; give 1 or more"):
         Summary(PlainText(small_chat), small_chat, every=0).open(brief_of())
+    with pytest.raises(UsageError, match="memory: got form=one around a harness that chooses among actions"):
+        Memory(Choice(small_chat), small_chat, form="one").open(brief_of(legal=("left",))).observe(
+            "A.", ("left",)
+        )
     wrong: Any = "three"
     with pytest.raises(UsageError, match="form of memory: got 'three'; choose"):
         Memory(PlainText(small_chat), small_chat, form=wrong).open(brief_of())

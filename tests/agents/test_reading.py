@@ -9,7 +9,7 @@ from quintain.agents.catalog import build
 from quintain.agents.context import ACT, REMEMBER
 from quintain.agents.protocol import equip
 from quintain.agents.reading import Chunks, PagesWorld
-from quintain.environments.protocol import Environment, advance, begin
+from quintain.environments.protocol import Environment, Expert, advance, begin
 from quintain.errors import EnvironmentFault, UsageError
 from quintain.rollout.collect import Rollout
 from quintain.text.chat import Chat
@@ -20,16 +20,16 @@ from quintain.worlds.sums.game import Sums
 
 
 def read(chat: Chat, book: Callable[[], Stream], agent: str = "chunks+text", index: int = 0) -> Trajectory:
+    def expert(world: Environment, _: object, __: object) -> Action:
+        assert isinstance(world, Expert)
+        return world.expert_action()
+
     rollout = Rollout(build(agent, chat, book()), book, None)
     try:
-        (shown,) = rollout.demonstrations(
-            [book().task("train", index)],
-            lambda world, _, __: world.expert_action(),
-            seed=1,  # pyright: ignore
-        )[0].trajectories
+        (group,) = rollout.demonstrations([book().task("train", index)], expert, seed=1)
     finally:
         rollout.close()
-    return shown
+    return group.trajectories[0]
 
 
 def prompts(chat: Chat, trajectory: Trajectory) -> list[str]:
@@ -54,7 +54,7 @@ def test_each_page_is_in_one_prompt_and_the_answer_sees_none(small_chat: Chat) -
     memories = [small_chat.text(turn.completion.token_ids) for turn in shown.turns[:-1]]
     for memory, text in zip(memories, said[1:], strict=True):
         assert f"Memory: {memory}" in text or not memory
-    assert [turn.reward for turn in shown.turns] == pytest.approx([-0.02] * 3 + [0.0, 1.0])
+    assert [turn.reward for turn in shown.turns] == pytest.approx([-0.04, -0.02, -0.02, 0.0, 1.0])
 
 
 def test_prompts_are_no_longer_for_longer_texts(small_chat: Chat) -> None:
@@ -82,7 +82,7 @@ def test_pages_that_end_within_a_fact_and_several_at_a_time(small_chat: Chat) ->
             index,
         )
         assert shown.is_success and len(shown.turns) == 4
-        assert sum(turn.reward for turn in shown.turns) == pytest.approx(0.98 - 0.02 * 3)
+        assert sum(turn.reward for turn in shown.turns) == pytest.approx(1 - 0.02 * 5)
 
 
 def test_whatever_is_said_turns_the_page(small_chat: Chat) -> None:
@@ -91,6 +91,7 @@ def test_whatever_is_said_turns_the_page(small_chat: Chat) -> None:
     assert world.legal_actions() == ("read",)
     assert as_text(advance(world, Action(text="answer 1")).observation).startswith("Page 2: ")
     before = world.snapshot()
+    assert before[1] == {"_is_open": True, "_begun": ()}
     assert advance(world, Action(text="")) == StepResult(observation=ACT, is_success=False)
     assert "read" not in world.legal_actions() and "answer 1" in world.legal_actions()
     assert advance(world, Action(text="answer 1")).is_terminated

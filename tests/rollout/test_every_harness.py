@@ -43,7 +43,7 @@ MORE = (
     "window?turns=1+rci",
     "plan?replan_every=2+window?turns=1",
     "memory+choice",
-    "memory?form=one+choice",
+    "memory?form=one+text",
     "memory?form=one+tools?calls=mistral",
     "window?turns=1+code",
     "backoff?answer=guess+tools",
@@ -89,8 +89,8 @@ WORLDS = {
 
 def world_of(spec: str, chat: Chat) -> type[Environment]:
     """Return the first of the worlds that the harness fits."""
-    if spec in WORLDS:
-        return WORLDS[spec]
+    if spec in WORLDS or spec.endswith("+text"):
+        return WORLDS[spec.rpartition("+")[2]]
     try:
         build(spec, chat, Guess())
     except UsageError:
@@ -186,7 +186,7 @@ def test_what_is_sampled_is_what_the_learner_computes(
     rollout = Rollout(build(spec, chat, make(), max_tokens=6), make, Local(model), limits=Limits(max_turns=3))
     groups = rollout.groups([make().task("train", n) for n in range(2)], size=2, seed=5)
     samples = samples_from(group_relative(groups))
-    (batch,) = micro_batches(samples, max_tokens=1 << 14)
+    (batch,) = micro_batches(samples, max_tokens=1 << 16)
     report = Learner(model).step([batch], reinforce(), is_on_policy=True)
     assert report.num_tokens > 0
     assert report.metrics["gap/max"] < 1e-4

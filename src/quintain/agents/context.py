@@ -313,8 +313,15 @@ class StateSession(Remembering):
         self._seen = (observation, legal_actions)
         self._reopen(self.brief_without([observation]), self._describe())
         prompt = self._inner.observe(with_words(observation, STATE), legal_actions)
-        more = prompt.sampling.max_tokens + self._words.max_tokens
-        return replace(prompt, sampling=replace(prompt.sampling, max_tokens=more))
+        sampling = prompt.sampling
+        if sampling.candidates is not None or sampling.stop_ids != self._chat.stop_ids:
+            raise UsageError(
+                "memory: got form=one around a harness that chooses among actions, behind which no state fits; name "
+                "one that writes: text, tools, react"
+            )
+        tags = len(self._chat.answer_ids(f"{OPEN}{CLOSE}\n"))
+        more = sampling.max_tokens + self._words.max_tokens + tags
+        return replace(prompt, sampling=replace(sampling, max_tokens=more))
 
     def read(self, completion: Completion) -> Action:
         """See `Session.read`; a completion without a state leaves it as it was, and one that is too long is cut."""

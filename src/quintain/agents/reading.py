@@ -15,6 +15,7 @@ what is trained are the sampled ones.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -78,12 +79,14 @@ class PagesWorld(Wrapped):
     While a page is open nothing else is legal than to turn it, and whatever is done turns it.
     """
 
-    own: ClassVar[tuple[str, ...]] = ("_is_open",)
+    own: ClassVar[tuple[str, ...]] = ("_is_open", "_begun")
 
     def __init__(self, inner: Environment, pages: int, reads: str) -> None:
         """Turn `pages` pages at a time by the action `reads`."""
         super().__init__(inner)
         self._pages, self._reads, self._is_open = pages, reads, False
+        self._begun: tuple[StepResult, ...] = ()
+        """what the first pages paid, until there is a turn for it"""
 
     def reset(self, task: Task) -> Observation:
         """Begin, and show what is asked and the first pages, as parts.
@@ -97,16 +100,19 @@ class PagesWorld(Wrapped):
                 f"chunks: got the task {task.id}, which begins where {self._reads!r} is not legal; take an environment "
                 "with pages, such as stream"
             )
-        return (Text(text=as_text(asked)), *as_content(self._turn().observation))
+        first = self._turn(())
+        self._begun = (first,)
+        return (Text(text=as_text(asked)), *as_content(first.observation))
 
     def step(self, action: Action) -> StepResult:
         """Turn the page; where there is none left, ask to act; after that carry out `action`."""
         if not self._is_open:
             return advance(self.inner, action)
+        begun, self._begun = self._begun, ()
         if self._can_turn():
-            return self._turn()
+            return self._turn(begun)
         self._is_open = False
-        return StepResult(observation=ACT, is_success=False)
+        return _join(StepResult(observation=ACT, is_success=False), begun)
 
     def legal_actions(self) -> tuple[str, ...]:
         """Return the action that turns the page, or all others."""
@@ -118,25 +124,16 @@ class PagesWorld(Wrapped):
         """Return the state of the environment, and whether a page is open."""
         return f"{self._is_open} {self.inner.state_key()}"  # pyright: ignore[reportAttributeAccessIssue]
 
-    def _turn(self) -> StepResult:
-        """Return what the next pages show and pay."""
+    def _turn(self, begun: Sequence[StepResult]) -> StepResult:
+        """Return what the next pages show and pay, with what those that were `begun` with paid."""
         self._is_open = True
         results: list[StepResult] = []
         while len(results) < self._pages and self._can_turn():
             results.append(advance(self.inner, Action(text=self._reads)))
             if results[-1].is_terminated or results[-1].is_truncated:
                 break
-        terms: dict[str, float] = {}
-        for name, value in (pair for each in results for pair in each.reward_terms.items()):
-            terms[name] = terms.get(name, 0.0) + value
         shown = "\n".join(as_text(each.observation) for each in results)
-        return replace(
-            results[-1],
-            observation=shown,
-            reward=sum(each.reward for each in results),
-            reward_terms=terms,
-            tool_errors=tuple(error for each in results for error in each.tool_errors),
-        )
+        return _join(replace(results[-1], observation=shown), [*begun, *results[:-1]])
 
     def _can_turn(self) -> bool:
         return self._reads in self._legal()
@@ -144,6 +141,19 @@ class PagesWorld(Wrapped):
     def _legal(self) -> tuple[str, ...]:
         assert isinstance(self.inner, Legal), "looked at when it was put around"
         return self.inner.legal_actions()
+
+
+def _join(last: StepResult, others: Sequence[StepResult]) -> StepResult:
+    """Return `last` with the rewards and the errors of tools of `others`, too."""
+    terms = dict(last.reward_terms)
+    for name, value in (pair for each in others for pair in each.reward_terms.items()):
+        terms[name] = terms.get(name, 0.0) + value
+    return replace(
+        last,
+        reward=last.reward + sum(each.reward for each in others),
+        reward_terms=terms,
+        tool_errors=(*(error for each in others for error in each.tool_errors), *last.tool_errors),
+    )
 
 
 class ChunksSession(Remembering):
