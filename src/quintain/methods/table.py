@@ -111,7 +111,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     "Episodes are long, and which turn it was is not told": (
         "gigpo", "openmanus", "mt_grpo", "spa_rl", "pag", "metaspatial", "vine", "mucode", "epo", "swirl",
     ),
-    "Episodes are longer than what can be learned, or read, at once": ("mem_agent", "tti"),
+    "Episodes are longer than what can be learned, or read, at once": ("mem_agent", "mem1", "tti"),
     "Steps of the environment are dear, so that they are used again": ("archer", "digi_rl", "digi_q", "web_rl"),
     "It tries too little, or thinks too long": ("coso", "greedy", "rlsp", "act_more"),
     "What can be done is listed, or is a place on a screen": ("glam", "twosome", "ui_r1"),
@@ -264,8 +264,8 @@ TABLE: tuple[Entry, ...] = (
         "`grpo`", page="Agent models, Deep Research"),
     add_row("DARE", "toolrl", "dare", TOOLBOXES, "BM25"),
     add_row("MemAgent", "horizon", "mem_agent", LONG, "the answer trained alone"),
-    Entry("MEM1", "horizon", "written"),
     add_row("Plan-and-Act", "horizon", "plan_and_act", RECORDED, "plans in hindsight", page="Plan-and-Act"),
+    add_row("MEM1", "horizon", "mem1", LONG, "a window of turns, `ppo`"),
     Entry("PilotRL / AdaPlan", "horizon", "planned"),
     add_row("TTI (Thinking vs Doing)", "horizon", "tti", LONG, "`rft`", page="TTI"),
     Entry("AGILE", "horizon", "planned"),

@@ -11,7 +11,17 @@ import torch
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.testing.episodes import episode_of, turn_of
-from quintain.types import Action, Completion, Group, Task, ToolCall, Trajectory, Turn, flatten_scored
+from quintain.types import (
+    Action,
+    Completion,
+    Failure,
+    Group,
+    Task,
+    ToolCall,
+    Trajectory,
+    Turn,
+    flatten_scored,
+)
 from quintain_evidence.formulas.formula import Formula, Rng, flatten
 from quintain_evidence.labs.observed import observed_world
 from quintain_evidence.labs.tabular import TablePolicy, cosine, loss_gradient
@@ -232,6 +242,57 @@ def _write(policy: TablePolicy, row: int, column: int) -> Turn:
     return replace(turn_of((9 + column,), starts_segment=True), prompt_ids=(row,), completion=said)
 
 
+Answers = list[list[float | None]]
+"""[episode][turn] what an answer was paid, none where it was no answer"""
+
+
+def draw_answers(rng: Rng) -> Answers:
+    """Return one to six episodes of one to six turns, a third of which answer, rightly or not."""
+
+    def turn() -> float | None:
+        return float(rng.integers(0, 3)) / 2 if rng.random() < 1 / 3 else None
+
+    return [[turn() for _ in range(int(rng.integers(1, 7)))] for _ in range(int(rng.integers(1, 7)))]
+
+
+def match(module: ModuleType, case: Answers) -> list[float]:
+    """Return the rewards of all turns, and the outcome of each episode, as MEM1's code counts them; one broke."""
+    episodes = [
+        episode_of(
+            [
+                replace(
+                    turn_of(),
+                    reward=-0.1 if paid is None else paid,
+                    reward_terms={} if paid is None else {"answer": paid},
+                )
+                for paid in own
+            ],
+            0.3,
+        )
+        for own in case
+    ]
+    broken = replace(episodes[0], outcome=Failure(owner="judge", kind="none", message="no grade"))
+    (found,) = module.count_matches([Group(task=broken.task, trajectories=(*episodes, broken))])
+    assert found.trajectories[-1] is broken, "what broke stays as it is"
+    return [
+        number
+        for t in found.trajectories[:-1]
+        for number in (*(turn.reward for turn in t.turns), t.outcome.value)
+    ]
+
+
+def match_by_hand(case: Answers) -> list[float]:
+    """Return the same: one for each answer that was paid."""
+    return [
+        number
+        for own in case
+        for number in (
+            *(float((paid or 0.0) > 0) for paid in own),
+            float(sum((paid or 0.0) > 0 for paid in own)),
+        )
+    ]
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula("tti.horizon", "methods.horizon.tti", ("horizon",), draw_schedule, allow, allow_by_hand),
     Formula("tti.weights", "methods.horizon.tti", ("weigh",), draw_kept, weigh, weigh_by_hand),
@@ -240,4 +301,5 @@ FORMULAS: tuple[Formula, ...] = (
         credit_by_hand, exact=memory_gradient),
     Formula("mem_agent.measures", "methods.horizon.mem_agent", ("measure_memory",), draw_readings, measure_readings,
         measure_by_hand),
+    Formula("mem1.matches", "methods.horizon.mem1", ("count_matches",), draw_answers, match, match_by_hand),
 )  # fmt: skip

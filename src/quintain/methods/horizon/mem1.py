@@ -1,11 +1,11 @@
-"""MEM1 (arXiv 2506.15841): keeps a state of bounded length in the place of the episode, and learns by PPO what is in it.
+"""MEM1 (arXiv 2506.15841): keeps a state of bounded length in the place of the episode, and learns what is in it.
 
 Every completion writes a state and acts; the next prompt holds the task, this state, the action, and what it showed.
 
 So a prompt does not grow with the episode (``memory?form=one`` of `quintain.agents.context`). What is trained is what
 was sampled: every turn is a row of its own, with the prompt that it was sampled from and positions of its own, in the
 place of one row for the whole episode under a mask. The reward is the number of objectives that are met, 1 for each
-right answer and nothing else; token by token a critic says what is to come, across turns, and PPO does the rest.
+right answer and nothing else; token by token a critic says what is to come, across turns, and PPO learns by it.
 
 Differences to the paper: no KL to the start stands in the reward, and nothing is said of turns that are left. What
 stands in front of the state, a thought, is gone a turn later, as in the paper; its released code keeps what stands

@@ -1,11 +1,12 @@
 """MEM1: a state of bounded length carries what later questions need; that of another book carries nothing.
 
-Books of pages with a fact each ask for several keys, answered one after the other. One model is imitated to keep a
-state, and another, of as many trained tokens, to read with a window of turns: the largest whose longest prompt is no
-longer than the longest with a state. Both play the same new books. In the control the frozen model's state is replaced
-at every turn by that of another book with the same questions: each value in it becomes another one, and its length
-stays. In the null world the questions say what they ask for, and the state is of no use. Longest prompts over 4 to 32
-pages stand beside it.
+Books whose pages have a fact each ask for two keys, which are answered one after the other. A mind reads its prompt
+and nothing else: it answers where a fact about the question stands in it, and reads on where none does; asked for a
+state, it writes the facts about what is open, one in twenty of which it forgets. The number is the share of books that
+are read rightly. In the control the state is that of another book with the same questions, at every turn: each value is
+another one, and the length is the same. The rival is a window of turns, the largest whose longest prompt, with what is
+said to it, is no longer than the longest with a state. In the null world the questions say what they ask for. The
+longest prompts of 4 and of 32 pages stand beside it, with a state and with the whole history.
 """
 
 from __future__ import annotations
@@ -13,28 +14,39 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
-from quintain.agents.catalog import build
-from quintain.agents.context import StateSession
+from quintain.agents.context import OPEN, StateSession
 from quintain.agents.protocol import Agent, Brief, Session
-from quintain.data.pipeline import as_example, example_samples
-from quintain.engines.build import build_engine
-from quintain.engines.settings import EngineSettings
-from quintain.environments.catalog import find
-from quintain.environments.noisy import noisy
 from quintain.methods.horizon.mem1 import Config
-from quintain.rollout.collect import Rollout
-from quintain.testing.pupil import Pupil, new_pupil, tasks_from
-from quintain.text.chat import Chat
-from quintain.types import Action, Completion, Task, Trajectory, derive_seed, flatten_scored
+from quintain.rollout.request import Options
+from quintain.types import Action, Completion, Trajectory, derive_seed, flatten_scored
+from quintain_evidence.labs.mind import Mind, play_mind, require_blindfold
 
 STATE = Config().agent
-VALUES = 5
-FAR = 100_000
-"""Number of the first book that is played; models learn from those before."""
-SEEN = 40
+VALUES, FORGETS = 5, 0.05
+FACT, ASKED = re.compile(r"(\w+) = (\d+)"), re.compile(r"(?:\w+\? ?)+")
+SEEN = 30
 """books of which the longest prompt is measured"""
+
+
+def say(prompt: str, draw: int) -> str:
+    """Return the state, where one is asked for, and the action."""
+    rng, facts = Random(draw), dict(FACT.findall(prompt))
+    asked = ASKED.findall(prompt)
+    keys = asked[-1].replace("?", "").split() if asked else []
+    known = [key for key in keys if key in facts and rng.random() >= FORGETS]
+    if keys and keys[0] in facts:
+        action = f"answer {facts[keys[0]]}"
+    else:
+        action = (
+            f"answer {rng.randrange(VALUES)}"
+            if "no more pages" in prompt.rpartition("<|user|>")[2]
+            else "read"
+        )
+    state = " ".join(f"{key} = {facts[key]}." for key in known)
+    return f"<state>{state}</state>\n{action}" if OPEN in prompt else action
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +59,11 @@ class Exchanged:
         """See `Agent.open`."""
         session = self.agent.open(brief)
         assert isinstance(session, StateSession), "it keeps a state"
-        return _ExchangedSession(session, 1 + brief.task.seed % (VALUES - 1))
+        return ExchangedSession(session, 1 + brief.task.seed % (VALUES - 1))
 
 
-class _ExchangedSession:
-    """An episode whose state says other values."""
+class ExchangedSession:
+    """An episode whose state says other values than were written."""
 
     def __init__(self, session: StateSession, shift: int) -> None:
         self.session, self.shift = session, shift
@@ -59,36 +71,32 @@ class _ExchangedSession:
 
     def read(self, completion: Completion) -> Action:
         """See `Session.read`."""
-        before = self.session.memory
         action = self.session.read(completion)
-        if self.session.memory != before:
-            self.session.memory = exchange(self.session.memory, self.shift)
+        self.session.memory = exchange(self.session.memory, self.shift)
         return action
 
 
 def exchange(state: str, shift: int) -> str:
     """Return `state` with every value moved on by `shift`: ``red = 4.`` by 2 is ``red = 1.`` of five values."""
-    return re.sub(r"= (\d+)", lambda found: f"= {(int(found[1]) + shift) % VALUES}", state)
+    return FACT.sub(lambda found: f"{found[1]} = {(int(found[2]) + shift) % VALUES}", state)
 
 
 def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, float]]:
     """Return `seeds` pairs, one for each book: whether it was read rightly with its own state and another's."""
-    world, null = (world_of(options, closed=closed) for closed in (0, 1))
-    taught = world_of(options, closed=0.25)
-    keeper = imitated(STATE, taught, options, seed)
-    turns, most = fitting_window(keeper, world, options)
-    looker = imitated(f"window?turns={turns}+text", taught, options, seed)
-    books = tasks_from(world, int(options["seeds"]), first=FAR)
-    own = play(keeper, world, books, seed)
-    swapped = play(keeper, world, books, seed, is_exchanged=True)
-    others = tasks_from(null, int(options["seeds"]), first=FAR)
-    null_own = play(keeper, null, others, seed)
-    null_swapped = play(keeper, null, others, seed, is_exchanged=True)
-    window = play(looker, world, books, seed)
-    peaks = {
-        f"extra.peak{pages}": float(longest(keeper, world_of({**options, "pages": pages}, closed=0)))
-        for pages in (4, 8, 16, 32)
-    }
+    num, pages = int(options["seeds"]), int(options.get("pages", 12))
+    world, null = book(pages), book(pages, closed=1)
+    for agent in (STATE, "text"):
+        require_blindfold(Mind(say), world, seed=seed, agent=agent, num=60)
+    own = play(world, STATE, num, seed)
+    swapped = play(world, STATE, num, seed, is_exchanged=True)
+    null_own = play(null, STATE, num, seed)
+    null_swapped = play(null, STATE, num, seed, is_exchanged=True)
+    most, turns = longest(own), 0
+    while turns < pages and longest(play(world, f"window?turns={turns + 1}+text", SEEN, seed)) <= most:
+        turns += 1
+    window = play(world, f"window?turns={turns}+text", num, seed)
+    short, long = (longest(play(book(count), STATE, SEEN, seed)) for count in (4, 32))
+    whole = longest(play(book(32), "text", SEEN, seed)) - longest(play(book(4), "text", SEEN, seed))
     return [
         {
             "method": float(own[k].is_success),
@@ -98,70 +106,34 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
             "extra.window": float(window[k].is_success),
             "extra.turns": float(turns),
             "extra.peak": float(most),
-            **peaks,
+            "extra.window_peak": float(longest(window)),
+            "extra.growth": float(long - short),
+            "extra.whole_growth": float(whole),
         }
-        for k in range(len(books))
+        for k in range(num)
     ]
 
 
-def world_of(options: Mapping[str, Any], *, closed: float) -> str:
+def book(pages: int, *, closed: float = 0) -> str:
     """Return the name of the world, of which the share `closed` says beforehand what it asks for."""
-    pages, questions = int(options.get("pages", 12)), int(options.get("questions", 2))
-    return f"stream?pages={pages}&facts=1&questions={questions}&keys=8&values={VALUES}&cost=0.01&closed_book={closed}"
+    return f"stream?pages={pages}&facts=1&filler=8&questions=2&keys=8&values={VALUES}&cost=0.01&closed_book={closed}"
 
 
-def imitated(agent: str, world: str, options: Mapping[str, Any], seed: int) -> Pupil:
-    """Return a model that was taught to read through `agent`, on so many trained tokens."""
-    pupil = new_pupil(
-        [world],
-        seed=derive_seed("mem1", seed) % (1 << 31),
-        model=str(options.get("model", "mini?tokens=words")),
-        agent=agent,
-    )
-    shown = pupil.show(
-        world, tasks_from(world, int(options.get("demonstrations", 300))), noisy(0.0), seed=seed
-    )
-    samples = example_samples([as_example(t) for t in shown])
-    each = sum(float((sample.loss_weight > 0).sum()) for sample in samples) / len(samples)
-    size = int(options.get("size", 16))
-    updates = round(float(options.get("tokens", 60_000)) / (each * size))
-    pupil.learn(samples, updates=updates, rate=float(options.get("rate", 2e-3)), size=size, seed=seed)
-    return pupil
+def play(world: str, agent: str, num: int, seed: int, *, is_exchanged: bool = False) -> list[Trajectory]:
+    """Return an episode of each of `num` books; equal seeds draw alike in every arm."""
+    with play_mind(Mind(say), world, seed=seed, agent=agent) as probe:
+        tasks = probe.tasks(num, split="train", first=derive_seed("books", seed) % 1_000_000)
+        options = Options(agent=Exchanged(probe.rollout.agent)) if is_exchanged else Options()
+        return list(flatten_scored(probe.rollout.groups(tasks, size=1, seed=seed, options=options)))
 
 
-def fitting_window(keeper: Pupil, world: str, options: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the most turns of a window whose longest prompt is not longer than the keeper's, and that length."""
-    most, turns = longest(keeper, world), 0
-    while longest(keeper, world, f"window?turns={turns + 1}+text") <= most and turns < int(
-        options.get("pages", 12)
-    ):
-        turns += 1
-    return turns, most
-
-
-def longest(pupil: Pupil, world: str, agent: str = STATE) -> int:
-    """Return the tokens of the longest prompt, with what is said to it, of the expert's episodes through `agent`."""
-    seen = Pupil(pupil.model, pupil.tokenizer, 0, agent)
-    lengths: list[int] = []
-    for trajectory in seen.show(world, tasks_from(world, SEEN, first=FAR), noisy(0.0), seed=0):
+def longest(played: Sequence[Trajectory]) -> int:
+    """Return the tokens of the longest prompt of `played`, with what was said to it."""
+    most = 0
+    for trajectory in played:
         length = 0
         for turn in trajectory.turns:
-            length = (
-                len(turn.prompt_ids) + len(turn.completion.token_ids) + (0 if turn.starts_segment else length)
-            )
-            lengths.append(length)
-    return max(lengths)
-
-
-def play(
-    pupil: Pupil, world: str, books: Sequence[Task], seed: int, *, is_exchanged: bool = False
-) -> list[Trajectory]:
-    """Return an episode of each of `books`; equal seeds have common uniforms."""
-    make = find(world)
-    agent = build(pupil.agent, Chat(pupil.tokenizer), make())
-    engine = build_engine(EngineSettings(), pupil.model, pupil.tokenizer)
-    rollout = Rollout(Exchanged(agent) if is_exchanged else agent, make, engine)
-    try:
-        return list(flatten_scored(rollout.groups(books, size=1, seed=derive_seed("mem1", seed, "played"))))
-    finally:
-        rollout.close()
+            before = 0 if turn.starts_segment else length
+            length = before + len(turn.prompt_ids) + len(turn.completion.token_ids)
+            most = max(most, length)
+    return most
