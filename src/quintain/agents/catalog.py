@@ -52,6 +52,7 @@ WRAPPERS: dict[str, str] = {
     "cased": "quintain.agents.cased:Cased",
     "experienced": "quintain.agents.experienced:Experienced",
     "chunks": "quintain.agents.reading:Chunks",
+    "consulting": "quintain.agents.consulting:Consulting",
     "foresight": "quintain.agents.foresight:Foresight",
     "labelled": "quintain.agents.labelled:Labelled",
     "memory": "quintain.agents.context:Memory",
@@ -69,7 +70,7 @@ WRAPPERS: dict[str, str] = {
 """What a harness can be wrapped in, by name."""
 REPEATERS = frozenset({"pivotal", "window"})
 """Wrappers that show an inner session the last turns again: it must not depend on those before."""
-REMEMBERERS = frozenset({"backoff", "chunks", "memory", "plan", "refined", "summary"})
+REMEMBERERS = frozenset({"backoff", "chunks", "consulting", "memory", "plan", "refined", "summary"})
 """Wrappers that depend on every turn of the episode."""
 PRESETS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "glam": ("scored", {"normalization": "sum", "list_actions": True}),

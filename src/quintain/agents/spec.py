@@ -32,7 +32,7 @@ FILLS: Mapping[str, Module] = {
     "advised": "planning", "backoff": "planning", "foresight": "planning", "plan": "planning", "rci": "planning",
     "searched": "planning", "workforce": "planning",
     "cased": "memory", "experienced": "memory", "memory": "memory", "pivotal": "memory", "summary": "memory",
-    "chunks": "memory",
+    "chunks": "memory", "consulting": "memory",
     "experts": "profile", "labelled": "profile", "roles": "profile", "team": "profile",
     AUTO: "action", "choice": "action", "code": "action", "constrained": "action", "endpoint": "action",
     "glam": "action", "grounded": "action", "react": "action", "scored": "action", "tags": "action", "text": "action",

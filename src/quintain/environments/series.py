@@ -9,6 +9,7 @@ its harness' affair) repays at the questions to come (AGILE, arXiv 2405.14751).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, ClassVar, cast
@@ -33,11 +34,23 @@ from quintain.environments.protocol import (
 from quintain.environments.wrapped import Wrapped
 from quintain.errors import UsageError
 from quintain.text.parse import write_react
-from quintain.types import Action, Observation, Split, StepResult, Task, ToolSpec, as_text, derive_seed
+from quintain.types import (
+    Action,
+    Observation,
+    Split,
+    StepResult,
+    Task,
+    ToolCall,
+    ToolSpec,
+    as_text,
+    derive_seed,
+)
 
 SESSION = "session:"
 """What a spec begins with that asks for several tasks in an episode."""
 ADVICE = "advice"
+QUESTION = re.compile(r"^Question \d+ of \d+, (?=\w+\. )", re.MULTILINE)
+"""How a question begins, up to the word."""
 WORDS = ("amber", "violet")
 """One says that a question comes more than once, the other that it does not."""
 
@@ -54,6 +67,8 @@ class SessionOptions:
     """what the expert's answer costs; None: there is none to be had"""
     seed: int = 0
     """draws which word says that a question comes again"""
+    asks: float = 0.0
+    """share of questions that the expert asks advice for where it first sees them, drawn without a look at the word"""
 
     def __post_init__(self) -> None:
         """Refuse a session that cannot be."""
@@ -64,6 +79,11 @@ class SessionOptions:
             )
         if self.advice is not None and not 0 <= self.advice <= 1:
             raise UsageError(f"session: got advice={self.advice}; give a price from 0 to 1")
+        if not 0 <= self.asks <= (self.advice is not None):
+            raise UsageError(
+                f"session: got asks={self.asks}, and advice={self.advice}; give a share from 0 to 1, and a price of "
+                "advice where it is above 0"
+            )
 
 
 class Session(Wrapped):
@@ -171,6 +191,20 @@ class Session(Wrapped):
         own = tuple(cast(Legal, self.inner).legal_actions())
         return (*own, ADVICE) if self.options.advice is not None and own else own
 
+    def expert_action(self) -> Action:
+        """Ask for advice where that is drawn and the question is new; else act as the expert at the question."""
+        place = self._place
+        is_new = self._turns == 0 and not (self._again[place] and any(self._again[:place]))
+        draw = Random(derive_seed("asks", self._tasks[place].seed, self.options.seed)).random()
+        if is_new and draw < self.options.asks:
+            has_tools = bool(self.inner.tools())
+            return (
+                Action(tool_calls=(ToolCall(name=ADVICE, arguments={}),))
+                if has_tools
+                else Action(text=ADVICE)
+            )
+        return cast(Expert, self.inner).expert_action()
+
     def state_key(self) -> str:
         """Return the state of the question, and which it is."""
         return f"{self._place} {cast(Any, self.inner).state_key()}"
@@ -208,6 +242,15 @@ class Session(Wrapped):
         return replace(
             result, is_terminated=True, is_truncated=False, is_success=self._solved == len(self._tasks)
         )
+
+
+def split_question(shown: str) -> tuple[str, str]:
+    """Return what `shown` says before the question that begins in it, and the question from its word on.
+
+    Where none begins the question is empty.
+    """
+    found = QUESTION.search(shown)
+    return (shown, "") if found is None else (shown[: found.start()].strip(), shown[found.end() :].strip())
 
 
 def is_advice(action: Action) -> bool:

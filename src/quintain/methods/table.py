@@ -111,7 +111,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     "Episodes are long, and which turn it was is not told": (
         "gigpo", "openmanus", "mt_grpo", "spa_rl", "pag", "metaspatial", "vine", "mucode", "epo", "swirl",
     ),
-    "Episodes are longer than what can be learned, or read, at once": ("mem_agent", "mem1", "tti"),
+    "Episodes are longer than what can be learned, or read, at once": ("agile", "mem_agent", "mem1", "tti"),
     "Steps of the environment are dear, so that they are used again": ("archer", "digi_rl", "digi_q", "web_rl"),
     "It tries too little, or thinks too long": ("coso", "greedy", "rlsp", "act_more"),
     "What can be done is listed, or is a place on a screen": ("glam", "twosome", "ui_r1"),
@@ -268,8 +268,8 @@ TABLE: tuple[Entry, ...] = (
     add_row("MEM1", "horizon", "mem1", LONG, "a window of turns, `ppo`"),
     Entry("PilotRL / AdaPlan", "horizon", "planned"),
     add_row("TTI (Thinking vs Doing)", "horizon", "tti", LONG, "`rft`", page="TTI"),
-    Entry("AGILE", "horizon", "planned"),
     add_row("Memento (AgentFly)", "horizon", "memento", AROUND, "reading by likeness", page="Memento"),
+    add_row("AGILE", "horizon", "agile", LONG, "itself, each question credited for itself"),
     Entry("Reflexion", "horizon", "written", name="reflexion", page="Reflexion", section=AROUND,
         about="rounds of attempts: lessons of failed ones stand in the next prompt", against="plain retries"),
     Entry("Trained planner / router", "horizon", "planned"),

@@ -293,6 +293,22 @@ def match_by_hand(case: Answers) -> list[float]:
     ]
 
 
+def ask(module: ModuleType, case: Answers) -> list[float]:
+    """Return what AGILE's code says of advice, where an answer that was paid was advised, for so much less."""
+    episodes = [
+        episode_of([turn_of(reward_terms={} if paid is None else {"advice": -paid}) for paid in own])
+        for own in case
+    ]
+    found = module.measure_asks([Group(task=t.task, trajectories=(t,)) for t in episodes], str)
+    return [found["advice/asked"], found["advice/paid"]]
+
+
+def ask_by_hand(case: Answers) -> list[float]:
+    """Return the same: means over episodes of how often, and of how much."""
+    asked = [[paid for paid in own if paid is not None] for own in case]
+    return [sum(map(len, asked)) / len(case), sum(map(sum, asked)) / len(case)]
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula("tti.horizon", "methods.horizon.tti", ("horizon",), draw_schedule, allow, allow_by_hand),
     Formula("tti.weights", "methods.horizon.tti", ("weigh",), draw_kept, weigh, weigh_by_hand),
@@ -301,5 +317,6 @@ FORMULAS: tuple[Formula, ...] = (
         credit_by_hand, exact=memory_gradient),
     Formula("mem_agent.measures", "methods.horizon.mem_agent", ("measure_memory",), draw_readings, measure_readings,
         measure_by_hand),
+    Formula("agile.asks", "methods.horizon.agile", ("measure_asks",), draw_answers, ask, ask_by_hand),
     Formula("mem1.matches", "methods.horizon.mem1", ("count_matches",), draw_answers, match, match_by_hand),
 )  # fmt: skip
