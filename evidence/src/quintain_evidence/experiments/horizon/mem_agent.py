@@ -90,15 +90,15 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     for number in range(int(options["seeds"])):
         own = derive_seed("mem_agent", seed, number)
         method = mem_agent.method(mem_agent.Config())
-        arms = {"method": method, "control": deranged(method, own), "final": final_only(method)}
-        policies = {name: trained(arm, options, own) for name, arm in arms.items()}
+        arms = {"method": method, "control": derange(method, own), "final": final_only(method)}
+        policies = {name: train(arm, options, own) for name, arm in arms.items()}
         scores = {name: success(policy, PAGES, own) for name, policy in policies.items()}
         found.append(
             {
                 "method": scores["method"],
                 "control": scores["control"],
-                "null_method": told(method, options, own),
-                "null_control": told(arms["control"], options, own),
+                "null_method": train_told(method, options, own),
+                "null_control": train_told(arms["control"], options, own),
                 "extra.final": scores["final"],
                 "extra.start": success(start(own), PAGES, own),
                 "extra.far": success(policies["method"], FAR, own),
@@ -107,12 +107,12 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     return found
 
 
-def told(method: OnPolicy, options: Mapping[str, Any], seed: int) -> float:
+def train_told(method: OnPolicy, options: Mapping[str, Any], seed: int) -> float:
     """Return the success after training where the question says what it asks for."""
-    return success(trained(method, options, seed, is_told=True), PAGES, seed, is_told=True)
+    return success(train(method, options, seed, is_told=True), PAGES, seed, is_told=True)
 
 
-def trained(method: OnPolicy, options: Mapping[str, Any], seed: int, *, is_told: bool = False) -> TablePolicy:
+def train(method: OnPolicy, options: Mapping[str, Any], seed: int, *, is_told: bool = False) -> TablePolicy:
     """Return the table that `method` trains."""
     size = mem_agent.Config().group_size
 
@@ -166,7 +166,7 @@ def start(seed: int) -> TablePolicy:
     return TablePolicy(replace(world, is_legal=is_legal), theta)
 
 
-def deranged(method: OnPolicy, seed: int) -> OnPolicy:
+def derange(method: OnPolicy, seed: int) -> OnPolicy:
     """Return `method`, but for that memory turns have the advantages of another episode of their group."""
 
     def exchange(groups: Sequence[Group], numbers: Sequence[float]) -> list[float]:

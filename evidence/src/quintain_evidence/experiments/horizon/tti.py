@@ -45,7 +45,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
         far, near = plain(own, most=2 * REACH), plain(own, most=NEAR)
 
         def arm(start: TablePolicy, order: Sequence[int], own: int = own) -> tuple[TablePolicy, int]:
-            return trained(start, config, order, options, own)
+            return train(start, config, order, options, own)
 
         grown, steps = arm(far, limits)
         shrunk, other = arm(far, limits[::-1])
@@ -66,7 +66,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     return found
 
 
-def trained(
+def train(
     start: TablePolicy, config: tti.Config, limits: Sequence[int], options: Mapping[str, Any], seed: int
 ) -> tuple[TablePolicy, int]:
     """Train a copy of `start` by the method, with episodes of at most `limits` turns; return it and the steps taken."""
