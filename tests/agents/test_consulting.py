@@ -73,7 +73,7 @@ def played(spec: str) -> tuple[Environment, list[str]]:
 
 def test_an_expert_that_asks_does_so_once_for_a_question() -> None:
     _, done = played("session:sums?digits=1&slips=0&revisions=0&tasks=6&repeats=3&advice=0.3&asks=1")
-    assert done.count("advice") == 4 and len(done) == 6
+    assert done.count("advice") == 4, "the others are the question that comes again"
     _, never = played("session:sums?digits=1&tasks=6&repeats=3&advice=0.3")
     assert "advice" not in never
     with pytest.raises(UsageError, match=r"session: got asks=0\.5, and advice=None; give a share from 0 to 1"):
