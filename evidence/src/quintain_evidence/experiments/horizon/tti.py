@@ -6,14 +6,13 @@ the method, at its defaults (horizons 10, 20, 30, four steps each), take as many
 goes into the method's own buffer and is drawn by its own weights. The control has the horizons in reverse order, as
 many steps of each. The number is the exact success at the longest horizon on tasks that begin twelve steps away
 or farther. In the null world tasks begin one to three steps away. The rival has the longest horizon, that of the test,
-throughout; the shortest and a middle one throughout are printed, and the order drawn at random.
+throughout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -56,9 +55,6 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
                 "null_method": success(arm(near, limits)[0]),
                 "null_control": success(arm(near, limits[::-1])[0]),
                 "extra.long": far_success(arm(far, [config.max_turns] * STEPS)[0]),
-                "extra.short": far_success(arm(far, [config.min_turns] * STEPS)[0]),
-                "extra.middle": far_success(arm(far, [sum(limits) // STEPS] * STEPS)[0]),
-                "extra.shuffled": far_success(arm(far, Random(own).sample(limits, STEPS))[0]),
                 "extra.start": far_success(far),
                 "extra.steps": steps / other,
             }
