@@ -57,7 +57,7 @@ def test_a_bank_belongs_to_an_episode(small_chat: Chat, brief_of: Briefs) -> Non
     assert (len(one.bank), len(other.bank)) == (1, 0)
 
 
-def played(spec: str) -> tuple[Environment, list[str]]:
+def play_session(spec: str) -> tuple[Environment, list[str]]:
     """Return the environment and what its expert did in the first session."""
     world = find(spec)()
     begin(world, world.task("train", 0))
@@ -72,9 +72,9 @@ def played(spec: str) -> tuple[Environment, list[str]]:
 
 
 def test_an_expert_that_asks_does_so_once_for_a_question() -> None:
-    _, done = played("session:sums?digits=1&slips=0&revisions=0&tasks=6&repeats=3&advice=0.3&asks=1")
+    _, done = play_session("session:sums?digits=1&slips=0&revisions=0&tasks=6&repeats=3&advice=0.3&asks=1")
     assert done.count("advice") == 4, "the others are the question that comes again"
-    _, never = played("session:sums?digits=1&tasks=6&repeats=3&advice=0.3")
+    _, never = play_session("session:sums?digits=1&tasks=6&repeats=3&advice=0.3")
     assert "advice" not in never
     with pytest.raises(UsageError, match=r"session: got asks=0\.5, and advice=None; give a share from 0 to 1"):
         find("session:sums?tasks=2&repeats=1&asks=0.5")()
