@@ -223,6 +223,18 @@ class AgentTuningOptions(ImitationOptions, total=False):
     tests: str
     overlap: int
 
+class EpisodesOptions(OnPolicyOptions, total=False):
+    episodes: int
+
+class ActorCriticOptions(EpisodesOptions, total=False):
+    discount: float
+    gae_lambda: float
+    clip: float
+    vf_coef: float
+
+class AgileOptions(ActorCriticOptions, total=False):
+    pass
+
 class AndroidgenOptions(RoundsOptions, total=False):
     group_size: int
     failures: bool
@@ -394,9 +406,6 @@ class EnvGenOptions(GroupOptions, total=False):
     original_steps: int
     generator: str
 
-class EpisodesOptions(OnPolicyOptions, total=False):
-    episodes: int
-
 class EpoOptions(EpisodesOptions, total=False):
     discount: float
     is_weighted: bool
@@ -469,12 +478,6 @@ class GspoOptions(GroupOptions, total=False):
     kl_coef: float
     entropy_coef: float
     bound_tokens: int
-
-class ActorCriticOptions(EpisodesOptions, total=False):
-    discount: float
-    gae_lambda: float
-    clip: float
-    vf_coef: float
 
 class HumanPreferencesOptions(ActorCriticOptions, total=False):
     num_labels: int
@@ -948,6 +951,8 @@ def train(method: Literal["agent_r"], **options: Unpack[AgentROptions]) -> Train
 def train(method: Literal["agent_rft"], **options: Unpack[AgentRftOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["agent_tuning"], **options: Unpack[AgentTuningOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["agile"], **options: Unpack[AgileOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["androidgen"], **options: Unpack[AndroidgenOptions]) -> TrainedRun: ...
 @overload
