@@ -570,6 +570,14 @@ class MarftOptions(EpisodesOptions, total=False):
     huber_delta: float
     one_at_a_time: int
 
+class Mem1Options(ActorCriticOptions, total=False):
+    pass
+
+class MemAgentOptions(GroupOptions, total=False):
+    clip: float
+    dual_clip: float
+    kl_coef: float
+
 class MementoOptions(StepRoundsOptions, total=False):
     count: int
     reads: Literal["value", "kernel", "likeness"]
@@ -875,6 +883,17 @@ class ToolrlOptions(GroupOptions, total=False):
 class TorlOptions(GroupOptions, total=False):
     code_penalty: float
 
+class TtiOptions(ReplayOptions, total=False):
+    group_size: int
+    min_turns: int
+    max_turns: int
+    turns: Sequence[int]
+    stage_steps: int
+    sampler: Literal["recent", "balanced"]
+    rejected: Sequence[str]
+    capacity: int
+    batch_size: int
+
 class TwosomeOptions(EpisodesOptions, total=False):
     discount: float
     gae_lambda: float
@@ -1034,6 +1053,10 @@ def train(method: Literal["m_dpo"], **options: Unpack[MDpoOptions]) -> TrainedRu
 @overload
 def train(method: Literal["marft"], **options: Unpack[MarftOptions]) -> TrainedRun: ...
 @overload
+def train(method: Literal["mem1"], **options: Unpack[Mem1Options]) -> TrainedRun: ...
+@overload
+def train(method: Literal["mem_agent"], **options: Unpack[MemAgentOptions]) -> TrainedRun: ...
+@overload
 def train(method: Literal["memento"], **options: Unpack[MementoOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["metaspatial"], **options: Unpack[MetaspatialOptions]) -> TrainedRun: ...
@@ -1131,6 +1154,8 @@ def train(method: Literal["swirl"], **options: Unpack[SwirlOptions]) -> TrainedR
 def train(method: Literal["toolrl"], **options: Unpack[ToolrlOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["torl"], **options: Unpack[TorlOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["tti"], **options: Unpack[TtiOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["twosome"], **options: Unpack[TwosomeOptions]) -> TrainedRun: ...
 @overload
