@@ -76,5 +76,7 @@ def test_an_expert_that_asks_does_so_once_for_a_question() -> None:
     assert done.count("advice") == 4, "the others are the question that comes again"
     _, never = play_session("session:sums?digits=1&tasks=6&repeats=3&advice=0.3")
     assert "advice" not in never
-    with pytest.raises(UsageError, match=r"session: got asks=0\.5, and advice=None; give a share from 0 to 1"):
+    with pytest.raises(
+        UsageError, match=r"session: got asks=0\.5, and advice=None; give a share from 0 to 1"
+    ):
         find("session:sums?tasks=2&repeats=1&asks=0.5")()
