@@ -17,7 +17,7 @@ from quintain.learning.train_config import GroupConfig
 from quintain.rollout.collect import Rollout
 from quintain.runs.context import check_run
 from quintain.text.chat import Chat
-from quintain.types import Action, Split, StepResult, Task, as_text
+from quintain.types import ANSWER, Action, Split, StepResult, Task, as_text
 from quintain.warm_start.start import new_tokenizer
 
 CRAFT = "craft?depth=2&places=2"
@@ -280,3 +280,20 @@ def test_a_seat_without_a_policy_is_refused(seats: dict[str, str], says: str) ->
     told = {"environment": CRAFT, "agent": "team?of=planner", "model": "micro", "seats": seats}
     with pytest.raises(ConfigError, match=says):
         check_run(build(GroupConfig, told, "test"), {})
+
+
+def test_answers_are_tried_and_taken_back() -> None:
+    world = TeamWorld(find("sums?revisions=0&digits=1")(), read_team("panel"))
+    begin(world, world.task("train", 0))
+    right = world.expert_action()
+    assert isinstance(world, Snapshot)
+    for text, worth in (("no number", 0.0), (right.text, 1.0)):
+        seat = world.seat()
+        result = world.step(Action(text=text))
+        assert (dict(result.reward_terms), result.reward) == ({ANSWER: worth}, 0.0), seat
+    for _ in range(2):
+        world.step(right)
+    over = world.step(right)
+    assert over.is_success and over.reward == 1.0 and over.reward_terms[ANSWER] == 1.0
+    with pytest.raises(UsageError, match="a team whose roles answer: got .*, which cannot go back"):
+        TeamWorld(Secrets(), read_team("panel"))

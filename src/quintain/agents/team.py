@@ -27,12 +27,14 @@ from quintain.environments.protocol import (
     Expert,
     Seats,
     SimultaneousSeats,
+    Snapshot,
     StateKey,
+    advance,
     environment_name,
 )
 from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.text.chat import Chat
-from quintain.types import Action, StepResult, as_text
+from quintain.types import ANSWER, Action, StepResult, as_text
 
 if TYPE_CHECKING:
     from random import Random
@@ -60,6 +62,9 @@ class Role:
     """whether what it says is done in the environment; one role of a team acts, the last of its order"""
     ends: Mapping[str, Literal["act", "stop"]] = field(default_factory=dict[str, Literal["act", "stop"]])
     """what it may say, alone, to end the talk: then the acting role acts, or the episode stops"""
+    answers: bool = False
+    """whether what it says is tried as an action, in an environment that then goes back: a word that would solve the
+    task has the reward term ``answer`` of 1, any other of 0, and nothing is paid for it"""
     shows: Literal["next", "plan"] = "next"
     """what an expert says in its place: the action that comes next, or all that are to come"""
 
@@ -206,6 +211,11 @@ class TeamWorld(SeatedWorld):
                 f"a team: got {environment_name(inner)}, which has tools; take an environment of words, or its "
                 "interface=text"
             )
+        if any(role.answers for role in team.roles.values()) and not isinstance(inner, Snapshot):
+            raise UsageError(
+                f"a team whose roles answer: got {environment_name(inner)}, which cannot go back; take an environment "
+                "with snapshots, or leave answers out"
+            )
         self.team = team
         super().__init__(inner)
         self._begun = self._now = ""
@@ -245,6 +255,9 @@ class TeamWorld(SeatedWorld):
         role, words = self.team.roles[name], action.text.strip()
         if role.acts:
             result = self._act(action)
+            if role.answers:
+                right = float(result.is_success is True)
+                result = replace(result, reward_terms={**result.reward_terms, ANSWER: right})
             self._now, self._place = as_text(result.observation), 0
             self._said[name] = words
             return (
@@ -256,8 +269,17 @@ class TeamWorld(SeatedWorld):
         end = role.ends.get(words)
         if end == "stop":
             return StepResult(observation=f"{name} ends it.", is_success=False, is_terminated=True)
+        terms = {ANSWER: self._try(action)} if role.answers else {}
         self._place = len(self.team.talks) if end == "act" else self._place + 1
-        return StepResult(observation=self._question(), is_valid=bool(words))
+        return StepResult(observation=self._question(), is_valid=bool(words), reward_terms=terms)
+
+    def _try(self, action: Action) -> float:
+        """Return 1 where `action` would solve the task, else 0; the environment stays as it is."""
+        inner = cast(Snapshot, self.inner)
+        saved = inner.snapshot()
+        result = advance(self.inner, action)
+        inner.restore(saved)
+        return float(result.is_success is True)
 
     def expert_action(self) -> Action:
         """Return the expert's action of who acts; of who speaks, what the expert does next, or all that it will do."""

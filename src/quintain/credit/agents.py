@@ -12,12 +12,13 @@ from statistics import fmean
 from typing import Literal, get_args
 
 from quintain.credit.group import Std, normalise
-from quintain.credit.layout import credit_of, group_metrics, outcome_of, repeat_over_tokens
+from quintain.credit.layout import credit_of, group_metrics, outcome_of, repeat_over_tokens, turn_rewards
 from quintain.errors import UsageError, suggestion
 from quintain.types import Credit, Group, Trajectory, flatten_scored
 
 Whose = Literal["agent", "all"]
 Unit = Literal["call", "episode"]
+Pays = Literal["outcome", "turn"]
 
 
 def over_agents(
@@ -26,26 +27,29 @@ def over_agents(
     by: Whose = "agent",
     unit: Unit = "call",
     std: Std = "unbiased",
+    pays: Pays = "outcome",
     penalty: float = 0.0,
     epsilon: float = 1e-6,
 ) -> Credit:
     """Give each call its episode's outcome, less `penalty` where it was invalid, normalised over the calls `by` whom.
 
-    With `unit` episode all calls of an episode share the mean, penalties with it. Logs ``credit/moment/AGENT``, the
-    mean square of the advantages of its calls. Example: A is paid 1, 0, 0, 1 and B 3, 3, 2, 2, 3, 3; over all, the
+    Where it `pays` the turn, a call is given its own reward in the place of the outcome (MARTI). With `unit` episode
+    all calls of an episode share the mean, penalties with it. Logs ``credit/moment/AGENT``, the mean square of the
+    advantages of its calls. Example: A is paid 1, 0, 0, 1 and B 3, 3, 2, 2, 3, 3; over all, the
     moments are 1.28 and .64 (1.43 and .72 with the biased deviation), by agent .75 and .83 (1 and 1).
 
     Raises:
-        UsageError: `by` or `unit` is another word.
+        UsageError: `by`, `unit` or `pays` is another word.
     """
     for asked, got, known in (
         ("statistics", by, get_args(Whose)),
         ("unit of the statistics", unit, get_args(Unit)),
+        ("pays of the statistics", pays, get_args(Pays)),
     ):
         if got not in known:
             raise UsageError(f"{asked} over agents: got {got!r}; {suggestion(got, known)}")
     trajectories = flatten_scored(groups)
-    scores = [_call_scores(trajectory, penalty) for trajectory in trajectories]
+    scores = [_call_scores(trajectory, penalty, pays) for trajectory in trajectories]
     if unit == "episode":
         scores = [[fmean(own)] * len(own) for own in scores]
     pools: dict[tuple[str, str], list[int]] = {}
@@ -76,9 +80,11 @@ def whole_group(trajectory: Trajectory) -> str:
     return trajectory.group.removesuffix(f"/{name}")
 
 
-def _call_scores(trajectory: Trajectory, penalty: float) -> list[float]:
-    outcome = outcome_of(trajectory)
-    return [outcome - penalty * (not turn.is_valid) for turn in trajectory.turns]
+def _call_scores(trajectory: Trajectory, penalty: float, pays: Pays) -> list[float]:
+    earned = turn_rewards(trajectory) if pays == "turn" else [outcome_of(trajectory)] * len(trajectory.turns)
+    return [
+        value - penalty * (not turn.is_valid) for value, turn in zip(earned, trajectory.turns, strict=True)
+    ]
 
 
 def _moments(trajectories: Sequence[Trajectory], found: Sequence[Sequence[float]]) -> dict[str, float]:

@@ -129,7 +129,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "reflexion", "memento", "practice", "react", "text2api", "agent_umf",
     ),
     "Several agents share a task": (
-        "dr_mas", "marft", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
+        "dr_mas", "marft", "marti", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
     ),
     "An agent is to be measured as others are": ("bfcl", "agentissue", "rexbench", "agentif"),
     "Tasks or transcripts are to be made first": (
@@ -275,7 +275,7 @@ TABLE: tuple[Entry, ...] = (
     Entry("Trained planner / router", "horizon", "planned"),
     add_row("MARFT", "multiagent", "marft", RETURNS, "`ppo` for each agent by itself"),
     add_row("Dr. MAS", "multiagent", "dr_mas", GROUPS, "`grpo` with one baseline for the team"),
-    Entry("MARTI", "multiagent", "planned"),
+    add_row("MARTI", "multiagent", "marti", TURNS, "itself with outcomes alone"),
     Entry("M3HF", "multiagent", "planned"),
     Entry("iAgents", "multiagent", "planned"),
     Entry("LIET", "multiagent", "planned"),

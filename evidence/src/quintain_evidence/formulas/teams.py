@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from types import ModuleType
+from typing import Any
 
 import numpy as np
+import torch
 
 from quintain.credit.layout import Critic
 from quintain.testing.episodes import episode_of, turn_of
 from quintain.types import Failure, Group, Stop, Task, Trajectory
-from quintain_evidence.formulas.credit import estimated, standard
+from quintain_evidence.formulas.credit import Case, draw, estimated, standard
 from quintain_evidence.formulas.formula import Formula, Rng, flatten
 
 AGENTS = ("A", "B", "B/plan", "C")
@@ -251,9 +253,115 @@ def by_ways(module: ModuleType, case: Teams) -> list[float]:
     return flatten([credit.advantages for credit in ways])
 
 
+Answers = list[tuple[str, float]]
+
+
+def draw_answers(rng: Rng) -> Answers:
+    """Return up to 9 answers of up to 3 agents."""
+    return [
+        (str(rng.choice(["A", "B", "C"])), float(rng.integers(0, 2))) for _ in range(int(rng.integers(1, 10)))
+    ]
+
+
+SHAPES = tuple(product(("margin", "quality"), ("own", "all")))
+
+
+def by_shapes(module: ModuleType, answers: Answers) -> list[float]:
+    """Return what the code pays for answers, in each shape."""
+    return [
+        x
+        for shape, history in SHAPES
+        for x in module.allocate(answers, shape=shape, history=history, alpha=0.4)
+    ]
+
+
+def allocate(answers: Answers, *, shape: str, history: str) -> list[float]:
+    """Return R + .4 Δ of each answer, quality as Q·R - (1 - Q)(1 - R)."""
+    number = [sum(other == agent for other, _ in answers[:k]) for k, (agent, _) in enumerate(answers)]
+    found: list[float] = []
+    for k, (agent, reward) in enumerate(answers):
+        if history == "own":
+            before = [r for name, r in answers[:k] if name == agent]
+        else:
+            before = [r for j, (_, r) in enumerate(answers[:k]) if number[j] < number[k]]
+        if not before:
+            found.append(reward)
+            continue
+        mean = sum(before) / len(before)
+        quality = mean * reward - (1 - mean) * (1 - reward)
+        found.append(reward + 0.4 * (reward - mean if shape == "margin" else quality))
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """Episodes with log-probs under a model and its reference."""
+
+    case: Case
+    own: list[list[list[float]]]
+    reference: list[list[list[float]]]
+
+    def arrays(self) -> tuple[list[list[Any]], list[list[Any]]]:
+        """Return both as the code takes them."""
+        own, reference = (
+            [[np.array(turn) for turn in row] for row in part] for part in (self.own, self.reference)
+        )
+        return own, reference
+
+
+def draw_fitted(rng: Rng) -> Fitted:
+    """Return ragged episodes with random log-probs."""
+    case = draw(rng)
+    own, reference = (
+        [[(-rng.random(count)).round(3).tolist() for count in play.tokens] for play in case.plays]
+        for _ in range(2)
+    )
+    return Fitted(case=case, own=own, reference=reference)
+
+
+def turn_scores(given: Fitted) -> list[list[float]]:
+    """Return .7 times the mean log-ratio of each turn."""
+    return [
+        [
+            0.7 * sum(a - b for a, b in zip(x, y, strict=True)) / len(x)
+            for x, y in zip(row, other, strict=True)
+        ]
+        for row, other in zip(given.own, given.reference, strict=True)
+    ]
+
+
+def fitting_gradient(given: Fitted) -> list[float]:
+    """Return minus the gradient of the cross entropy in the log-probs, by automatic differentiation."""
+    found: list[float] = []
+    for play, row, other in zip(given.case.plays, given.own, given.reference, strict=True):
+        logs = [torch.tensor(turn, dtype=torch.float64, requires_grad=True) for turn in row]
+        ratios = [x - torch.tensor(y, dtype=torch.float64) for x, y in zip(logs, other, strict=True)]
+        total = 0.7 * torch.stack([ratio.mean() for ratio in ratios]).sum()
+        target = torch.tensor(float(play.total > 0), dtype=torch.float64)
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(total, target)
+        found += [-x for g in torch.autograd.grad(loss, logs) for x in g.tolist()]
+    return found
+
+
+def score(module: ModuleType, given: Fitted) -> list[float]:
+    """Return the code's scores of turns."""
+    return flatten(module.score_turns(*given.arrays(), beta=0.7))
+
+
+def fit(module: ModuleType, given: Fitted) -> list[float]:
+    """Return the code's weights of tokens."""
+    episodes = [t for group in given.case.groups for t in group.scored]
+    return flatten(module.fit_outcomes(episodes, *given.arrays(), beta=0.7).advantages)
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula("teams.over_agents", "credit.agents", ("over_agents",), draw_teams, by_ways,
         lambda case: [x for by, unit in WAYS for x in agents(case, by=by, unit=unit)], aside=("_moments",)),
     Formula("teams.gae_agents", "credit.agent_order", ("gae_agents",), draw_talks, by_levels,
         lambda case: [x for level, pays in LEVELS for x in follow_order(case, level=level, pays=pays)]),
+    Formula("teams.allocate", "rewards.allocation", ("allocate",), draw_answers, by_shapes,
+        lambda given: [x for shape, history in SHAPES for x in allocate(given, shape=shape, history=history)]),
+    Formula("teams.score_turns", "credit.implicit_reward", ("score_turns",), draw_fitted, score,
+        lambda given: flatten(turn_scores(given))),
+    Formula("teams.fit_outcomes", "credit.implicit_reward", ("fit_outcomes",), draw_fitted, fit, fitting_gradient),
 )  # fmt: skip
