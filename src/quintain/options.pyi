@@ -570,6 +570,15 @@ class MarftOptions(EpisodesOptions, total=False):
     huber_delta: float
     one_at_a_time: int
 
+class MartiOptions(GroupOptions, total=False):
+    process: Literal["answers", "implicit"]
+    shape: Literal["margin", "quality"]
+    history: Literal["own", "all"]
+    alpha: float
+    beta: float
+    clip: float
+    kl_coef: float
+
 class Mem1Options(ActorCriticOptions, total=False):
     pass
 
@@ -1052,6 +1061,8 @@ def train(method: Literal["loop"], **options: Unpack[LoopOptions]) -> TrainedRun
 def train(method: Literal["m_dpo"], **options: Unpack[MDpoOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["marft"], **options: Unpack[MarftOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["marti"], **options: Unpack[MartiOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["mem1"], **options: Unpack[Mem1Options]) -> TrainedRun: ...
 @overload
