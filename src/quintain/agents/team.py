@@ -63,8 +63,8 @@ class Role:
     ends: Mapping[str, Literal["act", "stop"]] = field(default_factory=dict[str, Literal["act", "stop"]])
     """what it may say, alone, to end the talk: then the acting role acts, or the episode stops"""
     answers: bool = False
-    """whether what it says is tried as an action, in an environment that then goes back: a word that would solve the
-    task has the reward term ``answer`` of 1, any other of 0, and nothing is paid for it"""
+    """whether what it says is tried as an action, in an environment that then goes back: it has the reward term
+    ``answer`` that the environment gives it, or 1 where it would solve the task, and nothing is paid for it"""
     shows: Literal["next", "plan"] = "next"
     """what an expert says in its place: the action that comes next, or all that are to come"""
 
@@ -256,8 +256,7 @@ class TeamWorld(SeatedWorld):
         if role.acts:
             result = self._act(action)
             if role.answers:
-                right = float(result.is_success is True)
-                result = replace(result, reward_terms={**result.reward_terms, ANSWER: right})
+                result = replace(result, reward_terms={ANSWER: _grade(result), **result.reward_terms})
             self._now, self._place = as_text(result.observation), 0
             self._said[name] = words
             return (
@@ -274,12 +273,12 @@ class TeamWorld(SeatedWorld):
         return StepResult(observation=self._question(), is_valid=bool(words), reward_terms=terms)
 
     def _try(self, action: Action) -> float:
-        """Return 1 where `action` would solve the task, else 0; the environment stays as it is."""
+        """Return what `action` would be worth as an answer; the environment stays as it is."""
         inner = cast(Snapshot, self.inner)
         saved = inner.snapshot()
         result = advance(self.inner, action)
         inner.restore(saved)
-        return float(result.is_success is True)
+        return _grade(result)
 
     def expert_action(self) -> Action:
         """Return the expert's action of who acts; of who speaks, what the expert does next, or all that it will do."""
@@ -321,6 +320,11 @@ class TeamWorld(SeatedWorld):
             name = seen.removeprefix(DATA)
             return [f"{name}: {self._fields[name]}"]
         return [f"{seen}: {self._said[seen]}"] if seen in self._said else []
+
+
+def _grade(result: StepResult) -> float:
+    """Return what the environment says of an answer; where it says nothing, 1 if it solved the task."""
+    return float(result.reward_terms.get(ANSWER, result.is_success is True))
 
 
 class UnshownTeamWorld(TeamWorld):
