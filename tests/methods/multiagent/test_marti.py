@@ -25,8 +25,11 @@ def talk(right: dict[str, tuple[float, ...]], index: int = 0) -> Group:
 
 def test_answers_are_paid_by_what_came_before_in_the_whole_talk() -> None:
     parts = split_seats([talk({"A": (0, 1), "B": (1, 1)})])
-    for history, expected in (("own", [[0, 1.5], [1, 1], [0]]), ("all", [[0, 1.25], [1, 1.25], [0]])):
-        paid = pay_answers(parts, Config(history=history))
+    for config, expected in (
+        (Config(), [[0, 1.5], [1, 1], [0]]),
+        (Config(history="all"), [[0, 1.25], [1, 1.25], [0]]),
+    ):
+        paid = pay_answers(parts, config)
         assert [[turn.reward for turn in g.trajectories[0].turns] for g in paid] == expected
 
 
