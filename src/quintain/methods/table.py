@@ -109,9 +109,9 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "reward_model", "human_preferences", "learning_to_summarize", "instruct_gpt", "web_gpt",
     ),
     "Episodes are long, and which turn it was is not told": (
-        "gigpo", "openmanus", "mt_grpo", "spa_rl", "pag", "metaspatial", "vine", "mucode", "epo", "swirl",
+        "gigpo", "openmanus", "mt_grpo", "spa_rl", "pag", "metaspatial", "vine", "mucode", "epo", "swirl", "agile",
+        "mem_agent", "mem1", "tti",
     ),
-    "Episodes are longer than what can be learned, or read, at once": ("agile", "mem_agent", "mem1", "tti"),
     "Steps of the environment are dear, so that they are used again": ("archer", "digi_rl", "digi_q", "web_rl"),
     "It tries too little, or thinks too long": ("coso", "greedy", "rlsp", "act_more"),
     "What can be done is listed, or is a place on a screen": ("glam", "twosome", "ui_r1"),
