@@ -152,6 +152,9 @@ def test_notes_of_the_environment_are_the_demonstrated_memory(small_chat: Chat, 
         assert isinstance(session, Foresees) and session.foresee(book) is None
         written = small_chat.text(session.write(Action(text="left")))
         assert written == (f"<state></state>{acts}" if acts else ""), "nothing was read yet"
+    session = Memory(PlainText(small_chat), small_chat, form="one").open(brief_of())
+    session.observe(asked)
+    session.write(Action(text="left"))
     page = as_text(book.step(Action(text="read")).observation)
     session.observe(page)
     assert isinstance(session, Foresees) and session.foresee(book) is None
