@@ -9,6 +9,7 @@ import pytest
 from tests.build import make_episode, make_group, make_turn
 
 import quintain.agents
+from quintain.agents.cased import CaseMemory
 from quintain.agents.experience import Experience
 from quintain.agents.library import ActionLibrary
 from quintain.agents.reflexion import Lessons
@@ -36,8 +37,15 @@ def add_lesson(task: Task) -> int:
     return len(Lessons().add(task, "Go right.").by_task)
 
 
+def keep_case(task: Task) -> int:
+    cases = CaseMemory()
+    cases.update([make_group(make_episode(make_turn(shows="Open a lamp."), task=task))])
+    return len(cases.bank.entries)
+
+
 STORES: dict[type, Callable[[Task], int]] = {
     ActionLibrary: learn_action,
+    CaseMemory: keep_case,
     Experience: gain_experience,
     Lessons: add_lesson,
 }

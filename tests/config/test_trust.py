@@ -25,6 +25,8 @@ HOSTILE = {
         "__main__:X": "the Python module __main__:X",
         "mix:guess@2,evil.py:X": "the Python file evil.py:X",
         "tasks:@t.jsonl": "the file t.jsonl",
+        "session:evil.py:X?tasks=2": "the Python file evil.py:X?tasks=2",
+        "reward-function/evil.py:f": "the Python file reward-function/evil.py:f",
         "tasks:evil.py:X@t.jsonl": "the Python file evil.py:X",
         "worker/guess?python=pwn": "python: the program pwn",
         "worker/guess?p%79thon=pwn": "the file worker/guess?p%79thon=pwn",
@@ -47,6 +49,7 @@ HOSTILE = {
         "mine.py:run_agent?grade=grade": "the Python file mine.py:run_agent",
         "os:system": "the Python module os:system",
         "code?library=lib": "library: the file lib",
+        "cased?cases=x+text": "cases: the file x+text",
     },
     "engine": {
         "vllm": "the program vllm",

@@ -21,6 +21,8 @@ from quintain.types.terminal import spell_out_line
 Kind = Literal["command", "program", "Python file", "Python module", "address", "file", "service", "text"]
 TASKS = "tasks:"
 """What an environment of the tasks of a file begins with: ``tasks:ENVIRONMENT@FILE``."""
+SESSION = "session:"
+"""What an environment of several tasks an episode begins with: ``session:ENVIRONMENT?tasks=3``."""
 GUARDED = "guarded:"
 """What an environment under a policy begins with: ``guarded:ENVIRONMENT@POLICY.json``."""
 ENVIRONMENT = ("environment",)
@@ -57,7 +59,7 @@ ADAPTERS = frozenset(
 )
 """Environments that are followed by a slash and a name of the package that they adapt, or of ours."""
 OUTSIDE: Mapping[str, Kind] = {
-    "answers": "Python module",
+    "reward-function": "Python module",
     "agentgym": "address",
     "eu-agent-bench": "file",
     "http-tools": "file",
@@ -71,6 +73,7 @@ OUTSIDE: Mapping[str, Kind] = {
 FIELDS: Mapping[str, Kind] = {
     "address": "address",
     "arguments": "command",
+    "cases": "file",
     "chat_template": "file",
     "checkout": "Python module",
     "cluster": "address",
@@ -86,6 +89,7 @@ FIELDS: Mapping[str, Kind] = {
     "key_file": "file",
     "labels": "file",
     "library": "file",
+    "notes": "file",
     "log": "file",
     "pairs": "file",
     "placement": "file",
@@ -108,6 +112,7 @@ FIELDS: Mapping[str, Kind] = {
 HARMLESS: Mapping[str, Collection[str]] = {
     "engine": ("local", "process"),
     "labels": ("synthetic", "ask"),
+    "rejected": ("N/A",),
     "retriever": ("bm25", "dense", "hnsw", "none"),
     "track": ("tensorboard",),
     "user": ("scripted",),
@@ -276,7 +281,10 @@ def _names_in_text(field: str, text: str) -> Iterator[Named]:
     """Yield what the `text` of `field` names."""
     if not text or text in HARMLESS.get(field, ()):
         return
-    while text.startswith((TASKS, GUARDED)):
+    while text.startswith((TASKS, GUARDED, SESSION)):
+        if text.startswith(SESSION):
+            text = text.removeprefix(SESSION)
+            continue
         text, _, file = text.partition(":")[2].rpartition("@")
         yield Named(field=field, kind="file", text=file)
     options: list[Named] = []

@@ -1,7 +1,7 @@
 """One answer to each task of a file, scored by a function of verl, TRL, OpenRLHF or ms-swift.
 
-``answers/reward.py:compute_score`` with ``--tasks gsm8k.parquet`` asks what the file asks, once, and hands what was
-said to the function. Which form it has is told by the names of its parameters (`FORMS`).
+``reward-function/reward.py:compute_score`` with ``--tasks gsm8k.parquet`` asks what the file asks, once, and hands what
+was said to the function. Which form it has is told by the names of its parameters (`FORMS`).
 """
 
 from __future__ import annotations
@@ -39,17 +39,18 @@ class Answers(Environment):
         path, colon, function = name.rpartition(":")
         if not colon or not path.endswith(".py"):
             raise UsageError(
-                f"environment answers/{name}: got no function; name it as answers/FILE.py:function"
+                f"environment reward-function/{name}: got no function; name it as reward-function/FILE.py:function"
             )
-        found = file_member(Path(path), function, f"answers/{name}", "reward function")
+        found = file_member(Path(path), function, f"reward-function/{name}", "reward function")
         if inspect.isclass(found):
             found = found()
         if not callable(found):
             raise UsageError(
-                f"environment answers/{name}: got a {type(found).__name__}; name a function, or a class that is called"
+                f"environment reward-function/{name}: got a {type(found).__name__}; name a function, or a class that is "
+                "called"
             )
         self.name, self._reward, self._success = (
-            f"answers/{Path(path).name}:{function}",
+            f"reward-function/{Path(path).name}:{function}",
             cast(Reward, found),
             success,
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from quintain.adapters.answers.environment import Answers, read_score
+from quintain.adapters.reward_function.environment import Answers, read_score
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, advance, begin
 from quintain.environments.tools import GraderFault
@@ -84,7 +84,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def build_world(folder: Path, function: str, tasks: str = "plain", options: str = "") -> Environment:
-    return find(f"tasks:answers/{folder / 'rewards.py'}:{function}{options}@{folder / f'{tasks}.jsonl'}")()
+    return find(
+        f"tasks:reward-function/{folder / 'rewards.py'}:{function}{options}@{folder / f'{tasks}.jsonl'}"
+    )()
 
 
 def answer(world: Environment, text: str, index: int = 0) -> StepResult:
@@ -131,7 +133,7 @@ def test_what_a_function_cannot_say_is_no_score(folder: Path, function: str, mes
         ("rewards.py:wrong", r"got a function of \(text\); give one of \(data_source, solution_str"),
         ("rewards.py:value", "got a int; name a function"),
         ("rewards.py:rigth", "did you mean 'right'"),
-        ("rewards.py", "name it as answers/FILE.py:function"),
+        ("rewards.py", "name it as reward-function/FILE.py:function"),
         ("nothing.py:f", "there is no file"),
     ],
 )
