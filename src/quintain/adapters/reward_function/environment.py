@@ -46,8 +46,8 @@ class Answers(Environment):
             found = found()
         if not callable(found):
             raise UsageError(
-                f"environment reward-function/{name}: got a {type(found).__name__}; name a function, or a class that is "
-                "called"
+                f"environment reward-function/{name}: got a {type(found).__name__}; name a function, or a class "
+                "that is called"
             )
         self.name, self._reward, self._success = (
             f"reward-function/{Path(path).name}:{function}",
