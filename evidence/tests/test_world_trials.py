@@ -56,9 +56,9 @@ UNMEASURED = {
     catalog.OUTSIDE, "advised", "backoff", "cased", "chunks", "consulting", "experienced", "ordered", "ramp", "searched",
     "team",
 }  # fmt: skip
-"""What no tiny model is taught through here: agents outside and teams play as they like; others change how an agent that
-can act is asked (again, under a formula, at a rising temperature, from states it left), or what it is told of earlier
-episodes and pages, which their own claims measure."""
+"""What no tiny model is taught through here: agents outside and teams play as they like; others change how an agent
+that can act is asked (again, under a formula, at a rising temperature, from states it left), or what it is told of
+earlier episodes and pages, which their own claims measure."""
 
 
 def test_every_harness_is_imitated_through() -> None:
