@@ -49,7 +49,7 @@ def test_it_serves_until_it_is_interrupted(
 def test_without_what_serves_it_writes_the_report(
     cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse() -> None:
+    def refuse(_feature: str) -> None:
         raise MissingExtra.for_package("starlette", "serve", "quintain view")
 
     monkeypatch.setattr("quintain.cli.viewing.require_server", refuse)

@@ -42,7 +42,7 @@ class Duet(Environment):
 
     def step(self, action: Action) -> StepResult:
         self.number += 1
-        return StepResult(observation=f"{action.text} was said", is_terminated=self.number == 4)
+        return StepResult(observation=f"{action.text} was said", is_terminated=self.number == self.max_turns)
 
 
 SEATS: dict[str, Any] = {

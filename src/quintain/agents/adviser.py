@@ -190,9 +190,7 @@ class AdvisedWorld(SeatedWorld):
 
     def _scripts_after(self, done: list[StepResult]) -> list[StepResult]:
         """Return `done` and what comes of the turns of those who are not played."""
-        while self._waits not in self._played and not (
-            done and (done[-1].is_terminated or done[-1].is_truncated)
-        ):
+        while self._waits not in self._played and not (done and done[-1].is_over):
             fixed = Action(text="; ".join(self.facts()[:FACTS]))
             done.append(self._take_action(fixed if self._waits == ADAPTER else self.expert_action()))
         return done
@@ -226,7 +224,7 @@ class AdvisedWorld(SeatedWorld):
         led = cast(FindsWay, self.inner)
         is_known = self.subgoal in led.things() and self.subgoal not in self.done
         is_reached = is_known and result.reward > 0 and led.follow(self.subgoal) is None
-        is_over = result.is_terminated or result.is_truncated
+        is_over = result.is_over
         terms = dict(result.reward_terms)
         if is_reached or is_over or len(self._behaviour) >= self.every:
             self.done += [self.subgoal] * is_reached

@@ -108,7 +108,7 @@ class CappedCalls(Wrapped):
         if num_refused and not kept:
             return StepResult(observation=NONE_LEFT)
         found = advance(self.inner, replace(action, tool_calls=tuple(kept)))
-        if found.is_terminated or found.is_truncated:
+        if found.is_over:
             return found
         told = last_line(as_text(found.observation))
         if self._others and found.is_valid:
@@ -134,7 +134,7 @@ class CappedCalls(Wrapped):
                 break
             found = advance(self.inner, action)
             told.append(as_text(found.observation))
-            if found.is_terminated or found.is_truncated:
+            if found.is_over:
                 break
         return told
 

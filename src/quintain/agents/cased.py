@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from quintain.agents.deliberation import Deliberation, with_words
-from quintain.agents.experience import as_experience, likeness
+from quintain.agents.experience import as_experience, likeness, rank_by_likeness
 from quintain.agents.protocol import Agent, Brief, Prompt
 from quintain.errors import DataError, UsageError, suggestion
 from quintain.memory.bank import Bank, Edit, Entry, Read, load_bank
@@ -77,7 +77,7 @@ class CaseMemory:
     def rank(self, query: str, entries: Sequence[Entry]) -> Sequence[float]:
         """Return Q of each of `entries`, or how like its words are."""
         if self.by == "likeness":
-            return [likeness(query, entry.key) for entry in entries]
+            return rank_by_likeness(query, entries)
         if self.by == "kernel":
             return kernel_values(query, entries, self.labels, like=likeness)
         if self._value is None:

@@ -78,7 +78,7 @@ class _Turn:
     @property
     def is_over(self) -> bool:
         """Whether a call ended the episode."""
-        return bool(self.results) and (self.results[-1].is_terminated or self.results[-1].is_truncated)
+        return bool(self.results) and self.results[-1].is_over
 
 
 @dataclass(frozen=True, slots=True)

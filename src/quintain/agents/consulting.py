@@ -11,14 +11,13 @@ a bank lives as long as an episode.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from quintain.agents.deliberation import Deliberation, Words, with_words
-from quintain.agents.experience import likeness
+from quintain.agents.experience import rank_by_likeness
 from quintain.agents.protocol import Agent, Brief, Prompt
 from quintain.environments.series import ADVICE, is_advice, split_question
-from quintain.memory.bank import Bank, Edit, Entry
+from quintain.memory.bank import Bank, Edit
 from quintain.text.chat import Chat
 from quintain.types import Action, Completion, Observation, as_text
 
@@ -41,11 +40,6 @@ class Consulting:
     def open(self, brief: Brief) -> ConsultingSession:
         """See `Agent.open`."""
         return ConsultingSession(self, brief)
-
-
-def rank_by_likeness(query: str, entries: Sequence[Entry]) -> list[float]:
-    """Return the cosine of the words of `query` with the key of each of `entries`."""
-    return [likeness(query, entry.key) for entry in entries]
 
 
 class ConsultingSession(Deliberation):

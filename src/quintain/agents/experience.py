@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from quintain.agents.deliberation import describe_action
+from quintain.memory.bank import Entry
 from quintain.types import Group, Trajectory, as_text, flatten_scored
 
 TOLD = "A task like this one was solved:"
@@ -74,6 +75,11 @@ def most_alike(text: str, others: Sequence[str]) -> int | None:
     found = [likeness(text, other) for other in others]
     best = max(found, default=0.0)
     return found.index(best) if best > 0 else None
+
+
+def rank_by_likeness(query: str, entries: Sequence[Entry]) -> list[float]:
+    """Return the cosine of the words of `query` with the key of each of `entries` of a bank."""
+    return [likeness(query, entry.key) for entry in entries]
 
 
 def likeness(one: str, other: str) -> float:

@@ -177,7 +177,7 @@ class GroundedWorld(SeatedWorld):
     def _experts_after(self, last: StepResult) -> list[StepResult]:
         """Return what comes of the turns of the experts after `last`."""
         done: list[StepResult] = []
-        while not (last.is_terminated or last.is_truncated) and self._turn_of() in self._experts:
+        while not last.is_over and self._turn_of() in self._experts:
             last = self._take_action(self.expert_action())
             done.append(last)
         return done

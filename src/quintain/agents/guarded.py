@@ -129,7 +129,7 @@ class GuardedEnvironment(Wrapped):
         self, result: StepResult, refused: Sequence[Action], verdicts: Sequence[Verdict]
     ) -> StepResult:
         """Return `result` of a turn in which `refused` were; a guard may have ended the episode, unsolved."""
-        is_over = result.is_terminated or result.is_truncated
+        is_over = result.is_over
         if any(verdict.effect == "end" for verdict in verdicts) and not is_over:
             result = replace(result, is_terminated=True, is_success=False)
         return replace(

@@ -176,7 +176,7 @@ def foresee_steps(environment: Environment, most: int = 64) -> list[tuple[Action
         actions.append(environment.expert_action())
         result = advance(environment, actions[-1])
         reached.append(float(environment.progress()))
-        if result.is_terminated or result.is_truncated:
+        if result.is_over:
             break
     environment.restore(saved)
     return split_steps(actions, reached)

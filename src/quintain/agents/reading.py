@@ -22,7 +22,7 @@ from typing import ClassVar
 from quintain.agents.context import ACT, Remembering
 from quintain.agents.deliberation import Words
 from quintain.agents.protocol import Agent, Brief, Prompt, equip
-from quintain.environments.protocol import Environment, Legal, advance, environment_name
+from quintain.environments.protocol import Environment, Legal, advance, environment_name, join_results
 from quintain.environments.wrapped import Wrapped
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
@@ -112,7 +112,7 @@ class PagesWorld(Wrapped):
         if self._can_turn():
             return self._turn(begun)
         self._is_open = False
-        return _join(StepResult(observation=ACT, is_success=False), begun)
+        return join_results([*begun, StepResult(observation=ACT, is_success=False)])
 
     def legal_actions(self) -> tuple[str, ...]:
         """Return the action that turns the page, or all others."""
@@ -130,10 +130,10 @@ class PagesWorld(Wrapped):
         results: list[StepResult] = []
         while len(results) < self._pages and self._can_turn():
             results.append(advance(self.inner, Action(text=self._reads)))
-            if results[-1].is_terminated or results[-1].is_truncated:
+            if results[-1].is_over:
                 break
         shown = "\n".join(as_text(each.observation) for each in results)
-        return _join(replace(results[-1], observation=shown), [*begun, *results[:-1]])
+        return join_results([*begun, *results[:-1], replace(results[-1], observation=shown)])
 
     def _can_turn(self) -> bool:
         return self._reads in self._legal()
@@ -141,19 +141,6 @@ class PagesWorld(Wrapped):
     def _legal(self) -> tuple[str, ...]:
         assert isinstance(self.inner, Legal), "looked at when it was put around"
         return self.inner.legal_actions()
-
-
-def _join(last: StepResult, others: Sequence[StepResult]) -> StepResult:
-    """Return `last` with the rewards and the errors of tools of `others`, too."""
-    terms = dict(last.reward_terms)
-    for name, value in (pair for each in others for pair in each.reward_terms.items()):
-        terms[name] = terms.get(name, 0.0) + value
-    return replace(
-        last,
-        reward=last.reward + sum(each.reward for each in others),
-        reward_terms=terms,
-        tool_errors=(*(error for each in others for error in each.tool_errors), *last.tool_errors),
-    )
 
 
 class ChunksSession(Remembering):

@@ -74,7 +74,7 @@ class LedWorld(Wrapped):
             before = states.state_key()
             done.append(advance(self.inner, following))
             self._num_acted += 1
-            if done[-1].is_terminated or done[-1].is_truncated or states.state_key() == before:
+            if done[-1].is_over or states.state_key() == before:
                 break
         if not done:
             self._num_acted += 1

@@ -259,11 +259,7 @@ class TeamWorld(SeatedWorld):
                 result = replace(result, reward_terms={ANSWER: _grade(result), **result.reward_terms})
             self._now, self._place = as_text(result.observation), 0
             self._said[name] = words
-            return (
-                result
-                if result.is_terminated or result.is_truncated
-                else replace(result, observation=self._question())
-            )
+            return result if result.is_over else replace(result, observation=self._question())
         self._said[name] = words
         end = role.ends.get(words)
         if end == "stop":

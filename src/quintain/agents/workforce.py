@@ -209,7 +209,7 @@ class WorkforceWorld(SeatedWorld):
             return self._again(f"{state.worker} cannot {verb_of(said)[:40]}", is_valid=False)
         result = self._act(action)
         self._state = state = state._replace(seen=as_text(result.observation), acted=state.acted + 1)
-        if result.is_terminated or result.is_truncated or state.acted < self._actions:
+        if result.is_over or state.acted < self._actions:
             return result
         after = self._next()
         return replace(

@@ -10,7 +10,6 @@ import secrets
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -24,6 +23,7 @@ from quintain.cli.arguments import (
     split_names,
     whole_number,
 )
+from quintain.cli.browser import require_server, serve_until_interrupted
 from quintain.cli.playing import QUIT, ask
 from quintain.data.files import TABLES, TEXTS
 from quintain.errors import DataError, UsageError, suggestion
@@ -283,12 +283,7 @@ def of_file(source: Path, seed: int) -> Iterator[Query]:
 
 def in_browser(session: Session, port: int, *, opens: bool) -> None:
     """Show the questions in a page until interrupted."""
-    from quintain.environments.extras import extra_module
-
-    for package in ("starlette", "uvicorn"):
-        extra_module(
-            package, package=package, extra="serve", feature="quintain label in the browser (or --terminal)"
-        )
+    require_server("quintain label in the browser (or --terminal)")
     from quintain.dashboard.label_server import label_app
     from quintain.serve.listener import Listener
 
@@ -297,12 +292,7 @@ def in_browser(session: Session, port: int, *, opens: bool) -> None:
     address = f"{listener.url}/{key}/"
     write_line(f"{session.progress}: {address}\n(this machine only; Ctrl-C stops it)")
     try:
-        if opens:
-            import webbrowser
-
-            webbrowser.open(address)
-        with suppress(KeyboardInterrupt):
-            listener.run_until_closed()
+        serve_until_interrupted(listener, address, opens=opens)
     finally:
         listener.close()
 

@@ -93,7 +93,7 @@ def episode(
         seen = as_text(result.observation)
         paid = "".join(f", {seat} {value:g}" for seat, value in result.rewards.items())
         write_line(f"\n{seen}\n[turn {turns}, reward {result.reward:g}{paid}]")
-        if result.is_terminated or result.is_truncated:
+        if result.is_over:
             solved = total > 0 if result.is_success is None else result.is_success
             write_line(f"{'solved' if solved else 'not solved'} after {turns} turns, return {total:g}")
             break

@@ -3,11 +3,11 @@
 import re
 import secrets
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quintain.cli.arguments import TRUST, Parser, resolve_folder, whole_number
+from quintain.cli.browser import open_browser, require_server, serve_until_interrupted
 from quintain.errors import MissingExtra, UsageError
 from quintain.types.terminal import write_line
 
@@ -55,7 +55,7 @@ def view(argv: Sequence[str]) -> int:
         return show_report(resolve_folder(arguments.place, arguments.runs), opens=arguments.open)
     place = find_place(arguments.place, arguments.runs)
     try:
-        require_server()
+        require_server("quintain view in the browser (or --static)")
     except MissingExtra as error:
         if arguments.place is None or not (place / "run.db").is_file():
             raise
@@ -84,16 +84,6 @@ def find_place(name: str | None, root: str) -> Path:
     if Path(name).is_dir() and not (Path(name) / "run.db").is_file():
         return Path(name)
     return resolve_folder(name, root)
-
-
-def require_server() -> None:
-    """Raise `MissingExtra` where what serves the pages is not installed."""
-    from quintain.environments.extras import extra_module
-
-    for package in ("starlette", "uvicorn"):
-        extra_module(
-            package, package=package, extra="serve", feature="quintain view in the browser (or --static)"
-        )
 
 
 def serve_pages(
@@ -125,12 +115,7 @@ def serve_pages(
     told = f"{listener.url}/WORD/, where WORD is the word in {token_file}" if token else shown
     write_line(f"{place}: {told}\n(nothing is written to the runs; Ctrl-C stops it)")
     try:
-        if opens:
-            import webbrowser
-
-            webbrowser.open(shown)
-        with suppress(KeyboardInterrupt):
-            listener.run_until_closed()
+        serve_until_interrupted(listener, shown, opens=opens)
     finally:
         listener.close()
         app.state.replays.close()
@@ -156,9 +141,7 @@ def show_report(folder: Path, *, opens: bool) -> int:
         return 0
     write_line(report)
     if opens:
-        import webbrowser
-
-        webbrowser.open(report.resolve().as_uri())
+        open_browser(report.resolve().as_uri())
     return 0
 
 

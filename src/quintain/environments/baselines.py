@@ -67,7 +67,7 @@ def play(environment: Environment, task: Task, policy: Policy, max_turns: int = 
         paid.append(result.rewards)
         ends.append((result.is_terminated, result.is_truncated, result.is_success, result.is_valid))
         told = find_range_text((told, result.observation))
-        if result.is_terminated or result.is_truncated:
+        if result.is_over:
             break
     claim = ends[-1][2] if ends else None
     return Episode(
@@ -107,7 +107,7 @@ def foreseen(environment: Environment, most: int = 64) -> list[Action]:
     while len(found) < min(most, environment.max_turns):
         found.append(environment.expert_action())
         result = advance(environment, found[-1])
-        if result.is_terminated or result.is_truncated:
+        if result.is_over:
             break
     environment.restore(saved)
     return found

@@ -97,7 +97,7 @@ def play_on(environment: Environment, seed: int, max_turns: int = SHORT) -> Epis
         rewards.append(result.reward)
         paid.append(result.rewards)
         ends.append((result.is_terminated, result.is_truncated, result.is_success, result.is_valid))
-        if result.is_terminated or result.is_truncated:
+        if result.is_over:
             break
     return Episode(
         observations=tuple(observations),

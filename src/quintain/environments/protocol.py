@@ -554,7 +554,7 @@ class Simultaneous(Environment):
             return StepResult(observation=self.observe(self.seat()))
         self._chosen = NOTHING
         result = self.step_all({seat: chosen[seat] for seat in acting})
-        if result.is_terminated or result.is_truncated:
+        if result.is_over:
             return result
         return replace(result, observation=self.observe(self.seat()))
 

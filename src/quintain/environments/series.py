@@ -219,7 +219,7 @@ class Session(Wrapped):
     def _advise(self) -> StepResult:
         """Let the expert go on to the end of the question; return what came of it."""
         said, reward, last = list[str](), 0.0, StepResult(observation="")
-        while not (last.is_terminated or last.is_truncated) and self._turns < self.inner.max_turns:
+        while not last.is_over and self._turns < self.inner.max_turns:
             action = cast(Expert, self.inner).expert_action()
             last = advance(self.inner, action)
             said.append(write_react(action) if action.tool_calls else action.text)

@@ -69,7 +69,7 @@ def rehearse(recipe: EnvironmentSpec, *, for_training: bool = False, for_model: 
         for _ in range(NUM_STEPS):
             result = advance(environment, random_action(environment, rng))
             seen.append(result.observation)
-            if result.is_terminated or result.is_truncated:
+            if result.is_over:
                 break
         if isinstance(environment, AsksGrader):
             environment.probe_grader()

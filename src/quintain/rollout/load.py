@@ -226,7 +226,7 @@ def _step_seat(seat: _Seat) -> tuple[float, str, bool]:
     started = time.perf_counter()
     result = advance(seat.environment, action)
     seconds = time.perf_counter() - started
-    is_over = result.is_terminated or result.is_truncated or seat.num_turns + 1 >= seat.environment.max_turns
+    is_over = result.is_over or seat.num_turns + 1 >= seat.environment.max_turns
     return seconds, as_text(result.observation), is_over
 
 

@@ -147,7 +147,7 @@ class EnvironmentReader:
         else:
             (action,) = moves.values()
             result = advance(environment, action)
-        if result.is_terminated or result.is_truncated:
+        if result.is_over:
             return Answer(result=result, views=())
         return Answer(result=result, views=self.look(environment, result.observation))
 

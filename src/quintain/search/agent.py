@@ -32,7 +32,7 @@ from quintain.errors import UsageError
 from quintain.rollout.views import seats_of
 from quintain.search.tree import BestFirstTree, Node, Path, Seen
 from quintain.search.tree_search import Budget, TreeSearch
-from quintain.types import Action, Observation
+from quintain.types import Action, Observation, StepResult
 
 Order = Literal["breadth", "best"]
 NODES = 1_000
@@ -91,13 +91,33 @@ def refuse_unsearchable(environment: Environment) -> None:
     Raises:
         UsageError: the environment has no snapshots, lists no legal actions, or lets several seats act.
     """
-    asked = f"a search in {environment_name(environment)}: got an environment"
+    asked = f"a search in {environment_name(environment)}"
+    if isinstance(environment, Snapshot) and not isinstance(environment, Legal):
+        raise UsageError(
+            f"{asked}: got an environment that lists no legal actions; give it legal_actions(), or take its expert"
+        )
+    require_searchable(environment, asked, "take an expert or a model")
+
+
+def require_searchable(environment: Environment, asked: str, otherwise: str) -> None:
+    """Raise where no search can go back, whoever says what is tried; `otherwise` is what helps where several act.
+
+    Raises:
+        UsageError: the environment has no snapshots, or lets several seats act.
+    """
     if not isinstance(environment, Snapshot):
-        raise UsageError(f"{asked} that cannot be brought back; give it snapshot() and restore(state)")
-    if not isinstance(environment, Legal):
-        raise UsageError(f"{asked} that lists no legal actions; give it legal_actions(), or take its expert")
+        raise UsageError(
+            f"{asked}: got an environment that cannot be brought back; give it snapshot() and restore(state)"
+        )
     if len(seats_of(environment)) > 1:
-        raise UsageError(f"{asked} of several seats, whose moves nobody foresees; take an expert or a model")
+        raise UsageError(
+            f"{asked}: got an environment of several seats, whose moves nobody foresees; {otherwise}"
+        )
+
+
+def ends_solved(result: StepResult, total: float) -> bool:
+    """Return whether an episode ends with `result` and is solved; where nobody says so, by its return `total`."""
+    return result.is_over and (total > 0 if result.is_success is None else result.is_success)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,9 +165,8 @@ class States:
             result = advance(environment, Action(text=text))
             self.budget.num_steps += 1
             total = place.total + result.reward
-            is_over = result.is_terminated or result.is_truncated
-            is_solved = is_over and (total > 0 if result.is_success is None else result.is_success)
-            if is_over or node.depth + 1 >= environment.max_turns or not self._note_state():
+            is_solved = ends_solved(result, total)
+            if result.is_over or node.depth + 1 >= environment.max_turns or not self._note_state():
                 reached = Place(state=None, total=total)
                 yield Seen(key=text, text="", is_over=True, is_solved=is_solved, place=reached)
             else:

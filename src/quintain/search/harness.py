@@ -31,10 +31,11 @@ from quintain.environments.protocol import (
     Snapshot,
     advance,
     environment_name,
+    sum_parts,
 )
 from quintain.environments.wrapped import Wrapped
 from quintain.errors import UsageError
-from quintain.rollout.views import seats_of
+from quintain.search.agent import ends_solved, require_searchable
 from quintain.search.tree import BestFirstTree, Node, Path, Seen, ValueTree
 from quintain.search.tree_search import SearchTree
 from quintain.text.chat import Chat
@@ -119,11 +120,8 @@ class SearchedWorld(Wrapped):
         Raises:
             UsageError: it cannot be brought back, or several seats act in it.
         """
-        asked = f"a searching agent in {environment_name(inner)}: got an environment"
-        if not isinstance(inner, Snapshot):
-            raise UsageError(f"{asked} that cannot be brought back; give it snapshot() and restore(state)")
-        if len(seats_of(inner)) > 1:
-            raise UsageError(f"{asked} of several seats, whose moves nobody foresees; take another agent")
+        asked = f"a searching agent in {environment_name(inner)}"
+        require_searchable(inner, asked, "take another agent")
         self._settings = settings
         super().__init__(inner)
         self._number = self._num_tried = 0
@@ -160,16 +158,16 @@ class SearchedWorld(Wrapped):
             return self._go_on()
         reached = self._try(action, number)
         last = cast(StepResult, reached.last)
-        if not last.is_valid and not is_over(last):
+        if not last.is_valid and not last.is_over:
             return self._go_on()
         self._ways[key] = reached, 1
-        if self._is_better(reached):
+        if rank_of(reached) > rank_of(self._best):
             self._best = reached
         if is_solved(reached):
             return self._end()
         if isinstance(self.inner, Reversible) and not self.inner.can_go_back():
             self._best = reached
-            if is_over(last):
+            if last.is_over:
                 return self._end()
             self._plant(reached)
         elif self._settings.score == "model" and reached.state is not None:
@@ -203,24 +201,16 @@ class SearchedWorld(Wrapped):
         self._states.restore(before.state)
         result = advance(self.inner, action)
         way = (*before.way, number)
-        terms = {
-            name: before.terms.get(name, 0.0) + result.reward_terms.get(name, 0.0)
-            for name in (*before.terms, *result.reward_terms)
-        }
-        if not is_over(result) and len(way) >= self._depth:
+        if not result.is_over and len(way) >= self._depth:
             result = replace(result, is_truncated=True)
         return Reached(
-            state=None if is_over(result) else self._states.snapshot(),
+            state=None if result.is_over else self._states.snapshot(),
             way=way,
             observation=result.observation,
             total=before.total + result.reward,
-            terms=terms,
+            terms=sum_parts((before.terms, result.reward_terms)),
             last=result,
         )
-
-    def _is_better(self, reached: Reached) -> bool:
-        """Return whether `reached` is more than the best so far: solved, else of a higher return, else over."""
-        return rank_of(reached) > rank_of(self._best)
 
     def _go_on(self) -> StepResult:
         """Return what the model is shown next: where the search stands, or its end."""
@@ -252,7 +242,7 @@ class SearchedWorld(Wrapped):
         """Return the end of the episode: that of the best way."""
         best = self._best
         last = best.last
-        has_ended = last is not None and is_over(last)
+        has_ended = last is not None and last.is_over
         return StepResult(
             observation=with_head(best.observation, "end", best.way),
             reward=best.total,
@@ -277,24 +267,22 @@ class SearchedSession(Rewriting):
         self._taken: list[Exchange] = []
         """what each action was an answer to, by its number"""
         self._way: tuple[int, ...] = ()
-        """of the action that was asked for last"""
-        self._next_way: tuple[int, ...] = ()
-        self._is_judging = False
+        """to where the search stands"""
+        self._goes_on = self._is_judging = False
 
     def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
         """See `Session.observe`; what the search stands in is asked of in a conversation that knows the way to it."""
         what, way, shown = split_head(observation)
         was_judging, self._is_judging = self._is_judging, what == "judge"
-        self._next_way = way
         self._goes_on = not was_judging and way == (*self._way, len(self._taken) - 1)
-        prompt = super().observe(with_words(shown, JUDGE) if self._is_judging else shown, legal_actions)
         self._way = way
+        prompt = super().observe(with_words(shown, JUDGE) if self._is_judging else shown, legal_actions)
         self._taken.append(self._history[-1])
         return self._words.ask(prompt, "judge", JUDGE) if self._is_judging else prompt
 
     def kept(self, history: Sequence[Exchange]) -> Sequence[Exchange] | None:
         """See `Rewriting.kept`: the way to where the search stands, unless the conversation is there."""
-        return None if self._goes_on or not history else [self._taken[number] for number in self._next_way]
+        return None if self._goes_on or not history else [self._taken[number] for number in self._way]
 
     def read(self, completion: Completion) -> Action:
         """See `Session.read`: an action, or what is said of a state."""
@@ -313,19 +301,12 @@ def read_score(text: str) -> float:
     return min(float(match[0]) / MOST, 1.0) if match else 0.0
 
 
-def is_over(result: StepResult) -> bool:
-    """Return whether the episode ends with `result`."""
-    return result.is_terminated or result.is_truncated
-
-
 def is_solved(reached: Reached) -> bool:
     """Return whether the way to a state ended in a solution."""
     last = reached.last
-    if last is None or not is_over(last):
-        return False
-    return reached.total > 0 if last.is_success is None else last.is_success
+    return last is not None and ends_solved(last, reached.total)
 
 
 def rank_of(reached: Reached) -> tuple[bool, float, bool]:
     """Return by what a state is better than another: solved, else of a higher return, else over."""
-    return is_solved(reached), reached.total, reached.last is not None and is_over(reached.last)
+    return is_solved(reached), reached.total, reached.last is not None and reached.last.is_over

@@ -137,7 +137,7 @@ class ServedEnvironment:
         result = advance(self.world, action)
         self.last, self.score = result, self.score + result.reward
         self.num_steps += 1
-        self.is_over = result.is_terminated or result.is_truncated
+        self.is_over = result.is_over
         return {"result": result_row(result), "legal": () if self.is_over else self.legal()}
 
     def legal(self) -> tuple[str, ...] | None:

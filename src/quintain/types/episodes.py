@@ -248,6 +248,11 @@ class StepResult:
     tool_errors: tuple[ToolError, ...] = ()
     """Calls of this action that failed, in order."""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the episode ends with it."""
+        return self.is_terminated or self.is_truncated
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:

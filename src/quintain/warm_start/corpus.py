@@ -78,7 +78,7 @@ def _episode(environment: Environment, index: int, rng: Random, by_expert: bool)
         result = advance(environment, action)
         texts.append(as_text(result.observation))
         told = find_range_text((told, result.observation))
-        if result.is_terminated or result.is_truncated:
+        if result.is_over:
             break
     return texts
 

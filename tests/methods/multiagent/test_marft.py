@@ -1,22 +1,22 @@
 """MARFT: one seat at a time, a critic of its own, and a step of a run in which both seats are policies."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.methods.test_seats import Duet
 
 from quintain.config import build
 from quintain.credit.layout import Critic
 from quintain.data.seats import split_seats
-from quintain.environments.protocol import Environment
 from quintain.methods.loops.on_policy import Estimates, OnPolicy
 from quintain.methods.multiagent import marft
 from quintain.methods.multiagent.marft import Config, method
 from quintain.store.run import Run
 from quintain.testing.episodes import TASK, episode_of, turn_of
-from quintain.types import Action, Credit, Group, StepResult, Task, flatten_scored
+from quintain.types import Action, Credit, Group, StepResult, flatten_scored
 
 
 def step_of(loop: OnPolicy, seed: int) -> Credit:
@@ -49,36 +49,19 @@ def test_the_critic_is_a_policy_of_its_own() -> None:
     assert method(Config()).update.keeps_zeros and not method(Config(entropy_coef=0.0)).update.keeps_zeros
 
 
-class Duet(Environment):
+class PaidDuet(Duet):
     """A and B say something in turn; a b of the last is paid."""
 
     max_turns = 2
 
-    def reset(self, task: Task) -> str:
-        self.number = 0
-        return "begin"
-
-    def seats(self) -> tuple[str, ...]:
-        return ("A", "B")
-
-    def seat(self) -> str:
-        return "AB"[self.number % 2]
-
-    def legal_actions(self) -> tuple[str, ...]:
-        return ("a", "b")
-
     def step(self, action: Action) -> StepResult:
-        self.number += 1
-        is_right = "b" in action.text
-        return StepResult(
-            observation=f"{action.text} was said", reward=float(is_right), is_terminated=self.number == 2
-        )
+        return replace(super().step(action), reward=float("b" in action.text))
 
 
 @pytest.mark.slow
 def test_two_policies_and_their_critic_learn_in_a_run(tmp_path: Path) -> None:
     told: dict[str, Any] = {
-        "environment": f"{__file__}:Duet", "model": "micro", "lora_rank": 2, "demonstrations": 4,
+        "environment": f"{__file__}:PaidDuet", "model": "micro", "lora_rank": 2, "demonstrations": 4,
         "imitation_epochs": 1, "steps": 2, "eval_every": 5, "eval_episodes": 1, "episodes": 4, "num_epochs": 1,
         "max_turn_tokens": 4, "seats": {"B": "second"}, "policies": {"second": {"shares": "policy", "lora_rank": 2}},
     }  # fmt: skip

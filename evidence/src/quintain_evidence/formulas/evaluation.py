@@ -242,7 +242,7 @@ FORMULAS = (
     Formula(
         "evaluation.numbers",
         "adapters.rexbench.judging",
-        ("predict_range", "student_quantile", "_student_share", "read_number", "is_within", "recall_files"),
+        ("predict_range", "student_quantile", "read_number", "is_within", "recall_files"),
         draw_numbers,
         own_numbers,
         plain_numbers,

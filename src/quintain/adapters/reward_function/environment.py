@@ -7,7 +7,7 @@ was said to the function. Which form it has is told by the names of its paramete
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -19,6 +19,8 @@ from quintain.errors import UsageError
 from quintain.types import Action, Observation, Score, Split, StepResult, Task
 
 Reward = Callable[..., Any]
+Form = Callable[[Reward, Collection[str], Task, str], Any]
+"""(function, names of its parameters, task, answer) → what the function gives"""
 ANSWERS = ("ground_truth", "answer", "solution", "label", "target", "reference_answer")
 """Columns that may hold the right answer, the first one that is there."""
 
@@ -54,7 +56,8 @@ class Answers(Environment):
             cast(Reward, found),
             success,
         )
-        self._form = find_form(self._reward, self.name)
+        self._names = parameters_of(self._reward)
+        self._form = find_form(self._names, self.name)
         self._task: Task | None = None
 
     def instructions(self) -> str:
@@ -82,7 +85,7 @@ class Answers(Environment):
         """
         assert self._task is not None, "an episode begins with reset"
         try:
-            given = self._form(self._reward, self._task, action.text)
+            given = self._form(self._reward, self._names, self._task, action.text)
         except Exception as error:
             raise GraderFault(f"reward {self.name}: got {type(error).__name__}: {error}; mend it") from error
         score, terms = read_score(given, self.name)
@@ -95,7 +98,7 @@ class Answers(Environment):
         )
 
 
-def score_by_verl(reward: Reward, task: Task, answer: str) -> Any:
+def score_by_verl(reward: Reward, names: Collection[str], task: Task, answer: str) -> Any:
     """Return what a ``compute_score(data_source, solution_str, ground_truth, extra_info)`` of verl gives."""
     model = task.data.get("reward_model")
     known = cast("Mapping[str, Any]", model) if isinstance(model, dict) else {}
@@ -105,10 +108,10 @@ def score_by_verl(reward: Reward, task: Task, answer: str) -> Any:
         "ground_truth": known.get("ground_truth", find_answer(task)),
         "extra_info": task.data.get("extra_info"),
     }
-    return reward(**{name: given[name] for name in given if name in parameters_of(reward)})
+    return reward(**{name: given[name] for name in given if name in names})
 
 
-def score_by_trl(reward: Reward, task: Task, answer: str) -> Any:
+def score_by_trl(reward: Reward, names: Collection[str], task: Task, answer: str) -> Any:
     """Return what a function or class of TRL or ms-swift gives: lists of completions and columns, a list of numbers.
 
     Where the file has messages as its prompt, prompt and completion are messages, too.
@@ -122,23 +125,22 @@ def score_by_trl(reward: Reward, task: Task, answer: str) -> Any:
         "trainer_state": None,
         **columns,
     }
-    names = parameters_of(reward)
     takes_all = "**" in names
     return reward(**{name: given[name] for name in given if name in names or (takes_all and name in columns)})
 
 
-def score_by_openrlhf(reward: Reward, task: Task, answer: str) -> Any:
+def score_by_openrlhf(reward: Reward, names: Collection[str], task: Task, answer: str) -> Any:
     """Return what a ``reward_func(queries, prompts, labels)`` of OpenRLHF gives; a query is prompt and answer."""
     given = {"queries": [task.prompt + answer], "prompts": [task.prompt], "labels": [find_answer(task)]}
-    return reward(**{name: given[name] for name in given if name in parameters_of(reward)})
+    return reward(**{name: given[name] for name in given if name in names})
 
 
-def score_by_ours(reward: Reward, task: Task, answer: str) -> Any:
+def score_by_ours(reward: Reward, _: Collection[str], task: Task, answer: str) -> Any:
     """Return what a ``grade(task, answer)`` gives."""
     return reward(task, answer)
 
 
-FORMS: Mapping[str, Callable[[Reward, Task, str], Any]] = {
+FORMS: Mapping[str, Form] = {
     "solution_str": score_by_verl,
     "completions": score_by_trl,
     "queries": score_by_openrlhf,
@@ -147,13 +149,12 @@ FORMS: Mapping[str, Callable[[Reward, Task, str], Any]] = {
 """Name of a parameter → the form of the function that has it."""
 
 
-def find_form(reward: Reward, name: str) -> Callable[[Reward, Task, str], Any]:
-    """Return how `reward` is called.
+def find_form(names: Collection[str], name: str) -> Form:
+    """Return how a function with parameters of these `names` is called.
 
     Raises:
         UsageError: it has none of the parameters by which a form is known.
     """
-    names = parameters_of(reward)
     for parameter, form in FORMS.items():
         if parameter in names:
             return form

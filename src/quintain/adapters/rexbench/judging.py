@@ -174,19 +174,7 @@ def predict_range(values: Sequence[float], level: float = LEVEL) -> tuple[float,
 
 
 def student_quantile(share: float, freedom: int) -> float:
-    """Return the value below which `share`, above a half, of Student's t with `freedom` degrees lies, by bisection."""
-    low, high = 0.0, 1e4
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _student_share(middle, freedom) < share else (low, middle)
-    return low
+    """Return the value below which `share` of Student's t with `freedom` degrees lies."""
+    from scipy.stats import t
 
-
-def _student_share(value: float, freedom: int, steps: int = 2_000) -> float:
-    """Return the share of Student's t below `value` >= 0: its density in the angle, cos^(n-1), by Simpson's rule."""
-    end = math.atan(value / math.sqrt(freedom))
-    width = end / steps
-    weights = [1, *([4, 2] * (steps // 2))[: steps - 1], 1]
-    area = sum(w * math.cos(width * k) ** (freedom - 1) for k, w in enumerate(weights)) * width / 3
-    whole = math.sqrt(math.pi) * math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2))
-    return 0.5 + area / whole
+    return float(t.ppf(share, freedom))

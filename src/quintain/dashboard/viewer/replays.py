@@ -101,11 +101,11 @@ class Replay:
                 "rewards": dict(result.rewards),
                 "is_valid": result.is_valid,
                 "observation": parts_of(as_content(result.observation)),
-                "is_over": result.is_terminated or result.is_truncated,
+                "is_over": result.is_over,
                 "is_success": result.is_success,
             }
         )
-        if result.is_terminated or result.is_truncated:
+        if result.is_over:
             self._views = ()
         return self._show(None, is_over=not self._views)
 
