@@ -191,6 +191,13 @@ def test_what_ends_it_for_good_is_not_tried_beside_others() -> None:
     assert end.is_terminated and not end.is_success and split_head(end.observation)[1] == (0, 2)
 
 
+def test_what_ends_it_for_good_is_the_end_though_more_was_paid_elsewhere() -> None:
+    says = iter("bcdeg")
+    world = SearchedWorld(Sent(), settings(by="breadth", size=2, steps=20))
+    end = walk(world, lambda _shown, _way: next(says))[-1]
+    assert split_head(end.observation)[1] == (1, 4) and end.reward == 0.0, "d, which paid, was taken back"
+
+
 @pytest.mark.parametrize("name", ["web?goal=order&popups=0", "desk"])
 def test_worlds_say_what_stays(name: str) -> None:
     world = find(name)()
