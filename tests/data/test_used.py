@@ -1,12 +1,13 @@
 """Which calls of an agent outside were used, by hand."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from quintain.data.leaves import choose_leaves, keep_leaves
 from quintain.data.samples import imitation_samples
-from quintain.data.used import AUXILIARY, LEFT, NOT_READ, REPEATED, find_unused
+from quintain.data.used import AUXILIARY, LEFT, NOT_READ, REPEATED, CallNote, call_notes, find_unused
 from quintain.errors import DataError
 from quintain.types import Action, Completion, Score, Stop, Task, Trajectory, Turn, as_content
 
@@ -104,3 +105,17 @@ def test_the_rule_of_leaves() -> None:
     kept, reasons = keep_leaves(samples, [trajectory], "used")
     assert [int(sample.loss_weight.sum()) for sample in kept] == [1, 1]
     assert reasons == {(0, 1): LEFT}
+
+
+def test_what_is_told_of_a_call() -> None:
+    """Why it forks, where its prompt differs and from which call, why it is not trained; of one as always nothing."""
+    differs = {"call": 3, "token": 7, "was": "a", "now": "b"}
+    forked = replace(
+        turns_of(((1,), (2,), True, {}))[0], facts={"call": 4, "fork": "rewrite", "differs": differs}
+    )
+    assert call_notes(forked, LEFT) == [
+        CallNote("call 4: rewrite"),
+        CallNote("its prompt differs from call 3 at token 7: 'a' was, 'b' is", "3"),
+        CallNote(f"not trained: {LEFT}"),
+    ]
+    assert call_notes(replace(forked, facts={"call": 4, "fork": "root"}), None) == []

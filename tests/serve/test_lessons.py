@@ -611,7 +611,9 @@ class TestServing:
         assert chat.text(second[at : at + 12]) == differs["was"] != differs["now"]
         assert "differs" not in session.recorder.turns()[1].facts
         shown = transcript_html(episode(session), None, heading="x")
-        assert f'call 2: rewrite · differs from <a href="#g-0-1">call 1</a> at token {at}: ' in shown
+        assert (
+            f'call 2: rewrite · its prompt differs from <a href="#g-0-1">call 1</a> at token {at}: ' in shown
+        )
         assert '<pre id="g-0-1">' in shown
 
     def test_what_is_not_trained_is_told_in_the_transcript(self, served: Served) -> None:

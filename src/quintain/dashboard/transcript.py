@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from quintain.dashboard.page import escape
-from quintain.data.used import find_unused
+from quintain.data.used import CallNote, call_notes, find_unused
 from quintain.types import Failure, Trajectory, Turn, as_text
 
 Decode = Callable[[Sequence[int]], str]
@@ -24,7 +24,7 @@ def transcript_html(
     """Return `trajectory` as a block that folds out, or `is_open` from the start."""
     unused = find_unused(trajectory.turns)
     turns = "".join(
-        _turn(turn, decode, call_notes(turn, unused.get(place), anchor(trajectory)), anchor(trajectory))
+        _turn(turn, decode, call_notes(turn, unused.get(place)), anchor(trajectory))
         for place, turn in enumerate(trajectory.turns[:MAX_TURNS])
     )
     left_out = len(trajectory.turns) - MAX_TURNS
@@ -53,27 +53,13 @@ def anchor(trajectory: Trajectory) -> str:
     return re.sub(r"\W", "-", trajectory.id or f"{trajectory.group}-{trajectory.index}")
 
 
-def call_notes(turn: Turn, unused: str | None, place: str) -> list[str]:
-    """Return what a recording endpoint saw of a call, as HTML: why it forks, where it differs, why it is not trained.
-
-    The call that it differs from is a link, to the calls whose names begin with `place`.
-    """
-    facts = turn.facts
-    notes = (
-        [f"call {escape(facts['call'])}: {escape(facts['fork'])}"]
-        if facts.get("fork") not in (None, "root")
-        else []
-    )
-    if differs := facts.get("differs"):
-        call = escape(differs["call"])
-        notes.append(
-            f'differs from <a href="#{place}-{call}">call {call}</a> at token '
-            f"{escape(differs['token'])}: {escape(repr(differs['was']))} was, {escape(repr(differs['now']))} is"
-        )
-    return [*notes, *([f"not trained: {escape(unused)}"] if unused else [])]
+def _note_html(note: CallNote, place: str) -> str:
+    """Return a note as HTML; the call that it names is a link, to the calls whose names begin with `place`."""
+    text, call = escape(note.text), f"call {escape(note.call)}"
+    return text.replace(call, f'<a href="#{place}-{escape(note.call)}">{call}</a>', 1) if note.call else text
 
 
-def _turn(turn: Turn, decode: Decode | None, seen: Sequence[str], place: str) -> str:
+def _turn(turn: Turn, decode: Decode | None, seen: Sequence[CallNote], place: str) -> str:
     if decode is None:
         given, sampled = (
             _cut(as_text(turn.observation) + "\n"),
@@ -85,7 +71,7 @@ def _turn(turn: Turn, decode: Decode | None, seen: Sequence[str], place: str) ->
     notes += [f"{seat}: reward {value:g}" for seat, value in turn.rewards.items()]
     notes += [] if turn.is_valid else ["invalid action"]
     notes += [turn.action.error] if turn.action.error is not None else []
-    told = [*map(escape, notes), *seen]
+    told = [*map(escape, notes), *(_note_html(each, place) for each in seen)]
     note = f'<div class="reward">{" · ".join(told)}</div>' if told else ""
     name = f' id="{place}-{escape(turn.facts["call"])}"' if "call" in turn.facts else ""
     return f'<pre{name}><span class="prompt">{given}</span>{sampled}</pre>{note}'

@@ -14,7 +14,8 @@ A call is used if a used call goes on from its very tokens. One that nobody goes
 Parallel sub-agents, which were asked before their siblings were answered, are all used. Turns without facts are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from quintain.errors import DataError
 from quintain.types import Turn
@@ -42,6 +43,31 @@ def refuse_newer(turns: Sequence[Turn]) -> None:
         raise DataError(
             f"facts of recorded calls: got version {newest}, and this Quintain reads {FACTS_VERSION}; update it"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class CallNote:
+    """What is to be known of a recorded call: ``CallNote("differs from call 3 at token 7: …", call="3")``."""
+
+    text: str
+    call: str = ""
+    """another call that the text names, as ``call NAME``; empty: none"""
+
+
+def call_notes(turn: Turn, unused: str | None) -> list[CallNote]:
+    """Return what a recording endpoint saw of a call: why it forks, where its prompt differs, why it is not trained.
+
+    `unused` is the reason that `find_unused` gives for it, None for a call that was used.
+    """
+    facts, notes = turn.facts, list[CallNote]()
+    if facts.get("fork") not in (None, "root"):
+        notes.append(CallNote(f"call {facts.get('call')}: {facts['fork']}"))
+    differs = facts.get("differs")
+    if isinstance(differs, Mapping):
+        call = str(differs.get("call"))
+        where = f"at token {differs.get('token')}: {differs.get('was')!r} was, {differs.get('now')!r} is"
+        notes.append(CallNote(f"its prompt differs from call {call} {where}", call))
+    return [*notes, *([CallNote(f"not trained: {unused}")] if unused else [])]
 
 
 def find_unused(turns: Sequence[Turn]) -> dict[int, str]:

@@ -10,7 +10,7 @@ from typing import Any
 from quintain.dashboard.viewer.payloads import brief
 from quintain.dashboard.viewer.viewed import Decode, ViewedRun
 from quintain.data.seats import seat_returns, speakers
-from quintain.data.used import find_unused
+from quintain.data.used import call_notes, find_unused
 from quintain.errors import DataError
 from quintain.store.signals import NAMES
 from quintain.types import Failure, Image, Signals, Text, Trajectory, Turn, Use
@@ -118,7 +118,10 @@ def turns_of(trajectory: Trajectory, decode: Decode | None, first: int = 0) -> l
             "continues": parents[number][0],
             "num_shared": parents[number][1],
             **_turn(turn, decode),
-            "notes": _notes(turn, unused.get(number)),
+            "call": str(turn.facts["call"]) if "call" in turn.facts else "",
+            "notes": [
+                {"text": note.text, "call": note.call} for note in call_notes(turn, unused.get(number))
+            ],
         }
         for number, turn in enumerate(trajectory.turns)
         if first <= number < first + MAX_TURNS
@@ -153,20 +156,6 @@ def _turn(turn: Turn, decode: Decode | None) -> dict[str, Any]:
         "state": turn.state_key,
         "tool_errors": [{"tool": error.tool, "cause": error.cause} for error in turn.tool_errors],
     }
-
-
-def _notes(turn: Turn, unused: str | None) -> list[str]:
-    """Return what a recording endpoint saw of a call: why it forks, where its prompt differs, why it is not trained."""
-    facts, notes = turn.facts, list[str]()
-    if facts.get("fork") not in (None, "root"):
-        notes.append(f"call {facts.get('call')}: {facts['fork']}")
-    differs = facts.get("differs")
-    if isinstance(differs, Mapping):
-        notes.append(
-            f"the template differs from call {differs.get('call')} at token {differs.get('token')}: "
-            f"{differs.get('was')!r} was, {differs.get('now')!r} is"
-        )
-    return [*notes, *([f"not trained: {unused}"] if unused else [])]
 
 
 def split_pieces(ids: Sequence[int], decode: Decode) -> list[str]:

@@ -188,7 +188,7 @@ function tree(body, episode) {
   }
   const draw = (turn) => {
     const own = children.get(turn.number) ?? [];
-    const node = h("a", { href: `#turn-${turn.number}`, onclick: (event) => { event.preventDefault(); document.getElementById(`turn-${turn.number}`)?.scrollIntoView(); } }, `turn ${turn.number + 1}`, turn.is_internal ? ` (${turn.seat})` : "");
+    const node = h("a", { href: `#turn-${turn.number}`, onclick: (event) => jump(event, turn.number) }, `turn ${turn.number + 1}`, turn.is_internal ? ` (${turn.seat})` : "");
     return own.length > 1 ? h("li", {}, node, h("ul", {}, own.map((each) => draw(each)))) : [h("li", {}, node), own.map((each) => draw(each))];
   };
   body.append(h("nav", { class: "tree", "aria-label": "Token streams" }, h("span", { class: "soft small" }, `${(children.get(null) ?? []).length} token streams begin here; a branch shares the tokens above it`), (children.get(null) ?? []).map((root) => h("ul", {}, draw(root)))));
@@ -227,7 +227,7 @@ function drawTurn(turn, episode, isRaw) {
     !turn.is_valid && "the action changed nothing: invalid",
     turn.stop === "length" && "cut by the limit of tokens",
     ...turn.tool_errors.map((error) => `${error.tool}: ${error.cause.replaceAll("_", " ")}`),
-    ...turn.notes,
+    ...turn.notes.map((note) => callNote(note, episode)),
   ].filter(Boolean);
   const given = isRaw ? raw(turn) : turn.is_internal ? null : h("div", { class: "given" }, contents(turn.observation));
   return h("article", { class: `turn ${turn.is_internal ? "internal" : ""} ${turn.is_valid ? "" : "invalid"}`, id: `turn-${turn.number}`, style: column > 0 ? { "--column": column + 1 } : {} },
@@ -238,6 +238,19 @@ function drawTurn(turn, episode, isRaw) {
     turn.calls.length > 0 && !isRaw && h("div", { class: "calls" }, turn.calls.map(call)),
     turn.error && h("p", { class: "problem small" }, `could not be read: ${turn.error}`),
     notes.length > 0 && h("footer", {}, notes.map((note) => h("span", { class: "note" }, note))));
+}
+
+// What a recording endpoint saw of a call; the other call that it names is brought into sight where it is shown.
+function callNote(note, episode) {
+  const other = note.call && episode.turns.find((each) => each.call === note.call);
+  const [before, ...after] = note.text.split(`call ${note.call}`);
+  return other ? [before, h("a", { href: `#turn-${other.number}`, onclick: (event) => jump(event, other.number) }, `call ${note.call}`), after.join(`call ${note.call}`)] : note.text;
+}
+
+// Brings a turn into sight; the address stays that of the page.
+function jump(event, number) {
+  event.preventDefault();
+  document.getElementById(`turn-${number}`)?.scrollIntoView({ block: "center" });
 }
 
 function raw(turn) {
