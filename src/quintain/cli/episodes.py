@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from quintain.data import messages
 from quintain.data.atif import to_atif
-from quintain.data.seats import by_seat, speakers
+from quintain.data.seats import by_seat
 from quintain.data.verifiers import to_rollout
 from quintain.errors import DataError
 from quintain.rollout.measures import call_metrics
@@ -21,7 +21,7 @@ from quintain.store import Run
 from quintain.store.calls import CALLS
 from quintain.text.chat import Chat
 from quintain.types import Score, Trajectory
-from quintain.warm_start.demonstrations import COLLECT, TOKENIZERS, openings_in, tokenizer_of
+from quintain.warm_start.demonstrations import COLLECT
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -125,27 +125,3 @@ def write_lines(lines: Iterable[str], file: Path, *, nothing: str) -> int:
     finally:
         temporary.unlink(missing_ok=True)
     return count
-
-
-def chat_writer(
-    run: Run, *, is_compared: bool = False, environment: str = ""
-) -> Callable[[Trajectory], Mapping[str, Any]]:
-    """Return what writes an episode of `run` as messages; {} of several seats, and of a run without a tokenizer.
-
-    `environment` is that of a run that did not record what it tells; see `openings_in`.
-
-    `is_compared` as `quintain.data.messages.to_record` has it.
-    """
-    if not any((run.folder / name).is_dir() for name in TOKENIZERS):
-        return lambda _: {}
-    decode, told = Chat(tokenizer_of(run.folder)).text, openings_in(run, environment)
-
-    def write(trajectory: Trajectory) -> Mapping[str, Any]:
-        if len(speakers(trajectory)) != 1:
-            return {}
-        found = None if is_compared else messages.find_conversation(trajectory)
-        if found is not None:
-            return found[0]
-        return messages.to_record(trajectory, decode, told=told(trajectory), is_compared=is_compared)
-
-    return write

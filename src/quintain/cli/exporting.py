@@ -167,7 +167,7 @@ def export_inspect(folder: Path, out: Path, environment: str) -> str:
 
 def export_rows(folder: Path, out: Path, environment: str) -> str:
     """Write the episodes of the run `folder` as Parquet, with every token, and as messages where it has a tokenizer."""
-    from quintain.cli.episodes import chat_writer
+    from quintain.pipelines.questions import chat_writer
     from quintain.store import Run
     from quintain.store.export import export_parquet
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,20 +26,19 @@ from quintain.cli.arguments import (
 from quintain.cli.browser import require_server, serve_until_interrupted
 from quintain.cli.playing import QUIT, ask
 from quintain.data.files import TABLES, TEXTS
+from quintain.data.labels import LEVELS, USUAL_COUNT
 from quintain.errors import DataError, UsageError, suggestion
 from quintain.types.terminal import spell_out, write_line
 
 if TYPE_CHECKING:
     from quintain.data.labels import Labels, Query
     from quintain.learning.labelling import Session
+    from quintain.pipelines.questions import Names, Sides
     from quintain.store import Run
-    from quintain.types import Content, Trajectory
 
 PORT = 8200
-USUAL_COUNT = 50
 CANDIDATES = 400
 """Pairs among which reward models name those on which they differ most."""
-LEVELS = ("episode", "step")
 FILE_NAME = "labels.jsonl"
 
 
@@ -100,24 +99,9 @@ def label(argv: Sequence[str]) -> int:
     from quintain.learning.labelling import Session
 
     session = Session(file, arguments.labeller)
-    known = session.labels.queries
-    wanted = count if count is not None else (0 if known else USUAL_COUNT)
-    fresh: dict[str, Query] = {}
-    for query in (
-        questions(source, level, seed, [resolve_model(name, arguments.runs) for name in models])
-        if wanted > len(known)
-        else ()
-    ):
-        if query.id not in known:
-            fresh.setdefault(query.id, query)
-        if len(known) + len(fresh) == wanted:
-            break
-    session.ask(list(fresh.values()))
-    if not session.labels.queries:
-        raise DataError(
-            f"pairs of {source}: got none, because no two {level}s of the same task differ; collect several episodes "
-            "of a task"
-        )
+    wanted = count if count is not None else (0 if session.labels.queries else USUAL_COUNT)
+    folders = [resolve_model(name, arguments.runs) for name in models]
+    session.ask_until(wanted, questions(source, level, seed, folders), of=f"{level}s of {source}")
     if arguments.terminal:
         in_terminal(session, ask)
     else:
@@ -148,10 +132,12 @@ def questions(source: Path, level: str, seed: int, models: Sequence[str]) -> Ite
     Of a run those come first on which the reward models in the folders `models` differ most.
     """
     if source.is_dir():
+        from quintain.pipelines.questions import run_questions
         from quintain.store import Run
 
         with Run.open(source, writable=False) as run:
-            yield from of_run(run, level, seed, models)
+            order = partial(find_disputed, run, models) if models else None
+            yield from run_questions(run, level, seed, order=order)
     elif is_labels_file(source):
         return
     elif level == "step":
@@ -160,41 +146,9 @@ def questions(source: Path, level: str, seed: int, models: Sequence[str]) -> Ite
         yield from of_file(source, seed)
 
 
-def of_run(run: Run, level: str, seed: int, models: Sequence[str]) -> Iterator[Query]:
-    """Yield questions about the scored episodes of training tasks of `run`."""
-    from quintain.cli.episodes import chat_writer
-    from quintain.data.labels import Query, draw_pairs
-    from quintain.data.seats import speakers
-    from quintain.types import Score, as_text
-
-    tasks: dict[tuple[str, str], list[str]] = {}
-    for trajectory in run.trajectories():
-        if trajectory.task.split == "train" and isinstance(trajectory.outcome, Score) and trajectory.turns:
-            if len(speakers(trajectory)) != 1:
-                raise DataError(
-                    f"episodes of {run.folder}: got {trajectory.id} with several seats; compare runs of one seat"
-                )
-            tasks.setdefault((trajectory.task.environment, trajectory.task.id), []).append(trajectory.id)
-    write = chat_writer(run, is_compared=True)
-    pairs = draw_pairs(list(tasks.values()), seed=seed)
-
-    def sides_of(names: tuple[str, str]) -> list[Trajectory]:
-        sides = [run.episode(name) for name in names]
-        return until_parted(*sides) if level == "step" else sides
-
-    for names in find_disputed(run, pairs, sides_of, models) if models else pairs:
-        sides = sides_of(names)
-        records = [hide_judgement(write(side), as_text(side.final_observation)) for side in sides]
-        if records and records[0]["messages"] != records[1]["messages"]:
-            yield Query.of(records[0], records[1], names)
-
-
 def find_disputed(
-    run: Run,
-    pairs: Iterator[tuple[str, str]],
-    sides_of: Callable[[tuple[str, str]], list[Trajectory]],
-    models: Sequence[str],
-) -> Iterator[tuple[str, str]]:
+    run: Run, models: Sequence[str], pairs: Iterator[Names], sides_of: Sides
+) -> Iterator[Names]:
     """Yield the first `CANDIDATES` of `pairs`, those first on which the reward models in `models` differ most.
 
     Raises:
@@ -226,44 +180,12 @@ def find_disputed(
     yield from (chosen[place][0] for place in (by_dispute(differences) if chosen else []))
 
 
-def until_parted(one: Trajectory, other: Trajectory) -> list[Trajectory]:
-    """Return both episodes up to the turn in which they part; none where they were shown different things there."""
-    from quintain.data.samples import num_shared
-    from quintain.types import Pair
-
-    turn = num_shared(Pair(chosen=one, rejected=other, level="turn"))
-    sides = [
-        replace(side, turns=side.turns[: turn + 1], final_observation=find_seen(side, turn))
-        for side in (one, other)
-    ]
-    shown = [side.turns[turn].prompt_ids if turn < len(side.turns) else None for side in sides]
-    return sides if shown[0] is not None and shown[0] == shown[1] else []
-
-
-def find_seen(side: Trajectory, turn: int) -> tuple[Content, ...]:
-    """Return what was seen after `turn` of `side`."""
-    return side.turns[turn + 1].observation if turn + 1 < len(side.turns) else side.final_observation
-
-
-def hide_judgement(record: Mapping[str, Any], end: str = "") -> dict[str, Any]:
-    """Return a conversation with its `end`, without what it was worth, which whoever compares is not to know.
-
-    Raises:
-        DataError: the run has no tokenizer, so that its episodes cannot be read.
-    """
-    if not record:
-        raise DataError(
-            "episodes to compare: got a run without a tokenizer; give one that was trained or collected"
-        )
-    found = {key: record[key] for key in ("messages", "tools", "task") if key in record}
-    return {**found, **({"end": end} if end else {})}
-
-
 def of_file(source: Path, seed: int) -> Iterator[Query]:
     """Yield questions about the conversations of `source` that name the same task."""
     from quintain.data.files import read_objects
     from quintain.data.labels import Query, draw_pairs
     from quintain.data.records import as_object, read_record
+    from quintain.pipelines.questions import hide_judgement
 
     records: dict[str, dict[str, Any]] = {}
     tasks: dict[str, list[str]] = {}

@@ -22,7 +22,7 @@ def view(argv: Sequence[str]) -> int:
     """Show runs in a browser until interrupted, or write the report of one anew and say where it lies."""
     parser = Parser(
         "view",
-        "Show a run, or all runs of a folder, in a browser, live while they train. Nothing is written to them.",
+        "Show a run, or all of a folder, in a browser, live while they train. Nothing but labels is written to them.",
     )
     parser.add_argument(
         "place",
@@ -113,7 +113,7 @@ def serve_pages(
     listener.start()
     shown = f"{listener.url}/{key}/"
     told = f"{listener.url}/WORD/, where WORD is the word in {token_file}" if token else shown
-    write_line(f"{place}: {told}\n(nothing is written to the runs; Ctrl-C stops it)")
+    write_line(f"{place}: {told}\n(nothing but labels is written to the runs; Ctrl-C stops it)")
     try:
         serve_until_interrupted(listener, shown, opens=opens)
     finally:

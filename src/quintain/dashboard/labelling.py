@@ -32,8 +32,8 @@ def words(message: Message) -> str:
     return "\n".join(part for part in (whole_text(message), *calls) if part)
 
 
-def question_page(session: Session) -> str:
-    """Return the page with the next question of `session`, or that there is none."""
+def question_page(session: Session, back: str = "") -> str:
+    """Return the page with the next question of `session`, or that there is none; `back` is where it leads back to."""
     query, where = session.next(), session.progress
     if query is None:
         body = "<p>Nothing is left to compare. Reload this page when there is more.</p>"
@@ -58,7 +58,8 @@ def question_page(session: Session) -> str:
         for key in keys
     )
     task = "" if query is None else str(query.first.get("task", ""))
-    head = f'<h1>Which is better?</h1><p class="soft">{escape(where)} · {escape(task)}</p>'
+    leave = f' · <a href="{escape(back)}">back to the run</a>' if back else ""
+    head = f'<h1>Which is better?</h1><p class="soft">{escape(where)} · {escape(task)}{leave}</p>'
     return page(
         f"{session.file.name} · {where}", f'{head}{body}<div class="keys">{buttons}</div>', script=SCRIPT
     )

@@ -32,6 +32,10 @@ from quintain.types import Message, as_content, derive_seed
 Choice = Literal["first", "second", "tie", "skip"]
 CHOICES: tuple[Choice, ...] = ("first", "second", "tie", "skip")
 UNDO = "undo"
+LEVELS = ("episode", "step")
+"""What is compared of a run: two episodes, or the turn in which they part."""
+USUAL_COUNT = 50
+"""Questions of a file that asks none yet."""
 SHARES: Mapping[str, float] = {"first": 1.0, "second": 0.0, "tie": 0.5}
 """The share of the preference that the first side gets (μ of arXiv 1706.03741); of what was skipped there is none."""
 

@@ -7,7 +7,7 @@ is on the disk before the next one is shown. A run that needs answers adds its q
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -37,12 +37,19 @@ class Session:
 
     @property
     def labels(self) -> Labels:
-        """What the file says now."""
-        state = self.file.stat() if self.file.exists() else None
-        key = (0, 0) if state is None else (state.st_size, state.st_mtime_ns)
-        if self._read is None or self._read[0] != key:
-            self._read = key, read_labels(self.file)
-        return self._read[1]
+        """What the file says now.
+
+        Raises:
+            DataError: a line of it is no label. StoreError: it cannot be read.
+        """
+        try:
+            state = self.file.stat() if self.file.exists() else None
+            key = (0, 0) if state is None else (state.st_size, state.st_mtime_ns)
+            if self._read is None or self._read[0] != key:
+                self._read = key, read_labels(self.file)
+            return self._read[1]
+        except OSError as error:
+            raise files.disk_error("reading labels", self.file, error, then="label on") from error
 
     @property
     def progress(self) -> str:
@@ -55,6 +62,24 @@ class Session:
         with self._lock:
             known = self.labels.queries
             self._append([query.line() for query in queries if query.id not in known])
+
+    def ask_until(self, count: int, drawn: Iterable[Query], *, of: str) -> None:
+        """Add questions of `drawn` until the file asks `count`; `of` says of what they are.
+
+        Raises:
+            DataError: nothing is asked then.
+        """
+        known, fresh = self.labels.queries, dict[str, Query]()
+        for query in drawn if len(known) < count else ():
+            if query.id not in known:
+                fresh.setdefault(query.id, query)
+            if len(known) + len(fresh) == count:
+                break
+        self.ask(list(fresh.values()))
+        if not self.labels.queries:
+            raise DataError(
+                f"{of}: got none to compare, because no two of the same task differ; collect several episodes of a task"
+            )
 
     def next(self) -> Query | None:
         """Return the first question that the labeller has not answered."""

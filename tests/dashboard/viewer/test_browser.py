@@ -16,6 +16,7 @@ from tests.build import make_episode, make_turn
 from quintain.adapters.miniwob import chromium
 from quintain.dashboard.viewer.server import view_app
 from quintain.dashboard.viewer.viewed import Viewer
+from quintain.data.labels import read_labels
 from quintain.serve.listener import Listener
 from quintain.store import Run
 
@@ -227,6 +228,22 @@ def test_a_page_is_saved_as_one_file_without_scripts(page: Page, tmp_path: Path)
     page.wait("document.querySelectorAll('.chart svg .curve').length > 2")
     assert page.run("getComputedStyle(document.querySelector('.chart')).borderRadius") == "8px"
     assert "pwned" not in page.run("document.title")
+
+
+def test_a_person_compares_two_episodes(page: Page, runs: Path) -> None:
+    """From the Data page to the page of `quintain label` and back; what a run says runs nothing there, either."""
+    page.open("data?run=one", "document.getElementById('labeller')")
+    page.run(
+        "document.getElementById('labeller').value = 'ann'; document.querySelector('form.filters button').click()"
+    )
+    page.wait("location.pathname.endsWith('/label/one/ann/') && document.querySelector('[data-key=\"1\"]')")
+    assert page.faults == [] and page.run("document.querySelectorAll('td h2').length") == 2
+    page.press("1")
+    page.wait("document.title.includes('1 of ')")
+    page.run("document.querySelector('a[href*=data]').click()")
+    page.wait("document.querySelector('.page.data') && document.body.innerText.includes('ann answered 1.')")
+    (label,) = read_labels(runs / "one" / "labels.jsonl").given
+    assert (label.choice, label.labeller, page.faults) == ("first", "ann", [])
 
 
 def test_a_person_takes_over_from_a_turn(runs: Path, tmp_path: Path) -> None:

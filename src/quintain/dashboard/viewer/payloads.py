@@ -12,8 +12,9 @@ from typing import Any
 
 from quintain.dashboard.funnel import funnels
 from quintain.dashboard.viewer.index import EXACT, Query
+from quintain.dashboard.viewer.labels import show_labels
 from quintain.dashboard.viewer.viewed import ViewedRun, Viewer, read_options
-from quintain.errors import DataError, QuintainError, UsageError
+from quintain.errors import DataError, UsageError
 from quintain.store.best import best_step
 from quintain.store.rows import MAX_STEPS
 
@@ -23,8 +24,6 @@ EVENTS = 200
 """Events that are shown, the newest."""
 LAST_ROWS = 10
 """Steps whose mean says how long one takes."""
-LABELS = "labels.jsonl"
-NUM_LABELS = 50
 
 
 def list_runs(viewer: Viewer) -> dict[str, Any]:
@@ -295,39 +294,6 @@ def show_data(viewed: ViewedRun, asked: Mapping[str, str]) -> dict[str, Any]:
         "pairs": [list(pair) for pair in viewed.index.pairs(step)] if with_pairs else [],
         "labels": show_labels(viewed),
     }  # fmt: skip
-
-
-def show_labels(viewed: ViewedRun) -> dict[str, Any]:
-    """Return what people said in the run's file of labels, and how far they agree."""
-    from quintain.data.labels import agreements, read_labels
-
-    file = viewed.folder / LABELS
-    if not file.is_file():
-        return {"queries": 0, "given": [], "agreements": [], "problem": ""}
-    try:
-        labels = read_labels(file)
-    except (QuintainError, OSError) as error:
-        return {"queries": 0, "given": [], "agreements": [], "problem": str(error)}
-    given = [
-        {
-            "query": label.query,
-            "choice": label.choice,
-            "labeller": label.labeller,
-            "time": label.time,
-            "sources": list(labels.queries[label.query].sources) if label.query in labels.queries else [],
-        }
-        for label in labels.given[-NUM_LABELS:]
-    ]
-    return {
-        "queries": len(labels.queries),
-        "num_given": len(labels.given),
-        "given": given[::-1],
-        "agreements": [
-            {"labellers": list(each.labellers), "share": each.share, "num": each.num, "kappa": each.kappa}
-            for each in agreements(labels)
-        ],
-        "problem": "",
-    }
 
 
 def compare_runs(one: ViewedRun, other: ViewedRun, asked: Mapping[str, str]) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 Everything lies below a key, the first part of each path, so that no other page and no other user of the machine can
 name an address; `quintain.serve.listener` looks at the host and the origin before that. Every text in an answer is
 spelled out (`quintain.types.terminal`), pages put it in as text, and a policy forbids scripts, styles and connections
-that are not the viewer's own.
+that are not the viewer's own. The page on which people compare two episodes is that of `quintain label`, with a policy
+of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import anyio.to_thread
@@ -22,13 +24,16 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from quintain.dashboard.label_server import label_routes
 from quintain.dashboard.page import page
 from quintain.dashboard.report import report_body
 from quintain.dashboard.viewer import payloads
+from quintain.dashboard.viewer.labels import Labellings
 from quintain.dashboard.viewer.replays import Replays
 from quintain.dashboard.viewer.tokens import show_episode
 from quintain.dashboard.viewer.viewed import Viewer
 from quintain.errors import QuintainError
+from quintain.learning.labelling import Session
 from quintain.types.terminal import spell_out
 
 FRONT = Path(__file__).parent / "front"
@@ -60,7 +65,7 @@ MAX_NAMES = 300
 
 def view_app(viewer: Viewer, key: str) -> Starlette:
     """Return the app whose pages are at ``/KEY/``; without a `key` at ``/``."""
-    replays = Replays(viewer)
+    replays, labellings = Replays(viewer), Labellings(viewer)
     asked: dict[str, Callable[[Mapping[str, str]], Any]] = {
         "runs": lambda _: payloads.list_runs(viewer),
         "run": lambda query: payloads.show_run(viewer.get(_name(query))),
@@ -82,6 +87,7 @@ def view_app(viewer: Viewer, key: str) -> Starlette:
         "begin": lambda body: replays.begin(str(body.get("run", "")), str(body.get("id", ""))),
         "go": lambda body: replays.go(str(body.get("session", "")), int(body.get("turn", 0))),
         "act": lambda body: replays.act(str(body.get("session", "")), body),
+        "label": labellings.begin,
     }
 
     def is_known(request: Request) -> bool:
@@ -131,6 +137,13 @@ def view_app(viewer: Viewer, key: str) -> Starlette:
             return as_json({"error": "got a body that is no JSON object"}, 400)
         return await anyio.to_thread.run_sync(lambda: reply(lambda: done[name](found)))
 
+    def find_session(request: Request) -> Session | None:
+        parts = request.path_params
+        return labellings.find(str(parts["run"]), str(parts["labeller"])) if is_known(request) else None
+
+    def find_back(request: Request) -> str:
+        return f"../../../#/data?run={quote(str(request.path_params['run']), safe='')}"
+
     def show_report(request: Request) -> Response:
         """Answer with the report of a run: a page without scripts."""
         if not is_known(request):
@@ -175,6 +188,7 @@ def view_app(viewer: Viewer, key: str) -> Starlette:
             Route("/{key}/api/{what}", answer, methods=["GET"]),
             Route("/{key}/act/{what}", act, methods=["POST"]),
             Route("/{key}/report/{run}", show_report, methods=["GET"]),
+            *label_routes("/{key}/label/{run}/{labeller}", find_session, find_back),
         ]
     )
     app.state.replays = replays

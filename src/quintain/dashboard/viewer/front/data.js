@@ -1,6 +1,6 @@
 // What was learned from: the funnel of examples, pairs side by side, and what people said of them.
 
-import { ask, change, link } from "./api.js";
+import { act, ask, change, link, problem } from "./api.js";
 import { clock, count, h, percent, put } from "./dom.js";
 import { member } from "./tokens.js";
 
@@ -43,11 +43,37 @@ function funnel(found) {
 }
 
 function labels(values, found) {
-  const how = h("p", {}, "Compare episodes of this run, side by side: ", h("code", {}, `quintain label ${values.run} --labeller NAME`), ". What people say stands in the run's labels.jsonl.");
+  const told = h("div", {});
+  const who = h("input", { type: "text", id: "labeller", autocomplete: "off", placeholder: "your name", value: remember() });
+  const level = h("select", { id: "level" }, h("option", { value: "episode" }, "two episodes of a task"), h("option", { value: "step" }, "the turn in which they part"));
+  const number = h("input", { type: "number", id: "questions", min: found.queries, max: 1000, step: 1, value: found.queries || 50 });
+  const begin = h("form", { class: "filters live-only", onsubmit: async (event) => {
+    event.preventDefault();
+    try {
+      remember(who.value.trim());
+      location.assign((await act("label", { run: values.run, labeller: who.value, level: level.value, count: Number(number.value) || 0 })).address);
+    } catch (error) {
+      put(told, problem(error));
+    }
+  } }, h("label", {}, h("span", {}, "who answers"), who), h("label", {}, h("span", {}, "what is compared"), level), h("label", {}, h("span", {}, "questions in all"), number), h("button", { class: "plain" }, "Compare, side by side"));
+  const how = h("p", { class: "soft small" }, "Answers go into the run's labels.jsonl, the one file that is written here. The same in a terminal: ", h("code", {}, `quintain label ${values.run} --labeller NAME`), "; what was preferred, to learn from: ", h("code", {}, `quintain label ${values.run} --export pairs.jsonl`), ".");
   if (found.problem) return [h("p", { class: "problem" }, found.problem), how];
-  if (!found.queries) return [h("p", { class: "soft" }, "Nobody has compared episodes of this run yet."), how];
+  if (!found.queries) return [h("p", { class: "soft" }, "Nobody has compared episodes of this run yet."), begin, told, how];
   return [
-    h("p", {}, `${count(found.num_given)} answers to ${count(found.queries)} questions.`, found.agreements.map((each) => ` ${each.labellers.join(" and ")} agree on ${percent(each.share)} of ${count(each.num)} (Cohen's kappa ${each.kappa === null ? "–" : each.kappa.toFixed(2)}).`)),
-    h("table", {}, h("thead", {}, h("tr", {}, ["who", "said", "when", "of"].map((name) => h("th", { scope: "col" }, name)))),
-      h("tbody", {}, found.given.map((each) => h("tr", {}, h("td", {}, each.labeller), h("td", {}, each.choice), h("td", { class: "soft" }, Number.isNaN(Date.parse(each.time)) ? each.time : clock(Date.parse(each.time) / 1000)), h("td", {}, each.sources.length === 2 && each.sources.every((id) => /^[0-9a-f]{20}$/.test(id)) ? h("a", { href: link("group", { run: values.run, id: each.sources[0], other: each.sources[1] }) }, "both episodes") : each.query.slice(0, 12)))))), how];
+    h("p", {}, `${count(found.num_given)} answers to ${count(found.queries)} questions.`, found.num_opposite > 0 && ` Opposite answers to ${count(found.num_opposite)}.`,
+      found.labellers.map((each) => ` ${each.name} answered ${count(each.answered)}.`),
+      found.agreements.map((each) => ` ${each.labellers.join(" and ")} agree on ${percent(each.share)} of ${count(each.num)} (Cohen's kappa ${each.kappa === null ? "–" : each.kappa.toFixed(2)}).`)),
+    begin, told,
+    h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["who", "said", "when", "of"].map((name) => h("th", { scope: "col" }, name)))),
+      h("tbody", {}, found.given.map((each) => h("tr", {}, h("td", {}, each.labeller), h("td", {}, each.choice), h("td", { class: "soft" }, Number.isNaN(Date.parse(each.time)) ? each.time : clock(Date.parse(each.time) / 1000)), h("td", {}, each.sources.length === 2 && each.sources.every((id) => /^[0-9a-f]{20}$/.test(id)) ? h("a", { href: link("group", { run: values.run, id: each.sources[0], other: each.sources[1] }) }, "both episodes") : each.query.slice(0, 12))))))), how];
+}
+
+// The name under which somebody answered last in this browser; a new one is kept.
+function remember(name) {
+  try {
+    if (name) localStorage.setItem("labeller", name);
+    return localStorage.getItem("labeller") ?? "";
+  } catch {
+    return "";
+  }
 }
