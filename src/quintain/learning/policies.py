@@ -162,6 +162,8 @@ class Policy:
         if learner is not None and settings.tokens_per_microbatch is not None:
             learner.max_tokens = settings.tokens_per_microbatch
         self.engine: Engine | None = None
+        self.copied_version = 0
+        """of the policy that it is a past self of, when it was copied"""
         self._read: Read | None = None
         """what its body, which rests, was found to say; None: the body learns"""
 
@@ -172,8 +174,8 @@ class Policy:
 
     @property
     def version(self) -> int:
-        """Number of optimizer steps taken."""
-        return 0 if self.learner is None else self.learner.version
+        """Number of optimizer steps taken; of a past self those that it was copied after."""
+        return self.copied_version if self.learner is None else self.learner.version
 
     @property
     def max_tokens(self) -> int:
@@ -619,10 +621,45 @@ def plan_policies(
                 f"policies.{name}.shares: got {settings.shares!r}; name a policy that comes before it: "
                 f"{', '.join(plan)}"
             )
+        if settings.past:
+            _refuse_past(name, settings, is_needed=name in specs)
+            frozen = replace(config.main_policy(is_copy=True), is_trained=False)
+            copy = PolicySpec(follows=MAIN, polyak=0.0, acts=True)
+            plan |= dict.fromkeys(past_names(name, settings), (copy, frozen))
+            continue
+        for key in () if settings.past else ("every", "drawn", "swaps"):
+            if (given := getattr(settings, key)) != getattr(PolicySettings(), key):
+                raise ConfigError(
+                    f"policies.{name}.{key}: got {given!r} without past selves; give policies.{name}.past, or leave "
+                    "it out"
+                )
         plan[name] = (specs.get(name), settings)
         if settings.shares:
             _refuse_sharing(name, plan)
     return plan
+
+
+def past_names(name: str, settings: PolicySettings) -> list[str]:
+    """Return the names of the policies that the past selves `name` are: ``["past-0", "past-1"]``."""
+    return [f"{name}-{number}" for number in range(settings.past)]
+
+
+def _refuse_past(name: str, settings: PolicySettings, *, is_needed: bool) -> None:
+    """Raise a `ConfigError` where past selves are to be something else as well."""
+    usual = PolicySettings(
+        past=settings.past, every=settings.every, drawn=settings.drawn, swaps=settings.swaps
+    )
+    for each in fields(PolicySettings):
+        if (given := getattr(settings, each.name)) != getattr(usual, each.name):
+            raise ConfigError(
+                f"policies.{name}.{each.name}: got {given!r} with past {settings.past}; past selves are frozen copies "
+                f"of {MAIN}, on its machine: leave it out"
+            )
+    if is_needed:
+        raise ConfigError(
+            f"policies.{name}.past: got {settings.past} for a policy that the method asks for; give the past selves "
+            "another name"
+        )
 
 
 def _refuse_sharing(name: str, plan: Mapping[str, tuple[PolicySpec | None, PolicySettings]]) -> None:

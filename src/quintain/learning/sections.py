@@ -79,6 +79,15 @@ class PolicySettings(PolicyFields):
     """Whether it learns; none: as the method says, and yes for the policy of a seat."""
     learning_rate: PositiveFloat | None = None
     """Learning rate of AdamW; none: that of the run."""
+    past: NonNegativeInt = 0
+    """Earlier versions of the policy that are kept, frozen; one of them plays in each group. 0: it is no past self."""
+    every: PositiveInt = 10
+    """Steps after which the policy as it is becomes the newest of its past selves."""
+    drawn: Literal["recent", "even", "hard"] = "recent"
+    """Which past self plays: recent (each half as often as the next newer one), even, or hard (one with which the
+    policy succeeds seldom)."""
+    swaps: bool = False
+    """Whether the seat of a past self is drawn, too, among those of the policy."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 
 from quintain.agents.protocol import Agent
@@ -47,6 +48,8 @@ class Rollout:
         max_staleness: versions that weights may move on while an episode is played, where they change under way;
             an episode beyond that is a `Failure` of kind ``stale``.
         recall: returns an episode that is not to be played, as where steps of a run are made again; None for others.
+        draw_seats: seed of a group → which policy plays which seat in it, as where past selves play; demonstrations
+            have the usual `seats`.
 
     Raises:
         UsageError: a policy has a harness and no engine or the other way round, or a seat has no such policy.
@@ -63,6 +66,7 @@ class Rollout:
         source: Kind | MakeSource = "lockstep",
         max_staleness: int = 0,
         recall: Callable[[EpisodeRequest], Trajectory | None] | None = None,
+        draw_seats: Callable[[int], Mapping[str, str]] | None = None,
     ) -> None:
         if isinstance(source, str) and source not in SOURCES:
             raise UsageError(f"source of episodes: got {source!r}; {suggestion(source, SOURCES)}")
@@ -75,7 +79,7 @@ class Rollout:
         check_policies(self._players, self._engines)
         self._limits = limits or Limits()
         self._source: Kind | MakeSource = source
-        self._max_staleness, self._recall = max_staleness, recall
+        self._max_staleness, self._recall, self._draw_seats = max_staleness, recall, draw_seats
         self._pool = Pool(make_environment, list(self._players.agents.values()), self._limits)
         self._looks = EnvironmentReader(
             has_state_keys=self._limits.has_state_keys, has_same_tools=self._limits.has_same_tools
@@ -158,6 +162,7 @@ class Rollout:
         What is `known` already is not played again; see `groups`.
         """
         sampler = DemonstratorSampler(demonstrator, self._pool.stepper)
+        options = replace(options, seats=options.seats or self._players.seats or None)
         requests = self.requests(tasks, 1, seed, options)
         return self._collect_tasks(tasks, requests, sampler, options, on_episode, Recorded(known))
 
@@ -210,6 +215,10 @@ class Rollout:
                 next(found) if prefix.is_repeated else Group(task=prefix.task, trajectories=())
                 for prefix in prefixes
             ]
+        if self._draw_seats is not None and options.seats is None:
+            raise UsageError(
+                "continuing episodes: got past selves, of which others would go on; take a method without branches"
+            )
         tasks = [prefix.task for prefix in prefixes]
         requests = self.requests(tasks, size, seed, options, prefixes)
         sampler = (
@@ -249,6 +258,12 @@ class Rollout:
         Raises:
             InvariantError: two of them would sample from the same seed.
         """
+        drawn: list[Mapping[str, str] | None] = [options.seats] * len(tasks)
+        if self._draw_seats is not None and options.seats is None:
+            drawn = [
+                self._draw_seats(derive_seed(seed, task.id, place, "seats"))
+                for place, task in enumerate(tasks)
+            ]
         requests = [
             EpisodeRequest(
                 task=task,
@@ -256,7 +271,7 @@ class Rollout:
                 index=index,
                 seed=derive_seed(seed, task.id, place, index),
                 agent=options.agent,
-                seats=options.seats,
+                seats=drawn[place],
                 prefix=prefixes[place] if prefixes else None,
             )
             for place, task in enumerate(tasks)

@@ -39,7 +39,8 @@ from quintain.learning.canary import Canary
 from quintain.learning.chat_format import describe_template, settle_chat_format
 from quintain.learning.learner import StepReport
 from quintain.learning.pass_size import fit_pass
-from quintain.learning.policies import build_policies, flatten_scored, plan_policies
+from quintain.learning.past_selves import PastSelves, check_past
+from quintain.learning.policies import Policy, build_policies, flatten_scored, plan_policies
 from quintain.learning.saved import MODEL, START
 from quintain.learning.sections import DataSection
 from quintain.learning.thresholds import thresholds
@@ -144,6 +145,8 @@ class TrainingContext:
         self._recorded, self._expert = recorded, cast("ExpertSource | None", None)
         seats = find_seats(config, config.seats, self.make_environment)
         self._limits = replace(limits, max_broken_share=config.max_broken, concurrency=config.concurrency)
+        self.past = PastSelves(config, self.policies, seats)
+        seats, drawn = self.past.usual, self.past.draw_seats if self.past else None
         acting = self.policies.acting
 
         def make_rollout(engines: Mapping[str, Engine]) -> Rollout:
@@ -162,6 +165,7 @@ class TrainingContext:
                 ),
                 max_staleness=config.max_staleness,
                 recall=recall_of(run),
+                draw_seats=drawn,
             )
 
         engines: Mapping[str, Engine] = self.policies.engines
@@ -278,6 +282,7 @@ class TrainingContext:
 
     def _begin(self) -> None:
         """Evaluate (with `eval_start`), record and save the starting policy as step 0, with what a cold start chose."""
+        self._serve_past(self.past.keep(0))
         row = self.serve_weights() | self.clock() | cold_start_metrics(self.run)
         row |= self.evaluate(0) if self.config.eval_start else {}
         row |= self.judge(0, row)
@@ -309,6 +314,13 @@ class TrainingContext:
             gap = canary.check(engines[name])
             found["gap/canary" if name == MAIN else f"gap/canary/{name}"] = gap
         return {**found, "time/hand_over": time.monotonic() - started}
+
+    def _serve_past(self, changed: Sequence[Policy]) -> None:
+        """Let the engines of past selves that were `changed` serve them."""
+        for policy in changed:
+            policy.activate()
+            engine = self.policies.engines[policy.name]
+            hand_over(engine, policy.model, policy.version, self.run.folder / ENGINES / policy.name)
 
     def clock(self) -> dict[str, float]:
         """Return seconds, speed, what was spent until now, and how well the machine was used."""
@@ -367,6 +379,9 @@ class TrainingContext:
         `uses` names the episodes that it learned from; None: those that were collected for it.
         """
         is_due = self.is_due(step)
+        self.past.observe(self.collector.recorded)
+        self._serve_past(self.past.keep(step))
+        row |= self.past.measure()
         row |= self.serve_weights()
         row |= self.clock()
         row |= self.evaluate(step) if is_due else {}
@@ -448,7 +463,12 @@ class TrainingContext:
 
     def save(self, step: int) -> None:
         """Save a checkpoint of the state after `step`."""
-        self.run.checkpoint(step, self.policies.save)
+
+        def write(folder: Path) -> None:
+            self.policies.save(folder)
+            self.past.save(folder)
+
+        self.run.checkpoint(step, write)
 
     def show(self, step: int, row: Mapping[str, float]) -> None:
         """Show `step` on the terminal; an alarm with which a run must not go on ends it.
@@ -468,6 +488,8 @@ class TrainingContext:
         checkpoint = self.run.latest_checkpoint()
         if checkpoint is not None:
             self.policies.load(Path(checkpoint.folder))
+            self.past.load(Path(checkpoint.folder))
+            self._serve_past(self.past.kept)
             check_weights(self.run, self.model)
         self._take_back()
         self.serve_weights()
@@ -680,7 +702,7 @@ def check_run(config: TrainConfig, policies: Mapping[str, PolicySpec]) -> None:
     for name, (_, settings) in plan_policies(config, policies).items():
         check_settings(engine_settings(settings), needed, by=f"agent {config.agent} of the policy {name}")
         find_device(settings.device)
-    find_seats(config, config.seats, find(config.environment))
+    check_past(config, find_seats(config, config.seats, find(config.environment)))
 
 
 @contextmanager
