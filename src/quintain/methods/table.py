@@ -126,7 +126,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "progent", "ltl", "agentable", "agent_poison", "eu_agent_bench",
     ),
     "The model stays as it is, and what stands around it is to be better": (
-        "reflexion", "memento", "practice", "react", "text2api", "agent_umf",
+        "reflexion", "memento", "practice", "react", "text2api", "agent_umf", "toolchain",
     ),
     "Several agents share a task": (
         "dr_mas", "marft", "marti", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
@@ -283,7 +283,9 @@ TABLE: tuple[Entry, ...] = (
     Entry("tau-bench", "multiagent", "written", name="tau_bench", page="tau-bench and tau²", section=TOOLS,
         about="a benchmark: an agent with tools and a policy serves a user, who may have tools, too",
         against="a grader of one half"),
-    Entry("ToolChain*", "search", "planned"),
+    Entry("ToolChain*", "search", "written", name="toolchain", page="ToolChain*", section=AROUND,
+        about="a search that goes on from where the way so far and what is imagined to be left cost least",
+        against="best-first by samples alone"),
     Entry("SE-Agent", "search", "planned"),
     Entry("AutoMind", "search", "planned"),
     Entry("ARIES", "search", "planned"),

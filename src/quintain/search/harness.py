@@ -3,7 +3,8 @@
 ``searched?by=best&size=3&steps=40+react``: in each state that the search picks the model is asked for `size` ways on,
 each of which is carried out, seen and taken back; then the state that looks best is gone on from, until the task is
 solved or `steps` actions were carried out or asked for again. The episode ends in the best state that was reached, and
-is paid for the way to it alone: what was tried beside it costs steps and pays nothing.
+is paid for the way to it alone: what was tried beside it costs steps and pays nothing. With ``score=plans`` that is
+A* by what solved plans say of the way and of the rest (ToolChain*, arXiv 2310.13227; see `quintain.search.astar`).
 
 Every action that is tried is a turn of the episode, sampled and recorded like others, so that a search is data: the
 observation after it begins with where the search stands, ``[search 0 3 7]`` (the numbers of the actions that lead
@@ -16,6 +17,7 @@ the same again. What an environment says cannot be undone (`Reversible`) is gone
 
 from __future__ import annotations
 
+import pathlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,8 +25,9 @@ from typing import Any, ClassVar, Literal, cast
 
 from quintain.agents.context import Exchange, Rewriting
 from quintain.agents.deliberation import Words, describe_action, with_words
+from quintain.agents.experience import as_experience
 from quintain.agents.protocol import Agent, Brief, Prompt, equip
-from quintain.data.searched import split_head, with_head
+from quintain.data.searched import follow_searches, split_head, with_head
 from quintain.environments.protocol import (
     Environment,
     Reversible,
@@ -34,10 +37,13 @@ from quintain.environments.protocol import (
     sum_parts,
 )
 from quintain.environments.wrapped import Wrapped
-from quintain.errors import UsageError
+from quintain.errors import DataError, UsageError
+from quintain.memory.bank import load_bank
 from quintain.search.agent import ends_solved, require_searchable
+from quintain.search.astar import PlanMemory, read_plan
 from quintain.search.tree import BestFirstTree, Node, Path, Seen, ValueTree
 from quintain.search.tree_search import SearchTree
+from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.types import (
     Action,
@@ -48,7 +54,8 @@ from quintain.types import (
 )
 
 Pick = Literal["best", "breadth", "depth", "mcts"]
-Judged = Literal["return", "votes", "model"]
+Judged = Literal["return", "votes", "model", "plans"]
+IMAGINE = "What is left to do until the task is solved? Write the actions in order, with ; between."
 JUDGE = "How promising is this, from 0 (hopeless) to 10 (solved)? Write a number."
 SURE = "10"
 """What a demonstration says of a state."""
@@ -71,14 +78,34 @@ class Searched:
     """Actions of an episode, tried ones included."""
     score: Judged = "votes"
     """What a state is worth: the share of the ways from the state before that led to it, times what that is worth; what
-    its way has paid so far; or what the model says of it when it is asked, a turn of its own."""
-    max_tokens: int = 16
+    its way has paid so far; what the model says of it when it is asked, a turn of its own; or minus what its way and
+    the rest cost by solved plans (plans), where the model is asked for the rest."""
+    max_tokens: int = 64
     """Tokens of what the model says of a state."""
+    plans: str = ""
+    """Solved plans for `score=plans`: a run, by its solved training episodes, or the file of a bank; empty: none."""
+    memory: PlanMemory = field(default=PlanMemory(), init=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse a search of nothing."""
+        """Refuse a search of nothing; read the plans.
+
+        Raises:
+            UsageError: there is nothing to search, or nobody reads the plans.
+            DataError: what is named holds no solved plan.
+        """
         if min(self.size, self.steps) < 1:
             raise UsageError(f"searched: got size={self.size}, steps={self.steps}; give 1 or more of each")
+        if self.plans and self.score != "plans":
+            raise UsageError(
+                f"searched: got plans={self.plans} with score={self.score}; give score=plans as well"
+            )
+        if self.plans:
+            object.__setattr__(self, "memory", PlanMemory.learn(read_plans(pathlib.Path(self.plans))))
+
+    @property
+    def question(self) -> str:
+        """What the model is asked of each new state; empty: nothing."""
+        return {"model": JUDGE, "plans": IMAGINE}.get(self.score, "")
 
     def open(self, brief: Brief) -> SearchedSession:
         """See `Agent.open`."""
@@ -101,6 +128,8 @@ class Reached:
     way: tuple[int, ...]
     """numbers of the actions that lead to it from the beginning"""
     observation: Observation
+    actions: tuple[str, ...] = ()
+    """those of the way"""
     total: float = 0.0
     """what the way paid"""
     terms: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -128,10 +157,12 @@ class SearchedWorld(Wrapped):
         self._ways: dict[str, tuple[Reached, int]] = {}
         self._judged: str | None = None
         self._scores: dict[str, float] = {}
+        self._costs: dict[str, float] = {}
+        self._rests: dict[str, list[str]] = {}
 
     def count_turns(self) -> int:
         """Return the actions of a search, and the turns in which the model says what they led to."""
-        return self._settings.steps * (2 if self._settings.score == "model" else 1) + 1
+        return self._settings.steps * (2 if self._settings.question else 1) + 1
 
     def reset(self, task: Task) -> Observation:
         """Begin the episode inside; the search stands at its beginning."""
@@ -139,6 +170,7 @@ class SearchedWorld(Wrapped):
         self._depth = self.inner.max_turns
         self._number = self._num_tried = 0
         self._judged, self._scores, self._ways = None, {}, {}
+        self._costs, self._rests = {}, {}
         self._best = start = Reached(state=self._states.snapshot(), way=(), observation=observation)
         self._plant(start)
         return observation
@@ -147,7 +179,10 @@ class SearchedWorld(Wrapped):
         """Try `action` in the state where the search stands, or take in what the model says of the state before."""
         number, self._number = self._number, self._number + 1
         if self._judged is not None:
-            self._scores[self._judged] = read_score(action.text)
+            if self._settings.score == "plans":
+                self._rests[self._judged] = read_plan(action.text)
+            else:
+                self._scores[self._judged] = read_score(action.text)
             self._judged = None
             return self._go_on()
         key, self._num_tried = describe_action(action), self._num_tried + 1
@@ -170,7 +205,7 @@ class SearchedWorld(Wrapped):
             if last.is_over:
                 return self._end()
             self._plant(reached)
-        elif self._settings.score == "model" and reached.state is not None:
+        elif self._settings.question and reached.state is not None:
             self._judged = str(reached.way)
             return StepResult(observation=with_head(reached.observation, "judge", reached.way), reward=0.0)
         return self._go_on()
@@ -206,6 +241,7 @@ class SearchedWorld(Wrapped):
         return Reached(
             state=None if result.is_over else self._states.snapshot(),
             way=way,
+            actions=(*before.actions, describe_action(action)),
             observation=result.observation,
             total=before.total + result.reward,
             terms=sum_parts((before.terms, result.reward_terms)),
@@ -228,15 +264,31 @@ class SearchedWorld(Wrapped):
 
     def _take_in(self) -> None:
         """Let the tree take in the ways on from where the search stands."""
-        paths: list[Path] = []
-        for key, (reached, votes) in self._ways.items():
-            text = str(reached.way)
-            if self._settings.score == "return":
-                self._scores[text] = reached.total
-            elif self._settings.score == "votes":
-                self._scores[text] = self._scores.get(self._node.seen.text, 1.0) * votes / self._asked
-            paths.append([Seen(key=key, text=text, is_over=reached.state is None, place=reached)])
-        self._tree.back_up(self._node, paths, [self._scores.get(path[0].text, 0.0) for path in paths])
+        paths: list[Path] = [
+            [Seen(key=key, text=str(reached.way), is_over=reached.state is None, place=reached)]
+            for key, (reached, _) in self._ways.items()
+        ]
+        scores = self._score_ways(list(self._ways.values()))
+        self._scores.update((path[0].text, score) for path, score in zip(paths, scores, strict=True))
+        self._tree.back_up(self._node, paths, scores)
+
+    def _score_ways(self, ways: Sequence[tuple[Reached, int]]) -> list[float]:
+        """Return what each of `ways` on from where the search stands is worth, with how often each was chosen."""
+        if self._settings.score == "return":
+            return [reached.total for reached, _ in ways]
+        if self._settings.score == "plans":
+            return [-self._cost(reached, votes / self._asked) for reached, votes in ways]
+        if self._settings.score == "votes":
+            before = self._scores.get(self._node.seen.text, 1.0)
+            return [before * votes / self._asked for _, votes in ways]
+        return [self._scores.get(str(reached.way), 0.0) for reached, _ in ways]
+
+    def _cost(self, reached: Reached, share: float) -> float:
+        """Return what the way to a state costs, which a `share` of the samples chose, and the rest of it: g + h."""
+        memory, text = self._settings.memory, str(reached.way)
+        spent = self._costs.get(self._node.seen.text, 0.0) + memory.cost_of_step(reached.actions, share)
+        self._costs[text] = spent
+        return spent + memory.cost_of_rest(reached.actions, self._rests.get(text, ()))
 
     def _end(self) -> StepResult:
         """Return the end of the episode: that of the best way."""
@@ -263,7 +315,7 @@ class SearchedSession(Rewriting):
     def __init__(self, settings: Searched, brief: Brief) -> None:
         """Begin where nothing was tried."""
         super().__init__(settings.agent, brief)
-        self._words = Words(settings.chat, settings.max_tokens)
+        self._words, self._question = Words(settings.chat, settings.max_tokens), settings.question
         self._taken: list[Exchange] = []
         """what each action was an answer to, by its number"""
         self._way: tuple[int, ...] = ()
@@ -276,9 +328,10 @@ class SearchedSession(Rewriting):
         was_judging, self._is_judging = self._is_judging, what == "judge"
         self._goes_on = not was_judging and way == (*self._way, len(self._taken) - 1)
         self._way = way
-        prompt = super().observe(with_words(shown, JUDGE) if self._is_judging else shown, legal_actions)
+        question = self._question
+        prompt = super().observe(with_words(shown, question) if self._is_judging else shown, legal_actions)
         self._taken.append(self._history[-1])
-        return self._words.ask(prompt, "judge", JUDGE) if self._is_judging else prompt
+        return self._words.ask(prompt, "judge", question) if self._is_judging else prompt
 
     def kept(self, history: Sequence[Exchange]) -> Sequence[Exchange] | None:
         """See `Rewriting.kept`: the way to where the search stands, unless the conversation is there."""
@@ -291,8 +344,28 @@ class SearchedSession(Rewriting):
         return super().read(completion)
 
     def write(self, action: Action) -> tuple[int, ...]:
-        """See `Session.write`; a demonstration thinks well of every state that it is in."""
-        return self._words.write(SURE) if self._is_judging else self._inner.write(action)
+        """See `Session.write`; a demonstration thinks well of every state that it is in, and knows the next step."""
+        said = describe_action(action) if self._question == IMAGINE else SURE
+        return self._words.write(said) if self._is_judging else self._inner.write(action)
+
+
+def read_plans(source: pathlib.Path) -> list[list[str]]:
+    """Return the actions of the solved episodes that a run trained on, or of the entries of a bank that were worth it.
+
+    Raises:
+        DataError: there is none, or `source` is neither.
+    """
+    if source.is_dir():
+        with Run.open(source, writable=False) as run:
+            made = list(
+                follow_searches(t for t in run.trajectories() if t.is_success and not t.task.is_held_out)
+            )
+        plans = [list(as_experience(t).actions) for t in made if t.turns]
+    else:
+        plans = [read_plan(entry.text) for entry in load_bank(source).entries if entry.value > 0]
+    if not plans:
+        raise DataError(f"plans: got {source}, which holds no solved one; name a run or a bank that does")
+    return plans
 
 
 def read_score(text: str) -> float:

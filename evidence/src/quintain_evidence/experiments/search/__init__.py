@@ -1,0 +1,1 @@
+"""Registered claims of the family `search`."""
