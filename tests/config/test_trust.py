@@ -50,6 +50,7 @@ HOSTILE = {
         "os:system": "the Python module os:system",
         "code?library=lib": "library: the file lib",
         "cased?cases=x+text": "cases: the file x+text",
+        "searched?score=plans&solved=x+text": "solved: the file x+text",
     },
     "engine": {
         "vllm": "the program vllm",

@@ -95,11 +95,11 @@ def test_plans_are_those_of_a_bank_that_were_worth_it(tmp_path: Path) -> None:
     ]
     Bank(entries).save(file)
     assert read_plans(file) == [["go a", "take b"]]
-    assert settings(score="plans", plans=str(file)).memory.match_way(["go a"]) == 1.0
+    assert settings(score="plans", solved=str(file)).memory.match_way(["go a"]) == 1.0
     Bank(entries[:1]).save(file)
     with pytest.raises(DataError, match="holds no solved one"):
         read_plans(file)
     with pytest.raises(DataError, match="cannot be read"):
         read_plans(tmp_path / "missing")
     with pytest.raises(UsageError, match="give score=plans as well"):
-        settings(plans=str(file))
+        settings(solved=str(file))

@@ -100,6 +100,7 @@ FIELDS: Mapping[str, Kind] = {
     "retriever": "file",
     "reward_model": "file",
     "run": "Python module",
+    "solved": "file",
     "teacher": "address",
     "tests": "file",
     "track": "service",

@@ -82,7 +82,7 @@ class Searched:
     the rest cost by solved plans (plans), where the model is asked for the rest."""
     max_tokens: int = 64
     """Tokens of what the model says of a state."""
-    plans: str = ""
+    solved: str = ""
     """Solved plans for `score=plans`: a run, by its solved training episodes, or the file of a bank; empty: none."""
     memory: PlanMemory = field(default=PlanMemory(), init=False, compare=False)
 
@@ -95,12 +95,12 @@ class Searched:
         """
         if min(self.size, self.steps) < 1:
             raise UsageError(f"searched: got size={self.size}, steps={self.steps}; give 1 or more of each")
-        if self.plans and self.score != "plans":
+        if self.solved and self.score != "plans":
             raise UsageError(
-                f"searched: got plans={self.plans} with score={self.score}; give score=plans as well"
+                f"searched: got solved={self.solved} with score={self.score}; give score=plans as well"
             )
-        if self.plans:
-            object.__setattr__(self, "memory", PlanMemory.learn(read_plans(pathlib.Path(self.plans))))
+        if self.solved:
+            object.__setattr__(self, "memory", PlanMemory.learn(read_plans(pathlib.Path(self.solved))))
 
     @property
     def question(self) -> str:

@@ -67,6 +67,6 @@ def is_within(part: Sequence[str], whole: Sequence[str]) -> bool:
 
 
 FORMULAS: tuple[Formula, ...] = (
-    Formula("toolchain.costs", "search.astar", ("cost_of_step", "cost_of_rest"), draw_plans, costs_of_plans,
+    Formula("toolchain.costs", "search.astar", ("PlanMemory", "count_common"), draw_plans, costs_of_plans,
         costs_by_lists),
 )  # fmt: skip
