@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.build import make_episode, make_turn
+from tests.dashboard.viewer.test_trees import play as play_search
 
 from quintain.adapters.miniwob import chromium
 from quintain.dashboard.viewer.server import view_app
@@ -104,6 +105,7 @@ def pages_of(viewer: Viewer) -> dict[str, tuple[str, str]]:
     """Each page with hostile text in it → its address, and what shows that it is there."""
     odd = first_id(viewer, group="0:odd")
     plain = first_id(viewer, task="t/train/1", step="2", outcome="solved")
+    branch = first_id(viewer, group="1:branch")
     return {
         "overview": ("overview?run=one", "document.querySelectorAll('.chart svg').length > 2"),
         "overlaid": (
@@ -118,6 +120,7 @@ def pages_of(viewer: Viewer) -> dict[str, tuple[str, str]]:
         "data": ("data?run=one", "document.querySelectorAll('.member-card').length === 2"),
         "compare": ("compare?run=one&with=two", "document.querySelector('.interval')"),
         "replay": (f"replay?run=one&id={plain}", "document.querySelector('.world').innerText"),
+        "branches": (f"episode?run=one&id={branch}", "document.querySelector('.tree .node')"),
     }
 
 
@@ -228,6 +231,27 @@ def test_a_page_is_saved_as_one_file_without_scripts(page: Page, tmp_path: Path)
     page.wait("document.querySelectorAll('.chart svg .curve').length > 2")
     assert page.run("getComputedStyle(document.querySelector('.chart')).borderRadius") == "8px"
     assert "pwned" not in page.run("document.title")
+
+
+def test_trees_are_drawn(page: Page, viewer: Viewer, runs: Path) -> None:
+    """A search, whose nodes lead to their turns, and the episodes that were played on from each other."""
+    with Run.create(runs / "searched", recipe="collect", config={"agent": "searched?size=3+text"}) as run:
+        (name,) = run.append([play_search("ccbgf", by="best", size=3, steps=20)], step=0)
+        run.finish("done")
+    time.sleep(3.1)  # until the list of runs is read anew
+    page.open(f"episode?run=searched&id={name}", "document.querySelectorAll('.tree .node').length === 4")
+    chosen = (
+        "[...document.querySelectorAll('.tree .node.chosen text:first-of-type')].map((e) => e.textContent)"
+    )
+    assert (
+        page.run(chosen) == ["c", "✓ f"] and page.run("document.querySelectorAll('.edge.chosen').length") == 1
+    )
+    click = "new MouseEvent('click', {bubbles: true, cancelable: true})"
+    page.run(f"document.querySelectorAll('.tree .node')[3].dispatchEvent({click})")
+    assert "#/episode" in page.run("location.hash") and page.faults == []
+    branch = first_id(viewer, group="1:branch", step="1")
+    page.open(f"episode?run=one&id={branch}", "document.querySelectorAll('.tree .node').length === 3")
+    assert page.run("document.querySelectorAll('.tree .node.chosen').length") == 2 and page.faults == []
 
 
 def test_a_person_compares_two_episodes(page: Page, runs: Path) -> None:

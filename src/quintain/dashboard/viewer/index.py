@@ -35,6 +35,8 @@ MAX_FACETS = 50
 """Values of a column that can be chosen from."""
 MAX_PAGE = 500
 """Episodes that are listed at once."""
+MAX_RELATIVES = 200
+"""Episodes of a tree that are drawn."""
 SORTS: Mapping[str, str] = {
     "order": "e.row",
     "step": "e.step",
@@ -347,6 +349,23 @@ class Index:
             "before": around[0],
             "after": around[1],
         }
+
+    def relatives(self, found: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the episode that an episode goes back to by branches, and all that were played on from that."""
+        with self._mutex:
+            above, root = found["parent"], found["row"]
+            while above is not None and above < root:  # a branch is recorded after what it goes on from
+                root = above
+                row = self._connection.execute(
+                    "SELECT parent FROM episodes WHERE row = ?", (root,)
+                ).fetchone()
+                above = None if row is None else row[0]
+            return self._rows(
+                "WITH RECURSIVE kin(row) AS (SELECT ? UNION SELECT e.row FROM episodes AS e JOIN kin ON e.parent = "
+                "kin.row WHERE e.is_superseded = 0) SELECT e.* FROM kin JOIN episodes AS e ON e.row = kin.row "
+                "ORDER BY e.row LIMIT ?",
+                root, MAX_RELATIVES,
+            )  # fmt: skip
 
     def find_steps(self, row: int) -> list[int]:
         """Return the steps that learned from the episode in `row`."""

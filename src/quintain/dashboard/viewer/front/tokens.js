@@ -3,6 +3,7 @@
 import { act, ask, change, go, link } from "./api.js";
 import { count, duration, h, percent, plural, put, short } from "./dom.js";
 import { outcome } from "./episodes.js";
+import { drawTree } from "./tree.js";
 
 // key: [name, unit, kind of scale, what it is]
 const MEASURES = {
@@ -98,7 +99,9 @@ export async function show(shown) {
     !episode.has_tokenizer && h("p", { class: "soft small" }, "The run has no tokenizer: texts of actions are shown instead of tokens."),
     h("div", { class: "split" }, body, inspector));
 
-  tree(body, episode);
+  if (episode.branches.length) body.append(branchTree(episode));
+  if (episode.search) body.append(searchTree(episode));
+  else if (episode.turns.some((turn, at) => at > 0 && turn.starts_segment)) body.append(streamTree(episode));
   for (const turn of episode.turns) body.append(drawTurn(turn, episode, isRaw, offset));
   const end = episode.final.length && h("div", { class: "turn end" }, h("div", { class: "given" }, contents(episode.final)));
   if (end && episode.first_turn + episode.turns.length >= episode.num_turns) body.append(end);
@@ -176,22 +179,34 @@ function family(values, episode) {
   return h("div", { class: "family live-only" }, kin);
 }
 
-// Where turns do not simply follow each other, their forest: each under the turn that it continues.
-function tree(body, episode) {
-  const odd = episode.turns.some((turn, at) => at > 0 && turn.starts_segment);
-  if (!odd) return;
-  const children = new Map();
+// What a search tried: a node is a state, under the one that it was come to from.
+function searchTree(episode) {
+  const { nodes, score, is_solved: isSolved } = episode.search;
+  const worth = { votes: "its share of the votes", model: "what the model said of it", return: "what its way paid, which was not recorded" }[score] ?? "unknown";
+  return drawTree({ title: "What was tried", nodes: nodes.map((node) => ({ ...node, mark: node.is_end ? (isSolved ? "✓" : "✕") : "", href: `#turn-${node.turn}`, go: (event) => jump(event, node.turn), detail: `turn ${node.turn + 1}, votes ${node.votes}` })),
+    note: `A node is a state, by the action that led to it. First figure: what it is worth, ${worth}; behind ×: actions that were asked for there. The strong way is the one that was found.` });
+}
+
+// The episodes that were played on from each other: a node is a stretch of turns that the same ones share.
+function branchTree(episode) {
+  return drawTree({ title: "Played on from each other", nodes: episode.branches.map((node) => ({ ...node, href: link("episode", { run: episode.run, id: node.id }) })), note: "A node is a stretch of turns. First figure: the mean return of the episodes through it; behind ×: how many they are. The strong way is this episode." });
+}
+
+// Where turns do not simply follow each other, their token streams: a stretch of turns under the one that it continues.
+function streamTree(episode) {
   const shownTurns = new Set(episode.turns.map((turn) => turn.number));
+  const above = (turn) => (shownTurns.has(turn.continues) ? turn.continues : null);
+  const going = new Map();
+  for (const turn of episode.turns) going.set(above(turn), (going.get(above(turn)) ?? 0) + 1);
+  const stretches = [], of = new Map();
   for (const turn of episode.turns) {
-    const key = shownTurns.has(turn.continues) ? turn.continues : null;
-    children.set(key, [...(children.get(key) ?? []), turn]);
+    const before = of.get(above(turn));
+    if (before && going.get(above(turn)) === 1 && before.seat === turn.seat) before.last = turn.number;
+    else stretches.push({ key: turn.number, parent: before?.key ?? null, first: turn.number, last: turn.number, seat: turn.seat });
+    of.set(turn.number, before?.last === turn.number ? before : stretches.at(-1));
   }
-  const draw = (turn) => {
-    const own = children.get(turn.number) ?? [];
-    const node = h("a", { href: `#turn-${turn.number}`, onclick: (event) => jump(event, turn.number) }, `turn ${turn.number + 1}`, turn.is_internal ? ` (${turn.seat})` : "");
-    return own.length > 1 ? h("li", {}, node, h("ul", {}, own.map((each) => draw(each)))) : [h("li", {}, node), own.map((each) => draw(each))];
-  };
-  body.append(h("nav", { class: "tree", "aria-label": "Token streams" }, h("span", { class: "soft small" }, `${(children.get(null) ?? []).length} token streams begin here; a branch shares the tokens above it`), (children.get(null) ?? []).map((root) => h("ul", {}, draw(root)))));
+  const name = (each) => `${each.first === each.last ? `turn ${each.first + 1}` : `turns ${each.first + 1}–${each.last + 1}`}${episode.seats.length > 1 || each.seat.includes("/") ? ` (${each.seat})` : ""}`;
+  return drawTree({ title: "Token streams", nodes: stretches.map((each) => ({ ...each, label: name(each), href: `#turn-${each.first}`, go: (event) => jump(event, each.first) })), note: "A branch shares the tokens of what stands before it." });
 }
 
 export function contents(parts) {
