@@ -1,4 +1,4 @@
-"""``quintain verify``, ``replay`` and ``bisect``: steps of a run are made again from its journal."""
+"""``quintain verify``, ``replay`` and ``bisect``: steps and episodes of a run are made again from its journal."""
 
 import json
 from collections.abc import Sequence
@@ -45,11 +45,11 @@ def verify(argv: Sequence[str]) -> int:
 
 
 def replay(argv: Sequence[str]) -> int:
-    """Make a step of a run again and show what it was made of; return 1 where it does not follow."""
+    """Make a step of a run again and show what it was made of, return 1 where it does not follow; or an episode."""
     parser = Parser(
         "replay",
         "Make a step of a run again from its recorded episodes: its groups with rewards, advantages and gradients, and "
-        "a run that stands before and after it.",
+        "a run that stands before and after it. Or an episode, in its environment, to go on from any of its turns.",
     )
     parser.add_argument("run", metavar="RUN", help="folder of the run, or its name")
     parser.flag("--step", "the step", "N")
@@ -58,12 +58,29 @@ def replay(argv: Sequence[str]) -> int:
         "new folder: a run that goes on after the step, with the checkpoint before it as well",
         "FOLDER",
     )
+    parser.flag("--episode", "an episode instead: its id, or how that begins", "ID")
+    parser.flag(
+        "--turn", "turn before which it stops (default: after the last; with --policy the first)", "N"
+    )
+    parser.flag("--policy", "run, or step of one, that goes on from there", "RUN[@STEP]")
+    parser.flag("--turns", "turns that it goes on for (default 0: to the end)", "N", "0")
+    parser.switch("--take-over", "go on from there yourself, as in quintain play")
     parser.flag("--runs", ROOT_HELP, "ROOT", "runs")
     parser.switch("--trust-run", TRUST)
     parser.switch("--json", "print JSON, with the metrics of the step")
     arguments = parser.read(argv)
-    if arguments.step is None:
-        raise UsageError("quintain replay needs --step: got nothing; name the step that is to be made again")
+    if (arguments.step is None) == (arguments.episode is None):
+        raise UsageError(
+            "quintain replay needs --step or --episode: got both or neither; name the one that is to be made again"
+        )
+    if arguments.episode is not None:
+        from quintain.cli.episode_replay import replay_episode
+
+        if arguments.out is not None or arguments.json:
+            raise UsageError("--out, --json: got an episode, of which there is neither; name a step")
+        return replay_episode(arguments)
+    if arguments.turn is not None or arguments.policy is not None or arguments.take_over:
+        raise UsageError("--turn, --policy, --take-over: got a step; name an episode to go on with")
     step = whole_number(arguments.step, "--step", least=1)
     folder = resolve_folder(arguments.run, arguments.runs)
     out = None if arguments.out is None else Path(arguments.out)

@@ -239,15 +239,14 @@ def test_trees_are_drawn(page: Page, viewer: Viewer, runs: Path) -> None:
         (name,) = run.append([play_search("ccbgf", by="best", size=3, steps=20)], step=0)
         run.finish("done")
     time.sleep(3.1)  # until the list of runs is read anew
-    page.open(f"episode?run=searched&id={name}", "document.querySelectorAll('.tree .node').length === 4")
+    page.open(f"episode?run=searched&id={name}", "document.querySelectorAll('.tree .node').length === 5")
     chosen = (
         "[...document.querySelectorAll('.tree .node.chosen text:first-of-type')].map((e) => e.textContent)"
     )
-    assert (
-        page.run(chosen) == ["c", "✓ f"] and page.run("document.querySelectorAll('.edge.chosen').length") == 1
-    )
+    assert page.run(chosen) == ["start", "c", "✓ f"]
+    assert page.run("document.querySelectorAll('.edge.chosen').length") == 2
     click = "new MouseEvent('click', {bubbles: true, cancelable: true})"
-    page.run(f"document.querySelectorAll('.tree .node')[3].dispatchEvent({click})")
+    page.run(f"document.querySelectorAll('.tree .node')[4].dispatchEvent({click})")
     assert "#/episode" in page.run("location.hash") and page.faults == []
     branch = first_id(viewer, group="1:branch", step="1")
     page.open(f"episode?run=one&id={branch}", "document.querySelectorAll('.tree .node').length === 3")
@@ -287,6 +286,10 @@ def test_a_person_takes_over_from_a_turn(runs: Path, tmp_path: Path) -> None:
             "document.querySelector('.tool input').value = '3'; document.querySelector('.tool button').click()"
         )
         page.wait("document.querySelector('.own')?.innerText.includes('guess({\"number\":3})')")
+        page.run(
+            "document.getElementById('policy').value = 'nobody@3'; document.getElementById('one-turn').click()"
+        )
+        page.wait("document.querySelector('.world .problem')?.innerText.includes(\"run: got 'nobody'\")")
         assert page.faults == []
     finally:
         page.tab.close()

@@ -16,7 +16,6 @@ from quintain.dashboard.viewer.viewed import ViewedRun, Viewer
 from quintain.data.labels import LEVELS, USUAL_COUNT, agreements, read_labels
 from quintain.errors import QuintainError, UsageError
 from quintain.learning.labelling import FILE, Session
-from quintain.pipelines.questions import run_questions
 
 NAME = re.compile(r"[\w@+-][\w.@+ -]{0,59}")
 """A labeller's name, which is a part of an address."""
@@ -62,6 +61,8 @@ class Labellings:
                 f"questions: got {count} of {level!r:.40}; ask 0 to {MOST}, of {' or '.join(LEVELS)}"
             )
         session, viewed = self.find(run, labeller), self._viewer.get(run)
+        from quintain.pipelines.questions import run_questions  # which loads torch
+
         with self._mutex:
             wanted = count or (0 if session.labels.queries else USUAL_COUNT)
             session.ask_until(wanted, run_questions(viewed.run, level, 0), of=f"{level}s of {run}")

@@ -87,6 +87,9 @@ def view_app(viewer: Viewer, key: str) -> Starlette:
         "begin": lambda body: replays.begin(str(body.get("run", "")), str(body.get("id", ""))),
         "go": lambda body: replays.go(str(body.get("session", "")), int(body.get("turn", 0))),
         "act": lambda body: replays.act(str(body.get("session", "")), body),
+        "play": lambda body: replays.go_on(
+            str(body.get("session", "")), str(body.get("policy", "")), int(body.get("turns", 0))
+        ),
         "label": labellings.begin,
     }
 

@@ -183,7 +183,8 @@ function family(values, episode) {
 function searchTree(episode) {
   const { nodes, score, is_solved: isSolved } = episode.search;
   const worth = { votes: "its share of the votes", model: "what the model said of it", return: "what its way paid, which was not recorded" }[score] ?? "unknown";
-  return drawTree({ title: "What was tried", nodes: nodes.map((node) => ({ ...node, mark: node.is_end ? (isSolved ? "✓" : "✕") : "", href: `#turn-${node.turn}`, go: (event) => jump(event, node.turn), detail: `turn ${node.turn + 1}, votes ${node.votes}` })),
+  const start = { key: "start", parent: null, label: "start", visits: nodes.filter((node) => node.parent === null).reduce((sum, node) => sum + node.votes, 0), is_chosen: true };
+  return drawTree({ title: "What was tried", nodes: [start, ...nodes.map((node) => ({ ...node, parent: node.parent ?? "start", mark: node.is_end ? (isSolved ? "✓" : "✕") : "", href: `#turn-${node.turn}`, go: (event) => jump(event, node.turn), detail: `turn ${node.turn + 1}, votes ${node.votes}` }))],
     note: `A node is a state, by the action that led to it. First figure: what it is worth, ${worth}; behind ×: actions that were asked for there. The strong way is the one that was found.` });
 }
 

@@ -2,7 +2,7 @@
 
 import { h, s, short } from "./dom.js";
 
-const COLUMN = 168, ROW = 25, RADIUS = 5.5, MOST = 24;
+const COLUMN = 168, ROW = 36, RADIUS = 5.5, MOST = 24;
 
 // Chosen nodes and the way to them are drawn strong; of a value the fill says how high it is among those shown.
 export function drawTree({ title, note = "", nodes }) {
@@ -30,9 +30,10 @@ export function drawTree({ title, note = "", nodes }) {
     const { x, y } = places.get(node.key);
     const text = `${node.mark ? `${node.mark} ` : ""}${node.label.length > MOST ? `${node.label.slice(0, MOST - 1)}…` : node.label}`;
     const said = [node.label, node.visits !== undefined && `visits ${node.visits}`, node.value !== null && node.value !== undefined && `value ${short(node.value)}`, node.is_chosen && "chosen", node.detail].filter(Boolean).join(", ");
-    const inside = [s("title", {}, said), s("circle", { class: shade(node.value), cx: x, cy: y, r: node.is_chosen ? RADIUS + 1 : RADIUS }), s("text", { x: x + 10, y: y - 4 }, text),
-      s("text", { class: "figures", x: x + 10, y: y + 8 }, [node.value !== null && node.value !== undefined && short(node.value), node.visits > 0 && `× ${node.visits}`].filter(Boolean).join(" "))];
-    const link = node.href ? s("a", { href: node.href, "aria-description": said, class: node.is_chosen ? "node chosen" : "node" }, inside) : s("g", { class: "node" }, inside);
+    const inside = [s("title", {}, said), s("circle", { class: shade(node.value), cx: x, cy: y, r: node.is_chosen ? RADIUS + 1 : RADIUS }), s("text", { x: x + 10, y: y - 7 }, text),
+      s("text", { class: "figures", x: x + 10, y: y + 15 }, [node.value !== null && node.value !== undefined && short(node.value), node.visits > 0 && `× ${node.visits}`].filter(Boolean).join(" "))];
+    const name = node.is_chosen ? "node chosen" : "node";
+    const link = node.href ? s("a", { href: node.href, "aria-description": said, class: name }, inside) : s("g", { class: name }, inside);
     if (node.go) link.addEventListener("click", node.go);
     return link;
   });
