@@ -89,7 +89,7 @@ def test_what_does_not_follow_is_said(run: Path, capsys: pytest.CaptureFixture[s
 
 def test_a_step_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(tmp_path)]) == 2
-    assert "quintain replay needs --step: got nothing" in capsys.readouterr().err
+    assert "quintain replay needs --step or --episode: got both or neither" in capsys.readouterr().err
 
 
 def test_a_turn_that_two_groups_have_is_of_neither() -> None:

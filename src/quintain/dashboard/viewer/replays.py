@@ -14,9 +14,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from quintain.agents.catalog import AUTO, build, is_outside
-from quintain.config.trust import admit, find_names
+from quintain.config.trust import admit
 from quintain.dashboard.viewer.tokens import parts_of
-from quintain.dashboard.viewer.viewed import Viewer
+from quintain.dashboard.viewer.viewed import Viewer, find_agent
 from quintain.environments.boundary import blame
 from quintain.environments.protocol import Environment, Legal
 from quintain.environments.smoke_test import find_or_blame
@@ -221,8 +221,8 @@ def find_equipment(run: Run, *, is_trusted: bool) -> Callable[[Environment], Env
 
     As it is where the harness is the usual one, lives outside, or is somebody else's code and not to be trusted.
     """
-    agent = str(run.config.get("agent") or AUTO)
-    if agent == AUTO or is_outside(agent) or (not is_trusted and list(find_names({"agent": agent}))):
+    agent = find_agent(run, is_trusted=is_trusted)
+    if agent == AUTO or is_outside(agent):
         return lambda made: made
     from quintain.agents.protocol import equip  # these load torch
     from quintain.text.chat import Chat

@@ -9,7 +9,7 @@ from typing import Any
 
 from quintain.dashboard.viewer.payloads import brief
 from quintain.dashboard.viewer.trees import read_branches, read_search
-from quintain.dashboard.viewer.viewed import Decode, ViewedRun
+from quintain.dashboard.viewer.viewed import Decode, ViewedRun, find_agent
 from quintain.data.seats import seat_returns, speakers
 from quintain.data.used import call_notes, find_unused
 from quintain.errors import DataError
@@ -63,7 +63,7 @@ def show_episode(viewed: ViewedRun, name: str, *, first_turn: int = 0) -> dict[s
         "uses": [_use(step, use) for step, use in uses],
         "lacks": find_gaps(trajectory, [use for _, use in uses]),
         "clip": _clip(viewed.run.config),
-        "search": read_search(trajectory, viewed.run.config.get("agent")),
+        "search": read_search(trajectory, find_agent(viewed.run)),
         "branches": read_branches(viewed.index.relatives(facts), facts["row"]),
         "neighbours": {kind: [brief(row) for row in rows] for kind, rows in around.items()},
     }

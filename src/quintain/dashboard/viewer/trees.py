@@ -24,7 +24,7 @@ MAX_LABEL = 200
 """Characters of an action that are sent."""
 
 
-def read_search(trajectory: Trajectory, agent: object) -> dict[str, Any] | None:
+def read_search(trajectory: Trajectory, agent: str) -> dict[str, Any] | None:
     """Return what a search tried in an episode; None of an episode in which nobody searched.
 
     The value of a state is what the model said of it, else its share of the votes as the search counts them; where the
@@ -67,9 +67,9 @@ def read_search(trajectory: Trajectory, agent: object) -> dict[str, Any] | None:
     return {"nodes": [*nodes.values()], "score": score, "is_solved": trajectory.is_success}
 
 
-def _read_score_option(agent: object) -> str:
+def _read_score_option(agent: str) -> str:
     """Return by what the search of the harness `agent` says what a state is worth."""
-    match = SEARCHED.search(str(agent or ""))
+    match = SEARCHED.search(agent)
     try:
         options = dict(split_query((match["options"] if match else "") or "", "searched"))
     except UsageError:

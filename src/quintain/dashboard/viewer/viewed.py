@@ -15,9 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from quintain.config.trust import RECIPE
+from quintain.agents.catalog import AUTO
+from quintain.config.trust import RECIPE, admit
 from quintain.dashboard.viewer.index import Index, cache_folder, try_update
-from quintain.errors import QuintainError, UsageError, suggestion
+from quintain.errors import ConfigError, QuintainError, UsageError, suggestion
 from quintain.store import Run, RunInfo, runs_in
 from quintain.store.creation import CONFIG, JOURNAL
 from quintain.types.rows import plain
@@ -208,6 +209,15 @@ def find_decoder(folder: Path) -> Decode | None:
         return Chat(tokenizer_of(folder)).text
     except (QuintainError, OSError, ValueError):
         return None
+
+
+def find_agent(run: Run, *, is_trusted: bool = False) -> str:
+    """Return the name of the harness of `run`; the usual one where it is somebody else's code and not to be trusted."""
+    try:
+        found = admit(run, is_trusted=is_trusted, to="replaying", fields=("agent",))
+    except ConfigError:
+        return AUTO
+    return str(found.get("agent") or AUTO)
 
 
 def read_options(run: Run) -> dict[str, tuple[object, bool]]:
