@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from quintain.agents.code import CodeAct
+from quintain.agents.code import CodeAct, find_shelf
 from quintain.agents.code_world import InCode, code_of
+from quintain.agents.context import Window
 from quintain.agents.harness import PlainText
 from quintain.agents.library import ActionLibrary
 from quintain.agents.protocol import Agent, Brief, Session, equip
@@ -267,44 +268,45 @@ def test_long_output_is_cut_and_said_to_be() -> None:
     world.close()
 
 
-def test_functions_of_solved_episodes_are_kept_and_given(chat: Chat) -> None:
-    library = ActionLibrary()
-    agent = CodeAct(chat, shown=2, seconds=30.0).with_library(library)
+ADD = """def add_all(numbers):
+    '''Add up the numbers of a list.'''
+    total = 0
+    for n in numbers: total = int(add(total, n))
+    return total"""
+TWICE = "def double(number):\n    '''Return a number twice.'''\n    return 2 * number"
+
+
+def test_functions_are_told_found_and_called_and_no_episode_writes_them(chat: Chat, tmp_path: Path) -> None:
+    grown = ActionLibrary()
+    grown.learn(Adder().task("train", 0), [ADD, TWICE, "def f(): return look()"], {"add", "look"})
+    path = tmp_path / "actions.jsonl"
+    grown.bank.save(path)
+    agent = CodeAct(chat, library=str(path), shown=1, seconds=30.0)
+    before = agent.shelf.bank.digest()
+    assert find_shelf(Window(agent, turns=2)) is agent.shelf and agent.shelf.bank.is_frozen
     world = equip(agent, Adder())
-    define = "def add_all(numbers):\n    '''Add up the numbers of a list.'''\n    total = 0\n"
-    define += "    for n in numbers: total = int(add(total, n))\n    return total"
-    begin(world, world.task("train", 0))
-    say(world, define)
-    assert not say(world, "answer(5)").is_success and library.entries == ()
-    begin(world, world.task("train", 1))
-    say(world, f"{define}\n1 / 0")  # a cell that failed is not kept
-    say(world, define)
-    assert say(world, "answer(add_all([1, 2, 3]))").is_success
-    [entry] = library.entries
-    assert (entry.name, entry.tools, entry.num_uses) == ("add_all", ("add",), 0)
     begin(world, world.task("train", 2))
-    assert "add_all(numbers): Add up the numbers of a list." in world.instructions()
-    assert say(world, "answer(add_all([1, 2, 3]))").is_success
-    assert library.entries[0].num_uses == 1
+    told = world.instructions()
+    assert "add_all(numbers): Add up the numbers of a list." in told and "double(" not in told
+    assert "find_functions(wanted: string)" in told
+    found = say(
+        world, "print(find_functions('a number twice'), find_functions('look'), find_functions('zebra'))"
+    )
+    assert "double(number): Return a number twice." in str(found.observation)
+    assert "f()" not in str(found.observation), "there is no tool look here"
+    assert str(found.observation).endswith("none fits none fits")
+    assert say(world, f"{TWICE.replace('double', 'other')}\nanswer(add_all([1, double(1), 3]))").is_success
+    assert agent.shelf.bank.digest() == before and path.read_bytes().count(b"\n") == 3
     world.close()
 
 
-def test_solving_a_held_out_task_teaches_the_library_nothing(chat: Chat) -> None:
-    library = ActionLibrary()
-    world = equip(CodeAct(chat, seconds=30.0).with_library(library), Adder())
-    begin(world, world.task("eval", 3))
-    say(world, "def add_all(numbers):\n    return sum(numbers)")
-    assert say(world, "answer(6)").is_success and library.entries == ()
-    world.close()
-
-
-def test_a_library_may_be_a_file(chat: Chat, tmp_path: Path) -> None:
-    agent = CodeAct(chat, library=str(tmp_path / "actions.json"))
-    assert agent.shelf is not None
-    agent.shelf.learn(Guess().task("train", 0), ["def f(x): return x"], set())
-    frozen = CodeAct(chat, library=str(tmp_path / "actions.json"), is_frozen=True)
-    assert frozen.shelf is not None
-    assert frozen.shelf.entries == agent.shelf.entries and frozen.shelf.is_frozen
+def test_who_writes_no_code_has_no_library(chat: Chat) -> None:
+    with pytest.raises(UsageError, match="library of an agent: got PlainText, which writes no code"):
+        find_shelf(PlainText(chat))
+    bare = equip(CodeAct(chat, seconds=30.0), Adder())
+    begin(bare, bare.task("train", 0))
+    assert "find_functions" not in bare.instructions()
+    bare.close()
 
 
 @pytest.mark.parametrize("make", [Guess, KeyDoor])
@@ -378,9 +380,7 @@ def test_calls_as_code_by_value() -> None:
     assert code_of(Action(text="go north"), has_tools=False) == "print(act('go north'))"
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"seconds": 0}, {"max_calls": -1}, {"shown": -1}, {"style": "html"}, {"is_frozen": True}]
-)
+@pytest.mark.parametrize("wrong", [{"seconds": 0}, {"max_calls": -1}, {"shown": -1}, {"style": "html"}])
 def test_options_that_make_no_sense(chat: Chat, wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="harness code: got "):
         CodeAct(chat, **wrong)

@@ -24,7 +24,7 @@ WRITING = ("add", "learn", "update")
 def learn_action(task: Task) -> int:
     library = ActionLibrary()
     library.learn(task, ["def f(x): return x"], set())
-    return len(library.entries)
+    return len(library.bank)
 
 
 def gain_experience(task: Task) -> int:
@@ -75,8 +75,8 @@ def test_a_task_says_whether_it_is_held_out(split: Split, is_held_out: bool) -> 
 def test_a_library_that_was_used_on_a_held_out_task_is_as_it_was() -> None:
     library = ActionLibrary()
     library.learn(TRAIN, ["def f(x): return x"], set())
-    before = library.entries
+    before = library.bank.digest()
     library.learn(EVAL, ["print(f(2))", "def g(x): return f(x)"], set())
-    assert library.entries == before, "neither a function nor a use was counted"
+    assert library.bank.digest() == before, "neither a function nor a use was counted"
     library.learn(TRAIN, ["print(f(2))"], set())
-    assert library.entries[0].num_uses == 1
+    assert library.bank.entries[0].value == 1

@@ -76,8 +76,7 @@ def test_edits_are_carried_out_or_refused_with_the_reason() -> None:
             Edit(kind="add", id="a", key="again", text="again"),
             Edit(kind="add", key=" ", text="of nothing"),
             Edit(kind="add", key="held", text="out", source="web/eval/1"),
-        ],
-        held_out=["web/eval/1"],
+        ]
     )
     assert refused == [
         "add of a new entry: got a bank that is full (2 entries); delete one first",
@@ -134,7 +133,7 @@ EDITS = st.builds(
 @given(st.lists(EDITS, max_size=30), st.booleans())
 def test_whatever_is_asked_for_the_bank_stays_sound(edits: list[Edit], evicts: bool) -> None:
     bank = Bank(size=3, length=8, evicts=evicts)
-    refused = bank.edit(edits, held_out=["t/eval/1"])
+    refused = bank.edit(edits)
     assert len(refused) <= len(edits) and all(refused)
     assert len(bank) <= 3 and len(set(names(bank))) == len(bank)
     for each in bank.entries:

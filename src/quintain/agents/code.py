@@ -7,14 +7,14 @@ go in and come out as they are. DynaSaur (2411.01747): functions of solved episo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from quintain.agents.code_world import InCode, code_of
 from quintain.agents.harness import ChatSession, Wording, sampling_of, system_text
-from quintain.agents.library import ActionLibrary
-from quintain.agents.protocol import Brief
+from quintain.agents.library import ActionLibrary, load_library
+from quintain.agents.protocol import Agent, Brief
 from quintain.environments.protocol import Environment
 from quintain.errors import UsageError
 from quintain.safety.isolation import require
@@ -28,8 +28,8 @@ from quintain.types import Action
 class CodeAct:
     """Python in a block: ``CodeAct(chat, seconds=5.0)``, in the catalogue ``code?seconds=5``.
 
-    With the file `library` (or `with_library`) the functions of solved episodes are kept there; `shown` of those
-    that fit the task are given to an episode. `is_frozen` keeps the library as it is, as in an evaluation.
+    Code can call the functions in the file `library`, as a run of `dynasaur` keeps them; `shown` of those that fit the
+    task are listed to an episode, and it may look for others. No episode writes them.
     """
 
     chat: Chat
@@ -48,17 +48,18 @@ class CodeAct:
     shows_state: bool = False
     """Whether the observation ends with the variables that are new or have another type (CaveAgent)."""
     library: str = ""
-    is_frozen: bool = False
+    """File of functions that code can call."""
     shown: int = 5
-    shelf: ActionLibrary | None = field(default=None, init=False, compare=False)
-    """The library, open."""
+    """Functions that an episode is told at its beginning."""
+    shelf: ActionLibrary = field(default_factory=ActionLibrary, init=False, compare=False)
+    """The library, read."""
 
     def __post_init__(self) -> None:
         """Open the library.
 
         Raises:
             UsageError: a number is not positive, or the style unknown.
-            DataError: the file holds no library.
+            DataError: the file `library` holds none.
         """
         small = {
             name: getattr(self, name)
@@ -71,18 +72,7 @@ class CodeAct:
                 f"give positive numbers, and a style of {' or '.join(FORMS)}"
             )
         if self.library:
-            library = ActionLibrary.open(Path(self.library), is_frozen=self.is_frozen)
-            object.__setattr__(self, "shelf", library)
-        elif self.is_frozen:
-            raise UsageError(
-                "harness code: got is_frozen without a library; name its file: library=actions.json"
-            )
-
-    def with_library(self, library: ActionLibrary) -> CodeAct:
-        """Return this harness with an open `library`."""
-        agent = replace(self, library="", is_frozen=False)
-        object.__setattr__(agent, "shelf", library)
-        return agent
+            object.__setattr__(self, "shelf", load_library(Path(self.library)))
 
     def open(self, brief: Brief) -> ChatSession:
         """See `Agent.open`."""
@@ -111,3 +101,17 @@ class CodeAct:
     def _write(self, action: Action) -> str:
         """Return `action` as the policy writes it; calls of tools become code."""
         return write_code(code_of(action) if action.tool_calls else action.text, self.style)
+
+
+def find_shelf(agent: Agent) -> ActionLibrary:
+    """Return the library from which `agent`, or what it wraps, has its functions; who puts a bank in it shares it.
+
+    Raises:
+        UsageError: it does not write code.
+    """
+    inner: Agent | None = agent
+    while inner is not None:
+        if isinstance(inner, CodeAct):
+            return inner.shelf
+        inner = getattr(inner, "agent", None)
+    raise UsageError(f"library of an agent: got {type(agent).__name__}, which writes no code; use agent=code")

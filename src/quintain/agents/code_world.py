@@ -11,11 +11,12 @@ fault. Randomness of the module `random` begins with the seed of the task.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, ClassVar, cast
 
+from quintain.agents.functions import Definition
 from quintain.agents.library import ActionLibrary
 from quintain.environments.baselines import random_action
 from quintain.environments.noisy import Fallible
@@ -57,6 +58,13 @@ LEGAL = ToolSpec(
     description="Return the actions that are possible now, with commas between them.",
     parameters={"type": "object", "properties": {}},
 )
+FIND = ToolSpec(
+    name="find_functions",
+    description="Return functions that were kept and fit what you describe; call them as they are.",
+    parameters={"type": "object", "properties": {"wanted": {"type": "string"}}, "required": ["wanted"]},
+)
+MAX_FOUND = 10
+"""Functions that are found at once."""
 KILLED = {
     "time": "it took too long",
     "memory": "it used too much memory",
@@ -102,14 +110,11 @@ class InCode(Wrapped):
     )
     adds: ClassVar[frozenset[type]] = frozenset({Fallible})
     own: ClassVar[tuple[str, ...]] = (
-        "_task",
-        "_cells",
         "_ran",
         "_setup",
         "_given",
         "_shelf",
         "_state",
-        "_total",
     )
 
     def __init__(
@@ -126,10 +131,8 @@ class InCode(Wrapped):
         super().__init__(inner)
         self._limits = limits or Limits()
         self._max_calls, self._max_output, self._shows_state = max_calls, max_output, shows_state
-        self._library, self._shown = library, shown
+        self._library, self._shown = library or ActionLibrary(), shown
         self._python: PythonProcess | None = None
-        self._task: Task | None = None
-        self._cells: list[str] = []
         self._ran: list[_Ran] = []
         """cells to which the variables that there are owe something"""
         self._missing: list[_Ran] = []
@@ -137,15 +140,13 @@ class InCode(Wrapped):
         self._setup = ""
         self._given: Mapping[str, Any] = NOTHING
         self._state: Mapping[str, str] = NOTHING
-        self._total = 0.0
         self._taken = ""
 
     def reset(self, task: Task) -> Observation:
         """Begin the episode inside, in a Python of its own."""
         self.close_python()
         first = self.begin_inner(task)
-        self._task, self._cells, self._state, self._total = task, [], NOTHING, 0.0
-        self._ran, self._missing = [], []
+        self._ran, self._missing, self._state = [], [], NOTHING
         shelf = self._shelve(f"{task.prompt} {as_text(first)}")
         self._setup = f"__import__('random').seed({task.seed})\n{shelf}"
         self._given = self.inner.objects() if isinstance(self.inner, GivesObjects) else NOTHING
@@ -168,15 +169,11 @@ class InCode(Wrapped):
             self._ran = []  # the variables are gone
         else:
             self._ran.append(_Ran(code, tuple(answers), cell.output))
-        if not cell.error and not cell.reason:
-            self._cells.append(code)
         if not turn.is_over and not cell.reason:
             self._hand_over(turn, cell)
-        total = join_results(turn.results)
-        self._total += total.reward
         if turn.is_over:
-            self._learn(total)
-        return self._result(turn, total, cell)
+            self.close_python()
+        return self._result(turn, join_results(turn.results), cell)
 
     def close(self) -> None:
         """End the Python and the environment."""
@@ -217,10 +214,10 @@ class InCode(Wrapped):
         return "\n".join((self.inner.instructions(), "", "Functions:", *lines, *self._shelf)).strip()
 
     def tools(self) -> tuple[ToolSpec, ...]:
-        """Return the functions that code can call: the tools, or else `act`."""
-        if self.inner.tools():
-            return self.inner.tools()
-        return (ACT, LEGAL) if isinstance(self.inner, Legal) else (ACT,)
+        """Return the functions that code can call: the tools, or else `act`; and what finds kept ones, if there are."""
+        given = code_tools(self.inner)
+        has_kept = len(self._library.bank) > 0 and FIND.name not in {tool.name for tool in given}
+        return (*given, FIND) if has_kept else given
 
     def retrieve(self, name: str) -> Any:
         """Return the object that variable `name` of the code is bound to.
@@ -266,17 +263,19 @@ class InCode(Wrapped):
             )
 
     def _shelve(self, query: str) -> str:
-        """Choose functions of the library for the task; return the code that defines them."""
-        if self._library is None:
-            return ""
-        found = self._library.relevant(query, self._shown, {tool.name for tool in self.tools()})
-        self._shelf = tuple(f"{entry.signature}: {entry.description}" for entry in found)
-        return self._library.code(entry.name for entry in found)
+        """Choose the functions that an episode is told; return the code that defines all that it can call."""
+        given = {tool.name for tool in self.tools()}
+        self._shelf = _tell_functions(self._library.relevant(query, self._shown, given))
+        return self._library.code(found.name for found in self._library.usable(given))
 
     def _serve(self, turn: _Turn, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Carry out a call of the code."""
         if name == LEGAL.name and not self.inner.tools() and isinstance(self.inner, Legal):
             return ToolResult(text=", ".join(self.inner.legal_actions()))
+        if name == FIND.name and len(self._library.bank):
+            given = {tool.name for tool in self.tools()}
+            found = self._library.relevant(str(arguments.get("wanted", "")), MAX_FOUND, given)
+            return ToolResult(text="\n".join(_tell_functions(found)) or "none fits")
         turn.num_calls += 1
         if turn.num_calls > self._max_calls:
             return ToolResult(
@@ -311,14 +310,6 @@ class InCode(Wrapped):
             turn.results.append(result)
             self._taken = as_text(result.observation)
 
-    def _learn(self, total: StepResult) -> None:
-        """Keep the functions of an episode that was solved."""
-        self.close_python()
-        is_solved = self._total > 0 if total.is_success is None else total.is_success
-        if self._library is not None and is_solved:
-            assert self._task is not None, "an episode begins with reset"
-            self._library.learn(self._task, self._cells, {tool.name for tool in self.tools()})
-
     def _result(self, turn: _Turn, total: StepResult, cell: Cell) -> StepResult:
         """Return what the agent is told of its turn, and what it is worth."""
         taken, self._taken = self._taken, ""
@@ -343,6 +334,13 @@ class InCode(Wrapped):
         )
 
 
+def code_tools(environment: Environment) -> tuple[ToolSpec, ...]:
+    """Return what code can call in `environment`: its tools, or else `act`, and what lists its legal actions."""
+    if environment.tools():
+        return environment.tools()
+    return (ACT, LEGAL) if isinstance(environment, Legal) else (ACT,)
+
+
 def code_of(action: Action, *, has_tools: bool = True) -> str:
     """Return Python that takes `action`: a line per call, of `act` where there are no tools.
 
@@ -354,6 +352,11 @@ def code_of(action: Action, *, has_tools: bool = True) -> str:
         f"print({call.name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())}))"
         for call in action.tool_calls
     )
+
+
+def _tell_functions(found: Iterable[Definition]) -> tuple[str, ...]:
+    """Return each function of `found` as an agent is told of it: ``area(r): Return the area of a circle.``"""
+    return tuple(f"{each.signature}: {each.description}" for each in found)
 
 
 def _signature(tool: ToolSpec) -> str:

@@ -13,15 +13,19 @@ Function = ast.FunctionDef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """A function that stands on nothing but what is listed: see `quintain.agents.library.Entry`."""
+    """A function that stands on nothing but what is listed: ``Definition(name="area", source="def area(a): …", …)``."""
 
     name: str
     source: str
     signature: str
     description: str
+    """first line of its docstring"""
     setup: tuple[str, ...]
+    """imports and constants it stands on, as statements"""
     depends: tuple[str, ...]
+    """other functions that it calls"""
     tools: tuple[str, ...]
+    """tools of the environment that it calls"""
 
 
 def functions_of(

@@ -1,211 +1,222 @@
 """A library of actions that grows: functions that an agent wrote in episodes that it solved (DynaSaur, 2411.01747).
 
-Each is kept with all it stands on: imports with their aliases, constants, and the other functions it calls, so that
-it runs in a fresh process. Constants and imports are a function's own: those of two functions never meet. A function
-that stands on anything else is not kept. Nothing is ever replaced; another function of a known name, in its text or in
-what it stands on, gets a name with a number. A frozen library learns nothing, and none learns from held-out tasks.
+It is a bank of entries: one for each function, whose source is the task that it was written for and whose value is in
+how many solved episodes it was called since. A function is kept with all it stands on, imports with their aliases,
+constants, and other functions, so that it runs in a fresh process. Constants and imports are a function's own: those of
+two functions never meet. A function that stands on anything else is not kept. Nothing is ever replaced; another
+function of a known name, in its text or in what it stands on, gets a name with a number. Where there is no room, the
+function that was called least, and that no other calls, is forgotten. None learns from held-out tasks.
 """
 
 from __future__ import annotations
 
 import ast
-import json
 import math
-import os
 import re
-import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from quintain.agents.functions import Definition, functions_of, rename
 from quintain.errors import DataError
+from quintain.memory.bank import Bank, Edit, Entry, load_bank
 from quintain.types import Task
-from quintain.types.json_text import load_json
 
+MAX_FUNCTIONS, MAX_LENGTH = 200, 4_000
+"""Functions of a library, and characters of one with its constants."""
 WORD = re.compile(r"[A-Za-z]{3,}")
 SILENT = frozenset(
     {"the", "and", "for", "with", "from", "that", "this", "return", "are", "not", "its", "all"}
 )
 """Words that tell nothing of a function."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A function of the library: ``Entry(name="area", source="def area(a, b): ...", signature="area(a, b)")``."""
-
-    name: str
-    source: str
-    signature: str
-    description: str = ""
-    """First line of its docstring."""
-    setup: tuple[str, ...] = ()
-    """Imports and constants it stands on, as statements."""
-    depends: tuple[str, ...] = ()
-    """Other functions of the library that it calls."""
-    tools: tuple[str, ...] = ()
-    """Tools of the environment that it calls."""
-    num_uses: int = 0
-    """Solved episodes in which it was called after the one it was written in."""
+HEAD = re.compile(r"# functions:(.*)\n# tools:(.*)\n")
 
 
 class ActionLibrary:
-    """Functions by name; shared by all episodes of an agent, from several threads."""
+    """Functions by name: ``ActionLibrary().learn(task, ["def f(x): return x"], {"act"})`` is ``("f",)``."""
 
-    def __init__(
-        self, entries: Iterable[Entry] = (), *, is_frozen: bool = False, path: Path | None = None
-    ) -> None:
-        """Hold `entries`; with `path`, every change is written there."""
-        self.is_frozen = is_frozen
-        self.path = path
-        self._entries = {entry.name: entry for entry in entries}
-        self._lock = threading.Lock()
-
-    @classmethod
-    def open(cls, path: Path, *, is_frozen: bool = False) -> ActionLibrary:
-        """Return the library in the file at `path`, an empty one if there is none.
+    def __init__(self, bank: Bank | None = None) -> None:
+        """Hold the functions of `bank`.
 
         Raises:
-            DataError: the file holds no library; or there is none, and a frozen one could never fill.
+            DataError: an entry is no function, or one that it stands on is missing.
         """
-        if not path.exists():
-            if is_frozen:
+        self.bank = Bank(size=MAX_FUNCTIONS, length=MAX_LENGTH) if bank is None else bank
+        self.num_refused = 0
+        """functions that were too long, or for which there was no room"""
+        for found in self.functions:
+            if missing := set(found.depends) - {entry.id for entry in self.bank.entries}:
                 raise DataError(
-                    f"frozen action library: got {path}, which does not exist; let one grow first"
+                    f"action library: got {found.name}, which calls {', '.join(sorted(missing))}; put them in, too"
                 )
-            return cls(path=path)
-        try:
-            rows = load_json(path.read_text(encoding="utf-8"))
-            entries = [_read_entry(row) for row in rows]
-        except (ValueError, TypeError, KeyError) as error:
-            raise DataError(
-                f"action library: got {path}, which holds none ({error}); name another file"
-            ) from error
-        return cls(entries, is_frozen=is_frozen, path=path)
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def functions(self) -> tuple[Definition, ...]:
         """Everything in it, oldest first."""
-        with self._lock:
-            return tuple(self._entries.values())
+        return tuple(read_function(entry.id, entry.text) for entry in self.bank.entries)
 
     def learn(self, task: Task, cells: Sequence[str], tools: Collection[str]) -> tuple[str, ...]:
         """Keep the functions that the `cells` of a solved episode of `task` define, and count those that they call.
 
         `tools` are functions that the environment gives. Returns the names of new entries: none of a held-out task.
         """
-        if self.is_frozen or task.is_held_out:
+        if task.is_held_out:
             return ()
-        definitions, called = functions_of(cells, tools, {entry.name for entry in self.entries})
-        with self._lock:
-            new = self._find_kept(definitions)
-            for name in called & self._entries.keys() - set(new):
-                entry = self._entries[name]
-                self._entries[name] = replace(entry, num_uses=entry.num_uses + 1)
-            self._save()
+        definitions, called = functions_of(cells, tools, {entry.id for entry in self.bank.entries})
+        new = self._keep(definitions, task)
+        others = called - {found.name for found in definitions}  # its own function is none of the library's
+        known = {entry.id: entry.value for entry in self.bank.entries if entry.id in others}
+        self.bank.edit(Edit(kind="update", id=name, value=uses + 1) for name, uses in known.items())
         return new
 
-    def relevant(self, query: str, max_entries: int, tools: Collection[str]) -> tuple[Entry, ...]:
-        """Return the entries whose names and descriptions share the most telling words with `query`, best first.
+    def relevant(self, query: str, count: int, tools: Collection[str]) -> tuple[Definition, ...]:
+        """Return at most `count` functions that share telling words with `query`, best first (see `rank_by_words`).
 
-        Only those are considered that need none but `tools`. A word counts ``log(1 + N / n)`` where n of the N
-        entries hold it; entries without any are left out, and of equal ones the more used comes first.
+        Only those are considered that can be called beside `tools`.
         """
-        asked = set(_words(query))
-        words = {entry.name: set(_words(f"{entry.name} {entry.description}")) for entry in self.entries}
-        counts = Counter(word for found in words.values() for word in found)
-        scores = {
-            name: sum(math.log(1 + len(words) / counts[word]) for word in found & asked)
-            for name, found in words.items()
-        }
-        usable = [entry for entry in self.entries if self._tools(entry.name) <= set(tools)]
-        ranked = sorted(usable, key=lambda entry: (-scores[entry.name], -entry.num_uses))
-        return tuple(entry for entry in ranked if scores[entry.name] > 0)[:max_entries]
+        usable = {found.name for found in self.usable(tools)}
+
+        def rank(query: str, entries: Sequence[Entry]) -> list[float]:
+            scores = zip(entries, rank_by_words(query, entries), strict=True)
+            return [score if entry.id in usable else 0.0 for entry, score in scores]
+
+        found = self.bank.read(query, count, rank=rank, least=0.0)
+        return tuple(read_function(read.entry.id, read.entry.text) for read in found)
+
+    def usable(self, tools: Collection[str]) -> list[Definition]:
+        """Return the functions that need none but `tools`, and hide none of them."""
+        known = {found.name: found for found in self.functions}
+        closures = {name: self._close([name], known) for name in known}
+        return [
+            known[name]
+            for name, closure in closures.items()
+            if not closure.keys() & set(tools)
+            and {t for f in closure.values() for t in f.tools} <= set(tools)
+        ]
 
     def code(self, names: Iterable[str]) -> str:
         """Return Python that defines the functions `names` and all they stand on."""
-        with self._lock:
-            order: dict[str, Entry] = {}
-            for name in names:
-                self._collect(name, order)
-        return "\n".join(_enclose_entry(entry) for entry in order.values())
+        known = {found.name: found for found in self.functions}
+        return "\n".join(map(_enclose, self._close(names, known).values()))
 
-    def _tools(self, name: str) -> set[str]:
-        """Return the tools that entry `name` and all it stands on call."""
-        order: dict[str, Entry] = {}
-        self._collect(name, order)
-        return {tool for entry in order.values() for tool in entry.tools}
+    def _close(self, names: Iterable[str], known: dict[str, Definition]) -> dict[str, Definition]:
+        """Return the functions `names` of those `known` and all they depend on, by name."""
+        pending, found = list(names), dict[str, Definition]()
+        while pending:
+            name = pending.pop(0)
+            if name not in found:
+                found[name] = known[name]
+                pending[:0] = known[name].depends
+        return found
 
-    def _collect(self, name: str, order: dict[str, Entry]) -> None:
-        """Add entry `name` and those it depends on to `order`."""
-        if name not in order:
-            entry = order[name] = self._entries[name]
-            for other in entry.depends:
-                self._collect(other, order)
-
-    def _find_kept(self, definitions: Sequence[Definition]) -> tuple[str, ...]:
+    def _keep(self, definitions: Sequence[Definition], task: Task) -> tuple[str, ...]:
         """Add `definitions` and return the names of those that were not there in the same words."""
+        known = {found.name: found for found in self.functions}
         names = {found.name: found.name for found in definitions}
         numbers = dict.fromkeys(names, 1)
-        while clashing := [each for each in definitions if not self._fits(rename(each, names))]:
+        while clashing := [
+            each for each in definitions if not _fits(rename(each, names), known.get(names[each.name]))
+        ]:
             for found in clashing:
                 numbers[found.name] += 1
                 names[found.name] = f"{found.name}_{numbers[found.name]}"
-        new: list[str] = []
-        for found in (rename(definition, names) for definition in definitions):
-            if found.name not in self._entries:
-                new.append(found.name)
-                self._entries[found.name] = Entry(
-                    name=found.name,
-                    source=found.source,
-                    signature=found.signature,
-                    description=found.description,
-                    setup=found.setup,
-                    depends=found.depends,
-                    tools=found.tools,
-                )
-        return tuple(new)
-
-    def _fits(self, found: Definition) -> bool:
-        """Whether the name of `found` is free, or that of the same function, which stands on the same."""
-        old = self._entries.get(found.name)
-        return old is None or (old.source, old.setup, old.depends, old.tools) == (
-            found.source,
-            found.setup,
-            found.depends,
-            found.tools,
+        renamed = [rename(definition, names) for definition in definitions]
+        new = [found for found in renamed if found.name not in known]
+        self._make_room(len(new), {name for found in renamed for name in (found.name, *found.depends)})
+        self.bank.edit(
+            Edit(
+                kind="add",
+                id=found.name,
+                key=f"{found.name} {found.description}",
+                text=write_function(found),
+                source=task.id,
+            )
+            for found in new
         )
+        while lost := [found for found in self.functions if set(found.depends) - self._names()]:
+            self.bank.edit(Edit(kind="delete", id=found.name) for found in lost)
+        kept = tuple(found.name for found in new if found.name in self._names())
+        self.num_refused += len(new) - len(kept)
+        return kept
 
-    def _save(self) -> None:
-        """Write the library to its file, whole or not at all."""
-        if self.path is None:
-            return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        draft = self.path.with_name(f"{self.path.name}.draft")
-        with draft.open("w", encoding="utf-8") as file:
-            json.dump([asdict(entry) for entry in self._entries.values()], file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self.path)
+    def _make_room(self, num: int, needed: Collection[str]) -> None:
+        """Forget what was called least until `num` have room, but none that is `needed` or that others call."""
+        while self.bank.size is not None and len(self.bank) + num > self.bank.size:
+            called = {name for found in self.functions for name in found.depends}
+            loose = [entry for entry in self.bank.entries if entry.id not in {*called, *needed}]
+            if not loose:
+                return
+            self.bank.edit([Edit(kind="delete", id=min(loose, key=lambda entry: entry.value).id)])
+
+    def _names(self) -> set[str]:
+        return {entry.id for entry in self.bank.entries}
 
 
-def _read_entry(row: Mapping[str, Any]) -> Entry:
-    """Return the entry that is written as `row`."""
-    several: dict[str, Any] = {key: tuple(row[key]) for key in ("setup", "depends", "tools")}
-    return Entry(**{**row, **several})
+def load_library(path: Path) -> ActionLibrary:
+    """Return the library in the file at `path`, frozen.
+
+    Raises:
+        DataError: there is none, or it holds other things than functions.
+    """
+    return ActionLibrary(load_bank(path).freeze())
 
 
-def _enclose_entry(entry: Entry) -> str:
-    """Return Python that defines the function of `entry`, its imports and constants in a scope of its own."""
-    if not entry.setup:
-        return entry.source
-    text = f"def _define():\n    return {entry.name}\n{entry.name} = _define()\ndel _define"
+def write_function(found: Definition) -> str:
+    """Return the text of a function as it is kept: what it calls, what it stands on, and itself."""
+    head = f"# functions: {', '.join(found.depends)}\n# tools: {', '.join(found.tools)}\n"
+    return head + "\n".join((*found.setup, found.source))
+
+
+@lru_cache(maxsize=4096)
+def read_function(name: str, text: str) -> Definition:
+    """Return the function `name` that `write_function` wrote as `text`, checked: nothing else stands in it.
+
+    Raises:
+        DataError: it holds none, or more.
+    """
+    head = HEAD.match(text)
+    depends, tools = (
+        [part.strip() for part in words.split(",") if part.strip()]
+        for words in (head.groups() if head else ("", ""))
+    )
+    found, _ = functions_of([text], tools, depends)
+    (own,) = found if len(found) == 1 else (None,)
+    if own is None or own.name != name or write_function(own) != text:
+        raise DataError(
+            f"action library: got the entry {name[:40]!r}, which is no function as they are kept; name another file"
+        )
+    return own
+
+
+def rank_by_words(query: str, entries: Sequence[Entry]) -> list[float]:
+    """Return Σ log(1 + N / n) over the words that `query` shares with the key of each of N `entries`.
+
+    n of them hold the word. Of equal ones the more used has a little more.
+    """
+    asked = set(_words(query))
+    words = [set(_words(entry.key)) for entry in entries]
+    counts = Counter(word for found in words for word in found)
+    scores = [sum(math.log(1 + len(words) / counts[word]) for word in found & asked) for found in words]
+    return [score * (1 + 1e-9 * entry.value) for score, entry in zip(scores, entries, strict=True)]
+
+
+def _fits(found: Definition, old: Definition | None) -> bool:
+    """Whether the name of `found` is free, or that of the same function, which stands on the same."""
+    return old is None or replace(old, description=found.description) == found
+
+
+@lru_cache(maxsize=4096)
+def _enclose(found: Definition) -> str:
+    """Return Python that defines a function, its imports and constants in a scope of its own."""
+    if not found.setup:
+        return found.source
+    text = f"def _define():\n    return {found.name}\n{found.name} = _define()\ndel _define"
     made = ast.parse(text)
     scope = made.body[0]
     assert isinstance(scope, ast.FunctionDef), "as it is written above"
-    scope.body[:0] = [node for part in (*entry.setup, entry.source) for node in ast.parse(part).body]
+    scope.body[:0] = [node for part in (*found.setup, found.source) for node in ast.parse(part).body]
     return ast.unparse(made)
 
 

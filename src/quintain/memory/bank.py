@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -20,6 +21,8 @@ from quintain.errors import DataError, UsageError
 from quintain.store.files import replace_file
 from quintain.types.json_text import load_json
 
+HELD_OUT = re.compile(r"/eval/(seed-)?\d+(?![\w.])")
+"""What is in the id of a held-out task: ``web/eval/3``."""
 Rank = Callable[[str, Sequence["Entry"]], Sequence[float]]
 """(query, entries) → a score of each, the higher the better"""
 
@@ -138,8 +141,8 @@ class Bank:
             found.append(Read(entry=own[places.pop(drawn)], chance=float(chances[drawn])))
         return found
 
-    def edit(self, edits: Iterable[Edit], *, held_out: Collection[str] = ()) -> list[str]:
-        """Carry out `edits` in order; return of each that was refused why. Of a `held_out` source nothing is kept.
+    def edit(self, edits: Iterable[Edit]) -> list[str]:
+        """Carry out `edits` in order; return of each that was refused why. Nothing is kept of a held-out task.
 
         Raises:
             UsageError: the bank is frozen.
@@ -148,7 +151,7 @@ class Bank:
             raise UsageError(
                 "edit of a frozen bank: got one in an evaluation; keep what was learned in training only"
             )
-        found = ((edit, self._refusal(edit, held_out)) for edit in edits)
+        found = ((edit, self._refusal(edit)) for edit in edits)
         refused: list[str] = []
         for edit, reason in found:
             if reason:
@@ -173,7 +176,7 @@ class Bank:
         lines = [json.dumps(asdict(entry), ensure_ascii=False) for entry in self.entries]
         replace_file(path, "".join(f"{line}\n" for line in lines).encode())
 
-    def _refusal(self, edit: Edit, held_out: Collection[str]) -> str:
+    def _refusal(self, edit: Edit) -> str:
         """Return why `edit` is not carried out; empty where it is."""
         said = f"{edit.kind} {edit.id or 'of a new entry'}"
         if edit.kind == "add":
@@ -190,7 +193,7 @@ class Bank:
                 )
         else:
             return f"{said}: got an edit that is none; use add, update or delete"
-        if edit.source is not None and edit.source in held_out:
+        if edit.source is not None and HELD_OUT.search(edit.source):
             return f"{said}: got the source {edit.source}, which is held out; nothing of it is kept"
         for name in ("key", "text"):
             words = getattr(edit, name)

@@ -126,7 +126,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "progent", "ltl", "agentable", "agent_poison", "eu_agent_bench",
     ),
     "The model stays as it is, and what stands around it is to be better": (
-        "reflexion", "memento", "practice", "react", "text2api", "agent_umf", "toolchain",
+        "reflexion", "memento", "practice", "dynasaur", "react", "text2api", "agent_umf", "toolchain",
     ),
     "Several agents share a task": (
         "dr_mas", "marft", "marti", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
@@ -300,7 +300,7 @@ TABLE: tuple[Entry, ...] = (
         against="acting without thoughts"),
     Entry("CodeAct", "agents", "written"),
     Entry("CaveAgent", "agents", "written"),
-    Entry("DynaSaur", "agents", "written"),
+    add_row("DynaSaur", "agents", "dynasaur", AROUND, "code as actions without a library"),
     Entry("PoAct", "agents", "planned"),
     Entry("AgentOccam", "agents", "written"),
     Entry("ALIGN", "agents", "planned"),

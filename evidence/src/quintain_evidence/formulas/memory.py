@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, log
 from types import ModuleType
+from typing import Any
 
 import torch
 
-from quintain.memory.bank import Entry
+from quintain.memory.bank import Bank, Entry
 from quintain.memory.retrieval import Label
+from quintain.types import Task
 from quintain_evidence.formulas.formula import Formula, Rng
 
 
@@ -267,6 +269,74 @@ def merge_by_counts(case: Sequence[tuple[list[tuple[str, str, str]], int]]) -> l
     return found
 
 
+Written = tuple[bool, list[tuple[str, int]], str]
+"""(whether the task is held out, functions with what they return, name that is called)"""
+FUNCTIONS, ROOM = ("fig", "gum", "hat"), 4
+
+
+def libraries_drawn(rng: Rng) -> list[Written]:
+    """Return up to a dozen solved episodes that write and call a few functions, whose bodies differ."""
+
+    def name() -> str:
+        return FUNCTIONS[int(rng.integers(0, 3))]
+
+    return [
+        (
+            bool(rng.random() < 0.15),
+            [*{name(): int(rng.integers(1, 4)) for _ in range(int(rng.integers(0, 3)))}.items()],
+            name() + ("" if rng.random() < 0.6 else "_2"),
+        )
+        for _ in range(int(rng.integers(1, 13)))
+    ]
+
+
+def library_grown(module: ModuleType, case: Sequence[Written]) -> list[float]:
+    """Return the functions that the code keeps, with their uses, and how well they fit a query."""
+    library = module.ActionLibrary(Bank(size=ROOM, length=99))
+    for is_held_out, functions, called in case:
+        task = Task(id="e/train/0", environment="e", seed=0, split="eval" if is_held_out else "train")
+        cells = [f"def {name}(): return {body}" for name, body in functions]
+        library.learn(task, [*cells, f"{called}()"], set())
+    entries = library.bank.entries
+    found = [number_of(each.id, int(each.text.split()[-1]), each.value) for each in entries]
+    return [*found, *module.rank_by_words("a hat, figs or a fig", entries)]
+
+
+def grow_by_hand(case: Sequence[Written]) -> list[float]:
+    """Return the same, from a list of [name, body, uses], oldest first."""
+    kept: list[list[Any]] = []
+    for is_held_out, functions, called in case:
+        if is_held_out:
+            continue
+        own: list[list[Any]] = []
+        for name, body in functions:
+            given, number = name, 1
+            while any(k[0] == given and k[1] != body for k in kept):
+                number += 1
+                given = f"{name}_{number}"
+            own.append([given, body, 0])
+        new = [each for each in own if each[0] not in [k[0] for k in kept]]
+        while len(kept) + len(new) > ROOM:
+            loose = [k for k in kept if k[0] not in [each[0] for each in own]]
+            fewest = min(k[2] for k in loose)
+            kept.remove(next(k for k in loose if k[2] == fewest))
+        kept += new
+        for k in kept:
+            k[2] += k[0] == called and called not in [name for name, _ in functions]
+    stems = [k[0].split("_")[0] for k in kept]
+    scores = [
+        log(1 + len(kept) / stems.count(stem)) * (1 + 1e-9 * k[2]) if stem in ("hat", "fig") else 0.0
+        for stem, k in zip(stems, kept, strict=True)
+    ]
+    return [*(number_of(*k) for k in kept), *scores]
+
+
+def number_of(name: str, body: int, uses: float) -> float:
+    """Return a function as a number."""
+    stem, _, number = name.partition("_")
+    return 1000.0 * FUNCTIONS.index(stem) + 100 * int(number or 1) + 20 * body + uses
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula("memory.chances", "memory.bank", ("read", "softmax"), drawings, chances_read, chances_by_hand),
     Formula("memory.kernel", "memory.retrieval", ("kernel_values",), labels_drawn, kernel_read, kernel_by_hand),
@@ -274,4 +344,6 @@ FORMULAS: tuple[Formula, ...] = (
         towers_by_hand),
     Formula("practice.edits", "methods.agents.practice", ("read_edits",), answers_drawn, edits_read, edits_by_table),
     Formula("practice.merge", "methods.agents.practice", ("merge",), draw_asked, edits_merged, merge_by_counts),
+    Formula("agents.library", "agents.library", ("learn", "rank_by_words"), libraries_drawn, library_grown,
+        grow_by_hand),
 )  # fmt: skip
