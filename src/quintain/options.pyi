@@ -392,6 +392,9 @@ class DrMasOptions(GroupOptions, total=False):
     invalid_penalty: float
     clip: float
 
+class DynasaurOptions(StepRoundsOptions, total=False):
+    functions: int
+
 class ExploringOptions(StepRoundsOptions, total=False):
     updates: int
 
@@ -1015,6 +1018,8 @@ def train(method: Literal["dpo"], **options: Unpack[DpoOptions]) -> TrainedRun: 
 def train(method: Literal["dr_grpo"], **options: Unpack[DrGrpoOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["dr_mas"], **options: Unpack[DrMasOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["dynasaur"], **options: Unpack[DynasaurOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["e2cl"], **options: Unpack[E2clOptions]) -> TrainedRun: ...
 @overload

@@ -299,7 +299,7 @@ def library_grown(module: ModuleType, case: Sequence[Written]) -> list[float]:
         library.learn(task, [*cells, f"{called}()"], set())
     entries = library.bank.entries
     found = [number_of(each.id, int(each.text.split()[-1]), each.value) for each in entries]
-    return [*found, *module.rank_by_words("a hat, figs or a fig", entries)]
+    return [*found, *with_order(module.rank_by_words("a hat, figs or a fig", entries))]
 
 
 def grow_by_hand(case: Sequence[Written]) -> list[float]:
@@ -328,7 +328,12 @@ def grow_by_hand(case: Sequence[Written]) -> list[float]:
         log(1 + len(kept) / stems.count(stem)) * (1 + 1e-9 * k[2]) if stem in ("hat", "fig") else 0.0
         for stem, k in zip(stems, kept, strict=True)
     ]
-    return [*(number_of(*k) for k in kept), *scores]
+    return [*(number_of(*k) for k in kept), *with_order(scores)]
+
+
+def with_order(scores: Sequence[float]) -> list[float]:
+    """Return `scores`, and the places of the best, the second best and so on."""
+    return [*scores, *map(float, sorted(range(len(scores)), key=lambda place: -scores[place]))]
 
 
 def number_of(name: str, body: int, uses: float) -> float:
