@@ -1,7 +1,7 @@
 """DynaSaur on real input: functions of Python's own modules are kept whole, and SmolLM2 writes code beside a library.
 
-What people wrote is nobody's test data: each function that is kept of a module is defined again in a fresh process, with
-nothing but what it stands on. Then a run of two steps, resumed between them, whose harness has a few functions.
+What people wrote is nobody's test data: each function that is kept of a module is defined again in a fresh process,
+with nothing but what it stands on. Then a run of two steps, resumed between them, whose harness has a few functions.
 """
 
 import importlib
@@ -73,8 +73,8 @@ def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
         Check(
             name="keeps",
             has_passed=found > 30 and not broken,
-            detail=f"{found} functions of {len(MODULES)} modules of Python, {len(broken)} that a fresh process does not "
-            f"define{': ' if broken else ''}{', '.join(broken[:3])}",
+            detail=f"{found} functions of {len(MODULES)} modules of Python, {len(broken)} of them not defined in a fresh "
+            f"process {', '.join(broken[:3])}".strip(),
         ),
         Check(
             name="weights",

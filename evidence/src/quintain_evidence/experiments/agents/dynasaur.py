@@ -88,7 +88,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
 
 
 @contextmanager
-def opened(mind: Mind, world: str, seed: int) -> Generator[Probe]:
+def open_probe(mind: Mind, world: str, seed: int) -> Generator[Probe]:
     """Open a probe of `mind`, which writes code in `world`."""
     with play_mind(mind, world, seed=seed, agent=AGENT, max_tokens=2_000) as probe:
         yield probe
@@ -98,7 +98,7 @@ def grow(mind: Mind, world: str, count: int, seed: int) -> ActionLibrary:
     """Return the library after `count` training tasks, in steps as the method has them."""
     growth, size = Growth(Config().functions), Config().tasks
     growth.tools = frozenset({"act", "legal_actions"})
-    with opened(mind, world, seed) as probe:
+    with open_probe(mind, world, seed) as probe:
         for first in range(0, count, size):
             growth.share(probe.rollout.agent)
             growth.update(probe.play(probe.tasks(size, split="train", first=first)))
@@ -107,7 +107,7 @@ def grow(mind: Mind, world: str, count: int, seed: int) -> ActionLibrary:
 
 def play(mind: Mind, world: str, library: ActionLibrary, count: int, seed: int) -> list[Trajectory]:
     """Return an episode of `mind` in each of `count` held-out lands, with a frozen `library`."""
-    with opened(mind, world, seed) as probe:
+    with open_probe(mind, world, seed) as probe:
         find_shelf(probe.rollout.agent).bank = library.bank.freeze()
         return [*flatten_scored(probe.play(probe.tasks(count)))]
 
