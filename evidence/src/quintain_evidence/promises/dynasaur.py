@@ -73,7 +73,7 @@ def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
         Check(
             name="keeps",
             has_passed=found > 30 and not broken,
-            detail=f"{found} functions of {len(MODULES)} modules of Python, {len(broken)} of them not defined in a fresh "
+            detail=f"{found} functions of {len(MODULES)} modules of Python, {len(broken)} not defined in a fresh "
             f"process {', '.join(broken[:3])}".strip(),
         ),
         Check(
