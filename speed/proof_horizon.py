@@ -194,7 +194,9 @@ def answer_by_others(runs: Path, seed: int) -> None:
         prompt = tokenizer.decode(t.turns[-1].prompt_ids)
         swapped = re.sub(r"Memory: .*", f"Memory: {re.sub(r'^[a-z]+', key, other)}", prompt)
         ids = torch.tensor([tokenizer.encode(swapped, add_special_tokens=False)])
-        said = model.generate(ids, max_new_tokens=8, do_sample=False, pad_token_id=tokenizer.eos_token_id)
+        said: torch.Tensor = model.generate(  # pyright: ignore[reportAttributeAccessIssue]
+            ids, max_new_tokens=8, do_sample=False, pad_token_id=tokenizer.eos_token_id
+        )
         text = tokenizer.decode(said[0, ids.shape[1] :], skip_special_tokens=True)
         solved[t.task.id] = text.strip() == f"answer {value}"
     file.write_text(json.dumps(asdict(Reading(solved=solved, prompt=0, read=0.0, resident=0.0))))

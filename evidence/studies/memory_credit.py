@@ -1,8 +1,9 @@
-"""What credit over memories points to, in expectation, beside the exact gradient: python evidence/studies/memory_credit.py
+"""What credit over memories points to, in expectation, beside the exact gradient.
 
-Nothing is sampled: the game (`labs.relay`) is enumerated. A row is a way to credit, a column the cosine of its expected
-update with the gradient of success: in all prompts, in those of the first memory, in those where it may be written anew
-or an answer given, and in those where an answer is all there is. MEM1's λ is from one token to the next; a memory of n tokens has λ to the power of n.
+``python evidence/studies/memory_credit.py`` prints the table; nothing is sampled, as the game (`labs.relay`) is
+enumerated. A row is a way to credit, a column the cosine of its expected update with the gradient of success: in all
+prompts, in those of the first memory, in those where it may be written anew or an answer given, and in those where an
+answer is all there is. MEM1's λ is from one token to the next: over a memory of n tokens it is λ to the power of n.
 """
 
 import torch

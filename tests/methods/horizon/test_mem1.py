@@ -6,15 +6,17 @@ import torch
 
 from quintain.agents.catalog import build
 from quintain.credit.group import group_relative
+from quintain.credit.layout import Critic
 from quintain.data.samples import samples_from
 from quintain.engines.local import Local
 from quintain.methods.horizon.mem1 import Config, count_matches, method
+from quintain.methods.loops.on_policy import Estimates
 from quintain.models.tiny import build_tiny
 from quintain.rollout.collect import Limits, Rollout
 from quintain.testing.episodes import episode_of, turn_of
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
-from quintain.types import Group
+from quintain.types import Group, Trajectory
 from quintain.worlds.stream.game import Stream
 
 
@@ -58,3 +60,17 @@ def test_each_turn_is_trained_as_it_was_sampled() -> None:
         places = np.arange(len(turn.prompt_ids), len(ids))
         found = logits[places - 1, torch.tensor(ids)[places]].tolist()
         assert found == pytest.approx(list(turn.completion.logprobs), abs=1e-4)
+
+
+def test_a_state_is_paid_by_the_end_and_not_by_what_the_critic_says_of_the_next() -> None:
+    """Advantages 1, 1 and 0, -1, whitened: what the critic says of the second state is no reward for the first."""
+    groups = [Group(task=t.task, trajectories=(t,)) for t in (two_turns(1.0), two_turns(0.0))]
+    values = [[np.zeros(1), np.full(1, said)] for said in (0.0, 1.0)]
+    found = method(Config()).credit(groups, Estimates(values=Critic(values=values), reference=None))
+    first = [float(own[0][0]) for own in found.advantages]
+    assert first == pytest.approx([0.75 / np.sqrt(0.6875), -0.25 / np.sqrt(0.6875)])
+
+
+def two_turns(reward: float) -> Trajectory:
+    turns = [turn_of(starts_segment=True), turn_of(starts_segment=True, reward=reward)]
+    return episode_of(turns, reward)

@@ -125,8 +125,14 @@ def _turns(policy: TablePolicy, path: Path) -> tuple[Turn, ...]:
     for row, column in path.steps:
         token = policy.world.num_states + column
         said = Completion(token_ids=(token,), logprobs=(float(logs[row, column]),), stop="stop")
-        paid = {"reward": path.reward, "reward_terms": {"answer": path.reward}} if column >= VALUES else {}
-        turn = turn_of((token,), starts_segment=True, prompt_ids=(row,), **paid)
+        is_answer = column >= VALUES
+        turn = turn_of(
+            (token,),
+            starts_segment=True,
+            prompt_ids=(row,),
+            reward=path.reward if is_answer else 0.0,
+            reward_terms={"answer": path.reward} if is_answer else {},
+        )
         turns.append(replace(turn, completion=said))
     return tuple(turns)
 

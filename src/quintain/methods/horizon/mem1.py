@@ -7,6 +7,9 @@ was sampled: every turn is a row of its own, with the prompt that it was sampled
 place of one row for the whole episode under a mask. The reward is the number of objectives that are met, 1 for each
 right answer and nothing else; token by token a critic says what is to come, across turns, and PPO learns by it.
 
+With λ = 1 this is unbiased whatever the critic says. With less, a state is paid by what the critic makes of the next
+prompt, which says nothing of what was forgotten on the way to it (`evidence/studies/memory_credit.py`).
+
 Differences to the paper: no KL to the start stands in the reward, and nothing is said of turns that are left. What
 stands in front of the state, a thought, is gone a turn later, as in the paper; its released code keeps what stands
 behind the thought, the state of which is then gone, encodes the text that it cut again, and under removed padding
@@ -16,6 +19,7 @@ leaves its mask out, so that training sees what sampling did not. Measured on `s
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from quintain.config.ranges import Share
 from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.method import Needs
 from quintain.methods.rl.parts.actor_critic import ActorCriticConfig, actor_critic
@@ -30,6 +34,8 @@ class Config(ActorCriticConfig):
     agent: str = "memory?form=one+text"
     """Harness: state and action in one completion (memory?form=one), around one that writes; see the list of every
     method's."""
+    gae_lambda: Share = 1.0
+    """λ of generalised advantage estimation; below 1 credit over states is biased, whatever the critic knows."""
 
 
 def method(config: Config) -> OnPolicy:
