@@ -29,7 +29,9 @@ from typing import Literal
 from quintain.agents.deliberation import Reopening, Words, describe_action, with_words
 from quintain.agents.harness import PlainText, system_text
 from quintain.agents.protocol import Agent, Brief, Prompt, Session, equip
+from quintain.agents.rci import ACCEPTED, CRITICISE, IMPROVE, accepts
 from quintain.agents.scripted_actor import LedWorld
+from quintain.engines.protocol import Sampling
 from quintain.environments.baselines import foreseen
 from quintain.environments.protocol import (
     Environment,
@@ -226,6 +228,8 @@ class PlanAndAct:
     steps in words that were seen by then."""
     sees_task: bool = True
     """Whether the executor is shown the task (its prompt, or the first observation) or the plan alone."""
+    critiques: int = 0
+    """Times that a new plan is criticised and improved, unless there is no problem with it (RCI, 2303.17491)."""
 
     def __post_init__(self) -> None:
         """Refuse settings that nothing would read."""
@@ -259,7 +263,9 @@ class PlanSession(Reopening):
         self._seen: tuple[Observation, tuple[str, ...]] = ("", ())
         self._done: list[str] = []
         self._since = self._num_replans = 0
-        self._is_planning = False
+        self._is_planning = self._is_criticising = False
+        self._conversation, self._sampling = settings.chat.conversation(), Sampling()
+        self._draft, self._critiques = "", 0
         self._shown = "\n".join((brief.task.prompt, brief.instructions))
         self.plan = self._told = Plan()
         """The plan so far; it may be replaced from outside, and the next prompt of the executor is told it."""
@@ -278,22 +284,45 @@ class PlanSession(Reopening):
         self._is_planning = True
         self._num_replans += bool(self.plan.steps)
         executor = self._agent.open(self._brief).observe(observation, legal_actions)
-        conversation = self._settings.chat.conversation()
+        self._conversation = self._settings.chat.conversation()
+        self._critiques = self._settings.critiques
         system = Message(
             role="system", content=as_content(system_text(self.brief_without([observation]), PLANNER))
         )
         user = Message(
             role="user", content=as_content(with_words(observation, planner_text(self.plan, self._done)))
         )
-        ids = conversation.prompt([system, user])
-        asked = Prompt(token_ids=ids.token_ids, starts_segment=True, sampling=executor.sampling)
-        return self._words.ask(asked, "plan")
+        self._sampling = executor.sampling
+        return self._ask_planner([system, user], "plan")
+
+    def _ask_planner(self, messages: Sequence[Message], role: str, shows: str | None = None) -> Prompt:
+        """Return the prompt after `messages` to the planner."""
+        ids = self._conversation.prompt(messages)
+        asked = Prompt(token_ids=ids.token_ids, starts_segment=ids.starts_segment, sampling=self._sampling)
+        return self._words.ask(asked, role, shows)
+
+    def _read_plan(self, completion: Completion) -> str | None:
+        """Return the plan that is not criticised any more; None while there is more to say of it."""
+        self._conversation.record(completion.token_ids)
+        said, was_criticising = self._words.read(completion), self._is_criticising
+        if not was_criticising:
+            self._draft = said
+        self._is_criticising = not was_criticising and self._critiques > 0
+        if self._is_criticising:
+            self._critiques -= 1
+        elif not was_criticising or accepts(said):
+            return self._draft
+        words, role = (CRITICISE, "critique") if self._is_criticising else (IMPROVE, "plan")
+        self._next = self._ask_planner([Message(role="user", content=as_content(words))], role, words)
+        return None
 
     def read(self, completion: Completion) -> Action:
-        """See `Session.read`: a plan, or the executor's action."""
+        """See `Session.read`: a plan, a critique of it, or the executor's action."""
         if self._is_planning:
+            text = self._read_plan(completion)
+            if text is None:
+                return Action(text=self._words.read(completion))
             self._is_planning = False
-            text = self._words.read(completion)
             self.plan = edit(self.plan, text)
             self._since = 0
             self._next = self._tell()
@@ -306,7 +335,7 @@ class PlanSession(Reopening):
 
     def more(self) -> Prompt | None:
         """See `Deliberates.more`; a plan that was replaced since it was written is told in the place of that."""
-        if self._next is not None and self.plan is not self._told:
+        if self._next is not None and not self._is_planning and self.plan is not self._told:
             self._next = self._tell()
         return super().more()
 
@@ -324,16 +353,18 @@ class PlanSession(Reopening):
     def foresee(self, environment: Environment) -> Action | None:
         """See `Foresees`: the expert's whole way, where a demonstrated plan is to say it."""
         said = self._settings.demonstrates
-        if not self._is_planning or said == "next":
+        if not self._is_planning or self._is_criticising or said == "next":
             return None
         if said == "steps":
             return Action(text=step_plan(foresee_steps(environment), self._shown).text or "1. look")
         return Action(text=whole_plan(foreseen(environment), names=said == "calls").text)
 
     def write(self, action: Action) -> tuple[int, ...]:
-        """See `Session.write`; a plan that is no whole one is that of the next action."""
+        """See `Session.write`; a plan that is no whole one is that of the next action, and has no problem."""
         if not self._is_planning:
             return self._inner.write(action)
+        if self._is_criticising:
+            return self._words.write(ACCEPTED)
         said = describe_action(action)
         return self._words.write(said if said.startswith("1. ") else f"1. {said}")
 

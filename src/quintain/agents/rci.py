@@ -5,15 +5,19 @@ critique that says there is no problem accepts the draft. A draft that cannot be
 error, `retries` times, without a step of the environment (implicit RCI). Drafts and critiques are turns like others,
 sampled and trained, in which nothing is done.
 
-Differences to the paper: actions are criticised, not a plan for the whole task; limits end in the last draft instead
-of an exception.
+With `grounds` three turns come before an action is drafted, each an answer to the one before: the next step of the plan
+(grounded in the task), how it is done in what is seen (in the state), and the action in the form that is read (in the
+agent). A plan for the whole task is criticised by ``plan?critiques=1``: ``rci?rounds=0&grounds=true+plan?critiques=1``
+is the paper's agent.
+
+Differences to the paper: an action may be criticised like a plan; limits end in the last draft instead of an exception.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from quintain.agents.deliberation import Deliberation, Words
+from quintain.agents.deliberation import Deliberation, Words, describe_action, with_words
 from quintain.agents.protocol import Agent, Brief, Prompt
 from quintain.text.chat import Chat
 from quintain.types import Action, Completion, Observation
@@ -21,6 +25,15 @@ from quintain.types import Action, Completion, Observation
 ACCEPTED = "no problem"
 CRITICISE = f"Review your answer and find problems with it. If there is none, write: {ACCEPTED}"
 IMPROVE = "Based on the problems you found, improve your answer. Write only the answer."
+GROUNDS = ("What is the next step of the plan?", "How is that step done in what you see now?")
+"""Asked before an action is drafted: in the task, in the state."""
+DRAFT = "Write that as an action, in the form that is read."
+"""The last one: in the agent."""
+
+
+def accepts(critique: str) -> bool:
+    """Return whether a `critique` finds no problem."""
+    return ACCEPTED in critique.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +47,9 @@ class Critique:
     retries: int = 1
     """Times that an unreadable draft is asked for again."""
     max_tokens: int = 96
-    """Tokens of a critique."""
+    """Tokens of a critique, and of what an action is grounded in."""
+    grounds: bool = False
+    """Whether the next step and how it is done are said before an action is drafted."""
 
     def open(self, brief: Brief) -> CritiqueSession:
         """See `Agent.open`."""
@@ -52,16 +67,24 @@ class CritiqueSession(Deliberation):
         self._legal = brief.legal_actions
         self._rounds = self._retries = 0
         self._draft: Action | None = None
+        self._grounds: list[str] = []
+        """what is still asked before the action is drafted, the question that is open first"""
 
     def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
         """See `Session.observe`; the answer is a draft."""
         self._legal = legal_actions or self._legal
         self._rounds, self._retries = self._settings.rounds, self._settings.retries
         self._draft = None
-        return replace(super().observe(observation, legal_actions), role="draft")
+        self._grounds = [*GROUNDS] if self._settings.grounds else []
+        if self._grounds:
+            observation = with_words(observation, self._grounds[0])
+        prompt = super().observe(observation, legal_actions)
+        return self._words.ask(prompt, "ground") if self._grounds else replace(prompt, role="draft")
 
     def read(self, completion: Completion) -> Action:
-        """See `Session.read`: a draft, or a critique of it."""
+        """See `Session.read`: what an action is grounded in, a draft, or a critique of it."""
+        if self._grounds:
+            return self._read_ground(completion)
         if self._draft is not None:
             return self._read_critique(self._draft, completion)
         draft = self._inner_read(completion)
@@ -75,16 +98,29 @@ class CritiqueSession(Deliberation):
         return draft
 
     def write(self, action: Action) -> tuple[int, ...]:
-        """See `Session.write`; a demonstration finds no problem."""
+        """See `Session.write`; a demonstration finds no problem, and knows the action from the beginning."""
+        if self._grounds:
+            return self._words.write(describe_action(action))
         return self._words.write(ACCEPTED) if self._draft is not None else self._inner.write(action)
 
     def _read_critique(self, draft: Action, completion: Completion) -> Action:
         """Accept the draft, or ask for a better one."""
         self._inner_ends(completion)
         self._draft = None
-        if ACCEPTED not in self._words.read(completion).lower():
+        if not accepts(self._words.read(completion)):
             self._next = self._ask(IMPROVE)
         return draft
+
+    def _read_ground(self, completion: Completion) -> Action:
+        """Ask for what comes next before an action is drafted, or for the draft."""
+        self._inner_ends(completion)
+        del self._grounds[0]
+        if self._grounds:
+            words = self._grounds[0]
+            self._next = self._words.ask(self._inner.observe(words, self._legal), "ground", words)
+        else:
+            self._next = self._ask(DRAFT)
+        return Action(text=self._words.read(completion))
 
     def _ask(self, words: str) -> Prompt:
         """Return the prompt that asks for a draft with `words`."""

@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, Literal
 
+from quintain.agents.protocol import Prompt
+from quintain.engines.protocol import Sampling
 from quintain.environments.tools import tool
 from quintain.testing.episodes import episode_of, turn_of
 from quintain.types import (
     Action,
+    Completion,
     Failure,
     Task,
     ToolCall,
@@ -408,7 +411,92 @@ def tell_failures(case: Sequence[Trajectory]) -> list[float]:
     return numbers_of(found)
 
 
+Criticised = tuple[int, int, bool, list[tuple[bool, bool]]]
+"""(rounds, retries, whether it is grounded, for each draft whether it can be read and what is said of it accepts it)"""
+ROLES = ("ground", "draft", "critique")
+
+
+def draw_drafts(rng: Rng) -> list[Criticised]:
+    """Return ten ways in which drafts and critiques may come."""
+    return [
+        (
+            int(rng.integers(0, 4)),
+            int(rng.integers(0, 3)),
+            bool(rng.random() < 0.5),
+            [(bool(rng.random() < 0.6), bool(rng.random() < 0.4)) for _ in range(10)],
+        )
+        for _ in range(10)
+    ]
+
+
+class Drafting:
+    """An agent and its session, whose drafts are readable as they are told; what else is said to it is not read."""
+
+    def __init__(self, drafts: Sequence[tuple[bool, bool]]) -> None:
+        self.drafts = list(drafts)
+
+    def open(self, brief: Any) -> "Drafting":
+        """Be the session."""
+        return self
+
+    def observe(self, observation: Any, legal_actions: tuple[str, ...] = ()) -> Prompt:
+        """Ask for anything."""
+        return Prompt(token_ids=(0,), starts_segment=False, sampling=Sampling())
+
+    def read(self, completion: Completion) -> Action:
+        """Read a draft; an acceptance is the token 1."""
+        return Action(text="act") if completion.token_ids[0] >= 2 else Action(text="?", error="unreadable")
+
+
+def drafts_criticised(module: ModuleType, case: Sequence[Criticised]) -> list[float]:
+    """Return the roles of the turns that the code asks for, as numbers, each case behind a mark."""
+    found: list[float] = []
+    for rounds, retries, grounds, drafts in case:
+        chat: Any = SimpleNamespace(
+            stop_ids=frozenset(), words=lambda ids: "I see No problem." if ids[0] == 1 else "A wall."
+        )
+        agent: Any = Drafting(drafts)
+        settings = module.Critique(agent, chat, rounds=rounds, retries=retries, grounds=grounds)
+        brief: Any = SimpleNamespace(legal_actions=())
+        session = settings.open(brief)
+        found.append(-1.0)
+        prompt, left = session.observe("A wall."), list(drafts)
+        is_fine = False
+        while prompt is not None:
+            found.append(float(ROLES.index(prompt.role)))
+            if prompt.role == "draft":
+                is_readable, is_fine = left.pop(0)
+                said = 2 if is_readable else 0
+            else:
+                said = int(prompt.role == "critique" and is_fine)
+            session.read(Completion(token_ids=(said,), logprobs=(), stop="stop"))
+            prompt = session.more()
+    return found
+
+
+def criticise_by_rule(case: Sequence[Criticised]) -> list[float]:
+    """Return the same: a draft is asked for again while it cannot be read, and criticised while something is wrong."""
+    found: list[float] = []
+    for rounds, retries, grounds, drafts in case:
+        found += [-1.0, *([0.0, 0.0] if grounds else [])]
+        for is_readable, is_fine in drafts:
+            found.append(1.0)
+            if not is_readable:
+                retries -= 1
+                if retries < 0:
+                    break
+            else:
+                rounds -= 1
+                if rounds < 0:
+                    break
+                found.append(2.0)
+                if is_fine:
+                    break
+    return found
+
+
 FORMULAS: tuple[Formula, ...] = (
+    Formula("rci.turns", "agents.rci", ("CritiqueSession", "accepts"), draw_drafts, drafts_criticised, criticise_by_rule),
     Formula("agents.lessons", "agents.reflexion", ("Lessons",), lessons_drawn, lessons_kept, keep_lessons),
     Formula("agents.repeats", "agents.reflexion", ("count_repeats",), moves_drawn, repeats_counted,
         count_own_repeats),
