@@ -22,6 +22,7 @@ from quintain.agents.plan import (
     whole_plan,
 )
 from quintain.agents.protocol import Brief
+from quintain.agents.rci import ACCEPTED, CRITICISE, IMPROVE
 from quintain.environments.baselines import foreseen
 from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
@@ -216,3 +217,31 @@ def test_an_executor_that_does_not_see_the_task_sees_the_plan(small_chat: Chat, 
     assert talk.says("1. left") == "<|system|>Go.\n\nPlan:\n1. left<|user|>Begin.<|assistant|>"
     talk.says("left")
     assert talk.sees("A door.") == "...<|user|>A door.<|assistant|>"
+
+
+def test_a_plan_is_criticised_before_anyone_acts_on_it(small_chat: Chat, brief_of: Briefs) -> None:
+    agent = PlanAndAct(PlainText(small_chat), small_chat, critiques=2, replan_every=1)
+    session = agent.open(brief_of())
+    talk = Talk(small_chat, session)
+    talk.sees("A wall.")
+    critique = talk.prompt_after("1. left")
+    assert critique is not None
+    assert (critique.role, critique.shows, critique.starts_segment) == ("critique", CRITICISE, False)
+    assert talk.text(critique) == f"...<|user|>{CRITICISE}<|assistant|>"
+    assert session.plan == Plan(), "what is criticised is no plan yet"
+    assert talk.writes(Action(text="left")) == ACCEPTED
+    better = talk.prompt_after("There is a wall.")
+    assert better is not None and (better.role, better.shows) == ("plan", IMPROVE)
+    assert talk.says("1. right") == f"...<|user|>{CRITICISE}<|assistant|>", (
+        "the better one is criticised, too"
+    )
+    told = talk.says(f"{ACCEPTED}.")
+    assert told is not None and "Plan:\n1. right" in told and session.plan == Plan((Step("right"),))
+    assert talk.says("right") is None
+    assert "Plan so far:\n1. right" in talk.sees("A door.")
+    assert talk.says("1. on") is not None and talk.says("Hm.") is not None and talk.says("1. on") is not None
+    assert talk.says("Hm.") is not None
+    last = talk.says("1. back")
+    assert last is not None and "Plan:\n1. back" in last, (
+        "of two critiques none is left: the last draft is the plan"
+    )

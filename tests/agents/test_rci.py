@@ -7,7 +7,7 @@ from tests.agents.conftest import Talk
 
 from quintain.agents.harness import Choice, ReAct
 from quintain.agents.protocol import Brief
-from quintain.agents.rci import ACCEPTED, CRITICISE, IMPROVE, Critique
+from quintain.agents.rci import ACCEPTED, CRITICISE, DRAFT, GROUNDS, IMPROVE, Critique
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
 from quintain.types import Action
@@ -67,3 +67,21 @@ def test_rounds_and_retries_are_bounded(small_chat: Chat, brief_of: Briefs) -> N
 def test_a_critique_needs_room(small_chat: Chat, brief_of: Briefs) -> None:
     with pytest.raises(UsageError, match="max_tokens of what is not an action: got 0"):
         Critique(ReAct(small_chat), small_chat, max_tokens=0).open(brief_of())
+
+
+def test_an_action_is_grounded_in_the_plan_and_in_what_is_seen(small_chat: Chat, brief_of: Briefs) -> None:
+    agent = Critique(ReAct(small_chat), small_chat, rounds=0, retries=0, grounds=True)
+    talk = Talk(small_chat, agent.open(brief_of()))
+    first = talk.session.observe("A wall.")
+    assert first.role == "ground" and talk.text(first).endswith(
+        f"<|user|>A wall.\n\n{GROUNDS[0]}<|assistant|>"
+    )
+    assert talk.writes(Action(text="left")) == "left", "a demonstration knows the action from the beginning"
+    second = talk.prompt_after("Go around.")
+    assert second is not None and (second.role, second.shows) == ("ground", GROUNDS[1])
+    assert talk.action == Action(text="Go around.") and talk.text(second) == user(GROUNDS[1])
+    draft = talk.prompt_after("There is room left.")
+    assert draft is not None and (draft.role, talk.text(draft)) == ("draft", user(DRAFT))
+    assert talk.writes(Action(text="left")) == "Action: left"
+    assert talk.says("Action: left") is None and talk.action == Action(text="left")
+    assert talk.sees("A door.") == user(f"A door.\n\n{GROUNDS[0]}"), "and again in the next turn"

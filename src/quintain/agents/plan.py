@@ -238,6 +238,11 @@ class PlanAndAct:
                 f"plan: got replan_every={self.replan_every} with actor={self.actor}, which is told one thing in each "
                 "turn and has no plan; leave replan_every out, or let the policy act (actor=policy)"
             )
+        if self.critiques < 0 or (self.actor != "policy" and self.critiques):
+            raise UsageError(
+                f"plan: got critiques={self.critiques} with actor={self.actor}; give none or more, and those only where "
+                "there is a plan (actor=policy)"
+            )
 
     def open(self, brief: Brief) -> Session:
         """See `Agent.open`."""

@@ -126,7 +126,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "progent", "ltl", "agentable", "agent_poison", "eu_agent_bench",
     ),
     "The model stays as it is, and what stands around it is to be better": (
-        "reflexion", "memento", "practice", "dynasaur", "react", "text2api", "agent_umf", "toolchain",
+        "reflexion", "memento", "practice", "dynasaur", "react", "text2api", "agent_umf", "toolchain", "rci",
     ),
     "Several agents share a task": (
         "dr_mas", "marft", "marti", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
@@ -304,7 +304,9 @@ TABLE: tuple[Entry, ...] = (
     Entry("PoAct", "agents", "planned"),
     Entry("AgentOccam", "agents", "written"),
     Entry("ALIGN", "agents", "planned"),
-    Entry("RCI", "agents", "written"),
+    Entry("RCI", "agents", "written", name="rci", page="RCI", section=AROUND,
+        about="a harness: plans and actions are criticised and improved before anything is done",
+        against="a critic that finds as much at random"),
     add_row("Youtu-Agent (practice)", "agents", "practice", AROUND, "as many edits from rewards dealt out anew",
         page="Youtu-Agent, practice"),
     Entry("AutoFlow", "agents", "planned"),

@@ -496,7 +496,8 @@ def criticise_by_rule(case: Sequence[Criticised]) -> list[float]:
 
 
 FORMULAS: tuple[Formula, ...] = (
-    Formula("rci.turns", "agents.rci", ("CritiqueSession", "accepts"), draw_drafts, drafts_criticised, criticise_by_rule),
+    Formula("rci.turns", "agents.rci", ("CritiqueSession", "accepts"), draw_drafts, drafts_criticised,
+        criticise_by_rule),
     Formula("agents.lessons", "agents.reflexion", ("Lessons",), lessons_drawn, lessons_kept, keep_lessons),
     Formula("agents.repeats", "agents.reflexion", ("count_repeats",), moves_drawn, repeats_counted,
         count_own_repeats),
