@@ -1,6 +1,7 @@
 """Plans are data that any text edits somehow; the executor is told the plan and nothing else of the planner."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -245,3 +246,9 @@ def test_a_plan_is_criticised_before_anyone_acts_on_it(small_chat: Chat, brief_o
     assert last is not None and "Plan:\n1. back" in last, (
         "of two critiques none is left: the last draft is the plan"
     )
+
+
+@pytest.mark.parametrize("options", [{"critiques": -1}, {"critiques": 1, "actor": "scripted"}])
+def test_a_plan_that_is_none_is_not_criticised(small_chat: Chat, options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="critiques="):
+        PlanAndAct(PlainText(small_chat), small_chat, **options)

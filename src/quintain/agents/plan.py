@@ -240,8 +240,8 @@ class PlanAndAct:
             )
         if self.critiques < 0 or (self.actor != "policy" and self.critiques):
             raise UsageError(
-                f"plan: got critiques={self.critiques} with actor={self.actor}; give none or more, and those only where "
-                "there is a plan (actor=policy)"
+                f"plan: got critiques={self.critiques} with actor={self.actor}; give none or more, and those "
+                "only where there is a plan (actor=policy)"
             )
 
     def open(self, brief: Brief) -> Session:
