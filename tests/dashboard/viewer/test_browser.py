@@ -107,7 +107,10 @@ def pages_of(viewer: Viewer) -> dict[str, tuple[str, str]]:
     plain = first_id(viewer, task="t/train/1", step="2", outcome="solved")
     branch = first_id(viewer, group="1:branch")
     return {
-        "overview": ("overview?run=one", "document.querySelectorAll('.chart svg').length > 2"),
+        "overview": (
+            "overview?run=one",
+            "document.querySelectorAll('.chart svg').length > 2 && document.querySelector('.options')",
+        ),
         "overlaid": (
             "overview?run=one&with=two&axis=tokens",
             "document.querySelector('.legend').innerText.match('two')",
@@ -281,6 +284,7 @@ def test_a_person_takes_over_from_a_turn(runs: Path, tmp_path: Path) -> None:
         page.open(f"replay?run=guessed&id={name}", "document.querySelector('.world .given')")
         page.press("ArrowRight")
         page.wait("document.querySelector('.world').innerText.includes('before turn 2 of 2')")
+        assert "turn=1" in page.run("location.hash"), "the address can be shared"
         assert any(word in page.text for word in ("higher", "lower"))
         page.run(
             "document.querySelector('.tool input').value = '3'; document.querySelector('.tool button').click()"

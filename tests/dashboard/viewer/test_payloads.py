@@ -27,7 +27,8 @@ def test_a_run_as_a_whole(viewer: Viewer) -> None:
     shares = [(tile["name"], tile["value"]) for tile in found["tiles"] if tile["unit"] == "share"]
     assert shares == [("held out, first", 0.0), ("held out, last", 0.5), ("in training, last step", 0.5)]
     assert [(each["step"], each["num"]) for each in found["failures"]] == [(1, 1), (2, 1)]
-    differs = {option["name"]: option["differs"] for option in found["options"]}
+    options = payloads.show_options(viewer.get("two"))["options"]
+    differs = {option["name"]: option["differs"] for option in options}
     assert differs["steps"] and not differs["clip_low"], "0.2 is the default of grpo"
 
 

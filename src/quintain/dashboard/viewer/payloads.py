@@ -42,7 +42,7 @@ def list_runs(viewer: Viewer) -> dict[str, Any]:
 
 
 def show_run(viewed: ViewedRun) -> dict[str, Any]:
-    """Return what there is to know of a run as a whole: state, options, events, steps and phases."""
+    """Return what there is to know of a run as a whole: state, events, steps and phases."""
     run, rows = viewed.run, viewed.rows()
     events = run.events()
     num_read, num_episodes = viewed.index.num_read
@@ -54,10 +54,6 @@ def show_run(viewed: ViewedRun) -> dict[str, Any]:
         "now": describe_now(viewed),
         "tiles": _tiles(rows),
         "best": best_step(rows),
-        "options": [
-            {"name": name, "value": value, "differs": differs}
-            for name, (value, differs) in read_options(run).items()
-        ],
         "checkpoints": [each.step for each in run.checkpoints()],
         "notices": [str(event["message"]) for event in run.notices()],
         "events": [_event(event) for event in events[-EVENTS:]],
@@ -68,6 +64,16 @@ def show_run(viewed: ViewedRun) -> dict[str, Any]:
         "num_read": num_read,
         "problem": viewed.problem,
         "quarantined": run.num_quarantined,
+    }
+
+
+def show_options(viewed: ViewedRun) -> dict[str, Any]:
+    """Return the options of a run, and which differ from its method's defaults, which are loaded with the method."""
+    return {
+        "options": [
+            {"name": name, "value": value, "differs": differs}
+            for name, (value, differs) in read_options(viewed.run).items()
+        ]
     }
 
 

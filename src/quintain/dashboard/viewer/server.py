@@ -69,6 +69,7 @@ def view_app(viewer: Viewer, key: str) -> Starlette:
     asked: dict[str, Callable[[Mapping[str, str]], Any]] = {
         "runs": lambda _: payloads.list_runs(viewer),
         "run": lambda query: payloads.show_run(viewer.get(_name(query))),
+        "options": lambda query: payloads.show_options(viewer.get(_name(query))),
         "now": lambda query: payloads.describe_now(viewer.get(_name(query))),
         "metrics": lambda query: payloads.show_metrics(
             viewer.get(_name(query)), query.get("names", "").split(",")[:MAX_NAMES], query.get("axis", "step")

@@ -44,6 +44,7 @@ export async function show(shown, known) {
   const field = h("input", { type: "search", list: "metrics", placeholder: "add a metric…", "aria-label": "Add a metric", onchange: (event) => has.has(event.target.value) && change({ more: [...more, event.target.value].join(",") }) });
   const others = known.filter((each) => each.name !== values.run && each.status !== "damaged").slice(0, 30);
 
+  const settings = h("section", { "aria-label": "Options" });
   put(place,
     h("h1", { class: "sr" }, `Overview of ${run.name}`),
     now,
@@ -59,7 +60,9 @@ export async function show(shown, known) {
     h("section", { class: "columns" },
       drawFailures(run),
       h("div", {}, h("h2", {}, "Events"), events(run))),
-    options(run));
+    settings);
+  // The defaults that options are compared with are loaded with the method: nothing else waits for it.
+  shown.filled = ask("options", { run: values.run }).then((found) => put(settings, options(run, found.options)), (error) => put(settings, h("p", { class: "problem" }, error.message)));
 
   let busy = false;
   shown.refresh = async () => {
@@ -71,6 +74,7 @@ export async function show(shown, known) {
       else {
         const fresh = { ...shown, place: h("div", {}) };
         await show(fresh, known);
+        await fresh.filled;
         if (shown.isCurrent()) {
           const at = scrollY;
           place.replaceChildren(...fresh.place.childNodes);
@@ -190,12 +194,12 @@ function events(run) {
     : h("p", { class: "soft" }, "Nothing happened but steps.");
 }
 
-function options(run) {
+function options(run, all) {
   const write = (value) => (typeof value === "object" && value !== null ? JSON.stringify(value) : String(value));
-  const differing = run.options.filter((option) => option.differs);
+  const differing = all.filter((option) => option.differs);
   const rows = (kept) => h("table", { class: "options" }, h("tbody", {}, kept.map((option) => h("tr", { class: option.differs ? "differs" : "" }, h("th", { scope: "row" }, option.name), h("td", {}, write(option.value))))));
-  return h("section", {}, h("h2", {}, "Options"),
+  return [h("h2", {}, "Options"),
     differing.length > 0 && [h("p", { class: "soft" }, `${plural(differing.length, "option")} differ from the method's defaults:`), rows(differing)],
-    h("details", { class: "all" }, h("summary", {}, `all ${run.options.length} options`), rows(run.options)),
-    run.checkpoints.length > 0 && h("p", { class: "soft" }, `Checkpoints kept: steps ${run.checkpoints.toSorted((a, b) => a - b).join(", ")}.`));
+    h("details", { class: "all" }, h("summary", {}, `all ${all.length} options`), rows(all)),
+    run.checkpoints.length > 0 && h("p", { class: "soft" }, `Checkpoints kept: steps ${run.checkpoints.toSorted((a, b) => a - b).join(", ")}.`)];
 }

@@ -21,6 +21,7 @@ export async function show(shown, known) {
 
   const move = async (wanted) => {
     turn = Math.max(0, Math.min(episode.num_turns, wanted));
+    history.replaceState(null, "", link("replay", { ...values, turn: turn || undefined }));
     world.classList.add("busy");
     try {
       state = session === null ? await act("begin", { run: values.run, id: values.id }) : await act("go", { session, turn });
