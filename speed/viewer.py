@@ -41,6 +41,14 @@ from quintain.types import (
 
 KEY = "a-key-that-nobody-guesses"
 TASKS, GROUP, TURNS, TOKENS = 16, 8, 4, 40
+HELD_OUT = 64
+METRICS = [
+    "train/loss", "train/grad_norm", "policy/entropy", "policy/approx_kl", "policy/clip_fraction", "train/tokens",
+    "train/turns", "train/invalid", "train/failures", "monitor/unreadable", "monitor/zero_variance", "gap/mean",
+    "gap/max", "tokens_per_second", "machine/memory_gib", "machine/engine_idle", "machine/environments_idle",
+    "machine/learner_idle", "time/update", "time/hand_over",
+]  # fmt: skip
+"""What the charts of the overview show."""
 WORDS = ["red", "blue", "green", "door", "window", "key", "box", "left", "right", "north", "south"]
 
 
@@ -57,7 +65,7 @@ def write_run(folder: Path, num_episodes: int) -> None:
             phases: list[tuple[str, float]] = []
             if step % 50 == 0:
                 run.append(
-                    [make_episode(rng, step, task, 0) for task in range(TASKS)], step=step, phase="eval"
+                    [make_episode(rng, 0, task, 0) for task in range(HELD_OUT)], step=step, phase="eval"
                 )
                 phases = [("eval/success", 0.5), ("eval/low", 0.4), ("eval/high", 0.6)]
             signals = Signals(
@@ -65,7 +73,8 @@ def write_run(folder: Path, num_episodes: int) -> None:
                 advantages=rng.normal(size=TURNS * TOKENS).astype(np.float32),
                 logprobs=-rng.random(TURNS * TOKENS).astype(np.float32),
             )
-            metrics = {f"metric/{number}": float(rng.random()) for number in range(60)}
+            names = [*(f"metric/{number}" for number in range(40)), *METRICS]
+            metrics = {name: float(rng.random()) for name in names}
             row = {
                 **metrics,
                 **dict(phases),
@@ -111,13 +120,13 @@ def make_episode(rng: np.random.Generator, step: int, task: int, place: int) -> 
 
 
 PAGES: dict[str, tuple[str, str]] = {
-    "overview, 14 curves": ("overview?run=big", "document.querySelectorAll('.chart svg').length >= 4"),
-    "and 20 curves more": ("overview?run=big&more={more}", "document.querySelectorAll('.chart svg').length >= 24"),
+    "overview, 16 charts": ("overview?run=big", "document.querySelectorAll('.chart').length >= 14"),
+    "and 20 curves more": ("overview?run=big&more={more}", "document.querySelectorAll('.chart').length >= 34"),
     "episodes, the newest": ("episodes?run=big", "document.querySelectorAll('tbody tr').length === 50"),
     "episodes by tokens": ("episodes?run=big&outcome=solved&sort=-tokens", "document.querySelector('tbody tr')"),
     "episodes by words": ("episodes?run=big&words=red%20door", "document.querySelector('tbody tr')"),
     "episodes by term": ("episodes?run=big&term=found", "document.querySelector('tbody tr')"),
-    "one task over training": ("episodes?run=big&task={task}", "document.querySelector('.task .chart svg')"),
+    "one task over training": ("episodes?run=big&task={task}", "document.querySelector('.task')"),
     "tokens of an episode": ("episode?run=big&id={id}", "document.querySelectorAll('.t').length >= 160"),
     "eight of a group": ("group?run=big&id={id}", "document.querySelectorAll('.member-card').length === 8"),
     "data": ("data?run=big", "document.querySelector('.page.data h2')"),

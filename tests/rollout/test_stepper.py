@@ -251,3 +251,12 @@ def test_submitted_calls_can_be_given_up() -> None:
     assert stepper.num_abandoned == 1 and stepper.take_returned(must_wait=True) == []
     release.set()
     stepper.close()
+
+
+def test_how_long_batches_were_under_way() -> None:
+    stepper = Stepper(timeout=5.0)
+    stepper.run([])
+    assert stepper.busy_seconds == 0.0
+    stepper.run([lambda: time.sleep(0.01), lambda: time.sleep(0.01)])
+    assert stepper.busy_seconds >= 0.02
+    stepper.close()

@@ -10,11 +10,12 @@ CPU = torch.device("cpu")
 
 def test_who_waited() -> None:
     found = dict(
-        Usage(engine=4.0, learner=3.0, tokens=500).since(
+        Usage(engine=4.0, environments=1.0, learner=3.0, tokens=500).since(
             Usage(engine=1.0, learner=1.0, tokens=100), 5.0, CPU, parameters=10, rests=False
         )
     )
     assert found["machine/engine_idle"] == pytest.approx(0.4)
+    assert found["machine/environments_idle"] == pytest.approx(0.8)
     assert found["machine/learner_idle"] == pytest.approx(0.6)
     assert found["machine/memory_gib"] == pytest.approx(peak_memory(CPU), rel=0.1)
     assert "machine/mfu" not in found, "nobody knows how fast this processor is"
@@ -23,6 +24,7 @@ def test_who_waited() -> None:
 def test_a_step_without_an_update_has_no_share_of_it() -> None:
     found = dict(Usage(engine=9.0).since(Usage(), 5.0, CPU, parameters=10, rests=True))
     assert found["machine/engine_idle"] == 0.0 and "machine/learner_idle" not in found
+    assert "machine/environments_idle" not in found, "nobody saw them work: they are played asynchronously"
 
 
 def test_the_share_of_a_card(monkeypatch: pytest.MonkeyPatch) -> None:

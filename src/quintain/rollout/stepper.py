@@ -81,6 +81,8 @@ class Stepper:
     def __init__(self, *, timeout: float, num_workers: int = 1) -> None:
         self.timeout = timeout
         self.num_workers = num_workers
+        self.busy_seconds = 0.0
+        """for which batches were under way, so far; not those of `submit`, which run beside others"""
         self.num_abandoned = 0
         """calls that did not return in time, so far"""
         self.abandoned: list[threading.Thread] = []
@@ -102,7 +104,7 @@ class Stepper:
         """Return the result of each of `calls`, in order; a `Failure` where one raised or ran out of time."""
         if not calls:
             return []
-        before = frozenset(threading.enumerate())
+        begun, before = time.monotonic(), frozenset(threading.enumerate())
         width = min(self.num_workers, len(calls))
         started = [self._start(calls[worker::width]) for worker in range(width)]
         batches = [self._wait(*one) for one in started]
@@ -114,6 +116,7 @@ class Stepper:
         results: list[T | Failure | None] = [None] * len(calls)
         for worker, batch in enumerate(batches):
             results[worker::width] = batch.results
+        self.busy_seconds += time.monotonic() - begun
         return cast("list[T | Failure]", results)
 
     def submit(self, call: Callable[[], object]) -> int:

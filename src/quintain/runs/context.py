@@ -340,10 +340,11 @@ class TrainingContext:
         }
 
     def _usage(self) -> Usage:
-        """Return what engine and learner of the main policy have done so far."""
+        """Return what engine and learner of the main policy, and the environments, have done so far."""
         main = self.policies.main
         return Usage(
             engine=0.0 if main.engine is None else main.engine.stats().busy_seconds,
+            environments=self.rollout.pool.stepper.busy_seconds,
             learner=0.0 if main.learner is None else main.learner.busy_seconds,
             tokens=0 if main.learner is None else main.learner.num_learned,
         )

@@ -41,6 +41,8 @@ class Usage:
     """What was done until some moment: seconds of work and tokens; ``Usage(engine=1.5, learner=2.0, tokens=4096)``."""
 
     engine: float = 0.0
+    environments: float = 0.0
+    """in lockstep; those that are played asynchronously run beside the others"""
     learner: float = 0.0
     tokens: int = 0
 
@@ -51,6 +53,9 @@ class Usage:
         span = max(seconds, 1e-9)
         yield "machine/memory_gib", peak_memory(device)
         yield "machine/engine_idle", min(max(1 - (self.engine - before.engine) / span, 0.0), 1.0)
+        acted = self.environments - before.environments
+        if acted > 0:
+            yield "machine/environments_idle", min(max(1 - acted / span, 0.0), 1.0)
         learned = self.learner - before.learner
         if learned <= 0:
             return

@@ -129,6 +129,7 @@ def write_run(folder: Path, solved: int) -> None:
                 "total/tokens": 20.0 * step,
                 "machine/engine_idle": 0.25,
                 "machine/learner_idle": 0.75,
+                "machine/environments_idle": 0.9,
             }
             if step == 2:
                 evaluate(run, 2, solved=solved)

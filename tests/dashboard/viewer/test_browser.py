@@ -158,6 +158,13 @@ def test_narrow_and_dark(page: Page, viewer: Viewer, width: int, dark: bool) -> 
         assert light is not dark, name
 
 
+def test_who_worked_and_who_waited(page: Page) -> None:
+    """Of the time of its steps the engine worked 75 %, environments 10 % and the learner 25 %, in part at once."""
+    page.open("overview?run=one", "document.querySelectorAll('.strip').length === 4")
+    said = "[...document.querySelectorAll('.strip')].map((each) => each.innerText.replaceAll('\\n', ' '))"
+    assert page.run(said) == ["engine 75 %", "environments 10 %", "learner 25 %", "nobody 0 %"]
+
+
 def test_filters_keys_and_addresses(page: Page, viewer: Viewer) -> None:
     page.open("episodes?run=one")
     page.press("/")

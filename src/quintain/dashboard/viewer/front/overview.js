@@ -22,6 +22,7 @@ const CHARTS = [
   ["Memory (GiB)", "", [["Memory (GiB)", "machine/memory_gib"]]],
 ];
 const TERM = /^(reward|term|seat)s?\//;
+const WORKERS = [["engine", "machine/engine_idle"], ["environments", "machine/environments_idle"], ["learner", "machine/learner_idle"]];
 const LINES = 6;
 
 export async function show(shown, known) {
@@ -34,7 +35,7 @@ export async function show(shown, known) {
   const has = new Set(run.metrics);
   const terms = run.metrics.filter((name) => TERM.test(name)).slice(0, LINES);
   const times = run.metrics.filter((name) => name.startsWith("time/") && !["time/seconds", "time/step"].includes(name)).slice(0, 8);
-  const wanted = [...new Set([...CHARTS.flatMap(([, , lines]) => lines.flatMap(([, metric, more]) => [metric, more?.low, more?.high])), ...terms, ...times, "time/step", "machine/engine_idle", "machine/learner_idle", ...more].filter((name) => name && (has.has(name) || names.length > 1)))];
+  const wanted = [...new Set([...CHARTS.flatMap(([, , lines]) => lines.flatMap(([, metric, more]) => [metric, more?.low, more?.high])), ...terms, ...times, "time/step", ...WORKERS.map(([, name]) => name), ...more].filter((name) => name && (has.has(name) || names.length > 1)))];
   const found = await Promise.all(names.map((name) => ask("metrics", { run: name, names: wanted.join(","), axis })));
 
   const now = h("section", { class: "now", "aria-label": "Now" });
@@ -151,10 +152,12 @@ function drawCharts({ found, names, axis, terms, times, more, has }) {
     if (curves.length) charts.push(chart({ title, curves, unit, marks, axis }));
   }
   const own = found[0].curves;
-  const busy = [["engine", "machine/engine_idle"], ["learner", "machine/learner_idle"]].filter(([, name]) => own[name]?.x.length).map(([name, metric]) => ({ name, x: own[metric].step, y: own[metric].y.map((value) => 1 - value) }));
+  const busy = WORKERS.filter(([, name]) => own[name]?.x.length).map(([name, metric]) => ({ name, x: own[metric].step, y: own[metric].y.map((value) => 1 - value) }));
   if (busy.length) {
-    const waits = busy.length === 2 && busy[0].x.length === busy[1].x.length ? [{ name: "neither", x: busy[0].x, y: busy[0].y.map((value, at) => Math.max(0, 1 - value - busy[1].y[at])) }] : [];
-    charts.push(strips({ title: "Who worked", rows: [...busy, ...waits], note: waits.length ? "Share of each step; neither: environments, or waiting." : "Share of each step; the rest is waiting." }));
+    const at = busy.map((row) => new Map(row.x.map((step, place) => [step, row.y[place]])));
+    const all = [...new Set(busy.flatMap((row) => row.x))].sort((a, b) => a - b);
+    const waits = { name: "nobody", x: all, y: all.map((step) => Math.max(0, 1 - at.reduce((sum, row) => sum + (row.get(step) ?? 0), 0))) };
+    charts.push(strips({ title: "Who worked", rows: busy.length > 1 ? [...busy, waits] : busy, note: "Share of the time of each step. Of several that work at once each counts by itself." }));
   }
   const parts = times.filter((name) => own[name]?.x.length).map((name) => ({ name: name.slice(5).replaceAll("_", " "), x: own[name].x, y: own[name].y }));
   if (parts.length) charts.push(areas({ title: "Time of a step, by part", parts, axis }));
