@@ -22,7 +22,7 @@ instead of writing the plan anew.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -206,6 +206,16 @@ def verbs(plan: Plan) -> frozenset[str]:
     )
 
 
+def does_step(action: Action, step: str) -> bool:
+    """Return whether `action` does what `step` says: all words of the step stand in it, and there are some.
+
+    Example: "go to fridge" does ``go(to fridge)``, ``go`` and ``fridge``, and not ``go(to sink)``.
+    """
+    said = set(_WORD.findall(f"{_call(action)} {describe_action(action)}".lower()))
+    wanted = set(_WORD.findall(step.lower()))
+    return bool(wanted) and wanted <= said
+
+
 @dataclass(frozen=True, slots=True)
 class PlanAndAct:
     """A planner in front of `agent`: ``PlanAndAct(ReAct(chat), chat, replan_every=4)``."""
@@ -372,6 +382,51 @@ class PlanSession(Reopening):
             return self._words.write(ACCEPTED)
         said = describe_action(action)
         return self._words.write(said if said.startswith("1. ") else f"1. {said}")
+
+
+@dataclass(frozen=True, slots=True)
+class SuppliedPlans:
+    """A planner whose plans are given: ``SuppliedPlans(agent, {"web/train/7": Plan((Step("open door"),))})``.
+
+    What is given is not revised; who acts is told it as it is told a plan of the model's own.
+    """
+
+    agent: PlanAndAct
+    plans: Mapping[str, Plan]
+    """by the id of the task"""
+
+    def open(self, brief: Brief) -> PlanSession:
+        """See `Agent.open`.
+
+        Raises:
+            UsageError: there is no plan for the task.
+        """
+        plan = self.plans.get(brief.task.id, Plan())
+        if not plan.steps:
+            raise UsageError(
+                f"plan for {brief.task.id}: got none; give one for each task that is played with plans"
+            )
+        session = PlanSession(self.agent, brief)
+        session.plan = plan
+        return session
+
+
+def supply_plans(plans: Mapping[str, Plan]) -> Callable[[Agent], Agent]:
+    """Return what gives a planning harness its `plans`, by the id of the task.
+
+    Raises:
+        UsageError: the harness is no planner, or does not act itself, when it is applied.
+    """
+
+    def wrap(agent: Agent) -> Agent:
+        if not isinstance(agent, PlanAndAct) or agent.actor != "policy":
+            raise UsageError(
+                f"plans that are given: got a harness {type(agent).__name__}, which reads none; take agent=plan+..., "
+                "with actor=policy"
+            )
+        return SuppliedPlans(replace(agent, replan_every=0), plans)
+
+    return wrap
 
 
 def planner_text(plan: Plan, done: Sequence[str]) -> str:

@@ -220,7 +220,8 @@ def samples_from(credit: Credit, *, has_versions: bool = False, has_candidates: 
 
     `has_versions`: say of each token by which weights it was sampled, where they may differ. `has_candidates`: let each
     candidate of a turn that was drawn from some be a stream of its own, after that turn's prompt; the turn is then
-    trained as one action (`losses.actions.by_action`), with the advantage and the return of its first token.
+    trained as one action (`losses.actions.by_action`), with the advantage and the return of its first token. Turns that
+    `credit` does not train are context: they have no loss weight and no advantage.
 
     Raises `InvariantError` when credit and tokens do not fit, when a log-prob, advantage or return is not
     finite, or when the trained tokens are not exactly the sampled ones.
@@ -238,7 +239,25 @@ def samples_from(credit: Credit, *, has_versions: bool = False, has_candidates: 
         )
     samples = tape.samples(advantages, returns)
     _check(credit, samples, tape.choices)
-    return samples
+    return samples if credit.is_trained is None else _mask_turns(samples, credit.is_trained)
+
+
+def _mask_turns(samples: Sequence[Sample], is_trained: Sequence[Sequence[bool]]) -> list[Sample]:
+    """Return `samples` with the turns that are not trained as context; streams without another turn go.
+
+    The candidates of a choice stay or go together.
+    """
+    found: list[Sample] = []
+    for sample in samples:
+        kept = np.array([*is_trained[sample.trajectory], False])[sample.turn_id]  # a prompt's turn is -1
+        if kept.any():
+            masked = replace(
+                sample,
+                loss_weight=np.where(kept, sample.loss_weight, np.float32(0)),
+                advantages=np.where(kept, sample.advantages, np.float32(0)),
+            )
+            found.append(masked)
+    return found
 
 
 def imitation_samples(

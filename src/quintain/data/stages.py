@@ -272,13 +272,8 @@ def seat(of: str, *, name: str = "seat") -> Stage:
 
 def role(of: str, *, name: str = "role") -> Stage:
     """Let the turns of one role count: ``role("plan")`` those of ``agent/plan``, ``role("act")`` those that act."""
-
-    def is_of(turn: Turn) -> bool:
-        own = turn.seat.partition("/")[2]
-        return own == of or (of == "act" and not own)
-
     return weigh_stage(
-        name, f"has no turn of the role {of}", lambda t: [float(is_of(turn)) for turn in t.turns]
+        name, f"has no turn of the role {of}", lambda t: [float(turn.has_role(of)) for turn in t.turns]
     )
 
 

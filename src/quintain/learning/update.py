@@ -236,15 +236,7 @@ def by_policy(credit: Credit) -> dict[str, Credit]:
         places.setdefault(name, []).append(place)
     if set(places) <= {MAIN}:
         return {MAIN: credit}
-    return {
-        name: replace(
-            credit,
-            trajectories=tuple(credit.trajectories[i] for i in own),
-            advantages=tuple(credit.advantages[i] for i in own),
-            returns=None if credit.returns is None else tuple(credit.returns[i] for i in own),
-        )
-        for name, own in places.items()
-    }
+    return {name: credit.take(own) for name, own in places.items()}
 
 
 def learn(

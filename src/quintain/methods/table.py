@@ -110,7 +110,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "Episodes are long, and which turn it was is not told": (
         "gigpo", "openmanus", "mt_grpo", "spa_rl", "pag", "metaspatial", "vine", "mucode", "epo", "swirl", "agile",
-        "mem_agent", "mem1", "tti",
+        "mem_agent", "mem1", "tti", "pilot_rl",
     ),
     "Steps of the environment are dear, so that they are used again": ("archer", "digi_rl", "digi_q", "web_rl"),
     "It tries too little, or thinks too long": ("coso", "greedy", "rlsp", "act_more"),
@@ -266,7 +266,7 @@ TABLE: tuple[Entry, ...] = (
     add_row("MemAgent", "horizon", "mem_agent", LONG, "the answer trained alone"),
     add_row("MEM1", "horizon", "mem1", LONG, "a window of turns, `ppo`"),
     add_row("Plan-and-Act", "horizon", "plan_and_act", RECORDED, "plans in hindsight", page="Plan-and-Act"),
-    Entry("PilotRL / AdaPlan", "horizon", "planned"),
+    add_row("PilotRL / AdaPlan", "horizon", "pilot_rl", LONG, "the same episodes in one stage", page="PilotRL"),
     add_row("TTI (Thinking vs Doing)", "horizon", "tti", LONG, "`rft`", page="TTI"),
     add_row("Memento (AgentFly)", "horizon", "memento", AROUND, "reading by likeness", page="Memento"),
     add_row("AGILE", "horizon", "agile", LONG, "itself, each question credited for itself"),

@@ -320,6 +320,10 @@ class Turn:
         """The seat without its role: whose token stream the turn belongs to."""
         return self.seat.partition("/")[0]
 
+    def has_role(self, role: str) -> bool:
+        """Whether the turn is of `role`: ``plan`` those of ``agent/plan``, ``act`` those that act."""
+        return (self.seat.partition("/")[2] or "act") == role
+
     @property
     def is_internal(self) -> bool:
         """Whether nothing was done: a plan, a critique or a memory, which only the agent itself read."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from quintain.types.episodes import NOTHING, Trajectory
@@ -28,6 +28,18 @@ class Credit:
     returns: tuple[tuple[NDArray[np.float32], ...], ...] | None = None
     """Regression targets of a critic, same layout; None where the method has no critic."""
     metrics: Mapping[str, float] = NOTHING
+    is_trained: tuple[tuple[bool, ...], ...] | None = None
+    """[trajectory][turn]: whether its tokens are trained; None: all. Others are context, and count in no mean."""
+
+    def take(self, places: Sequence[int]) -> Credit:
+        """Return the credit of the trajectories at `places`, in their order; the metrics are those of the whole."""
+        return replace(
+            self,
+            trajectories=tuple(self.trajectories[i] for i in places),
+            advantages=tuple(self.advantages[i] for i in places),
+            returns=None if self.returns is None else tuple(self.returns[i] for i in places),
+            is_trained=None if self.is_trained is None else tuple(self.is_trained[i] for i in places),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -8,12 +8,16 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import torch
 
+from quintain.agents.plan import Plan, Step
+from quintain.data.pack import pack
+from quintain.data.samples import samples_from
 from quintain.learning.update import Update
 from quintain.losses.policy import clip_ratio
 from quintain.testing.episodes import episode_of, turn_of
 from quintain.types import (
     Action,
     Completion,
+    Credit,
     Failure,
     Group,
     Task,
@@ -309,6 +313,123 @@ def ask_by_hand(case: Answers) -> list[float]:
     return [sum(map(len, asked)) / len(case), sum(map(sum, asked)) / len(case)]
 
 
+Planned = tuple[list[str], list[tuple[str, list[tuple[str, bool]]]]]
+"""steps of a plan that was given; and of each turn what is done, or "" and the steps of a plan with their ticks"""
+
+
+def draw_planned(rng: Rng) -> Planned:
+    """Return a given plan of up to four steps, and up to a dozen turns, of which some write a plan anew."""
+    letters = "abcd"
+
+    def steps() -> list[str]:
+        return [letters[int(k)] for k in rng.integers(0, 4, int(rng.integers(0, 5)))]
+
+    turns = [
+        ("", [(step, bool(rng.random() < 0.3)) for step in (*steps(), "a")])
+        if rng.random() < 0.25
+        else (letters[int(rng.integers(0, 4))], [])
+        for _ in range(int(rng.integers(1, 13)))
+    ]
+    return steps(), turns
+
+
+def follow(module: ModuleType, case: Planned) -> list[float]:
+    """Return what PilotRL's code counts: steps done in order, actions, and steps of all plans."""
+    given, turns = case
+    plan = Plan(tuple(Step(f"go({step})") for step in given))
+    episode = episode_of(
+        [
+            turn_of((2,), Action(text=f"go {said}"))
+            if said
+            else replace(
+                turn_of((2,), Action(text=Plan(tuple(Step(f"go({s})", tick) for s, tick in steps)).text)),
+                seat="agent/plan",
+            )
+            for said, steps in turns
+        ]
+    )
+    return [float(k) for k in module.follow_plan(episode, plan)]
+
+
+def follow_by_hand(case: Planned) -> list[float]:
+    """Return the same from lists of letters and ticks."""
+    given, turns = case
+    plan = [(step, False) for step in given]
+    places = list(range(len(plan)))
+    done = 0
+    total = len(plan)
+    for said, steps in turns:
+        if said:
+            if places and plan[places[0]][0] == said:
+                done, places = done + 1, places[1:]
+            continue
+        known = [step for step, _ in plan]
+        is_ticked = sum(tick for _, tick in steps) > 0
+        plan = (steps if is_ticked else [pair for pair in plan if pair[1]] + steps)[-16:]
+        total += len([step for step, _ in plan if step not in known])
+        places = [place for place, (_, tick) in enumerate(plan) if not tick]
+    return [float(done), float(sum(bool(said) for said, _ in turns)), float(total)]
+
+
+def draw_stages(rng: Rng) -> tuple[int, int, int]:
+    """Return lengths of the first two stages, and a step about their ends."""
+    first, second = (int(k) for k in rng.integers(0, 5, 2))
+    return first, second, int(rng.integers(1, 12))
+
+
+def name_stage(module: ModuleType, case: tuple[int, int, int]) -> list[float]:
+    """Return the number of the stage by PilotRL's code."""
+    config = SimpleNamespace(follow_steps=case[0], plan_steps=case[1])
+    return [float(("follow", "plan", "both").index(module.stage_at(config, case[2])))]
+
+
+def name_stage_by_hand(case: tuple[int, int, int]) -> list[float]:
+    """Return the same: the place of the step in a list of as many of each."""
+    first, second, step = case
+    return [float(([0] * first + [1] * second + [2] * 12)[step - 1])]
+
+
+def draw_roles(rng: Rng) -> list[list[tuple[bool, int, float]]]:
+    """Return two episodes of one to five turns: whether each is a plan, its tokens, and its advantage."""
+    return [
+        [
+            (bool(rng.random() < 0.5), int(rng.integers(1, 4)), float(rng.normal()))
+            for _ in range(int(rng.integers(1, 6)))
+        ]
+        + [(True, 2, 1.0)]
+        for _ in range(2)
+    ]
+
+
+def weigh_roles(module: ModuleType, case: list[list[tuple[bool, int, float]]]) -> list[float]:
+    """Return the weights and advantages of all sampled tokens where plans alone are trained."""
+    episodes = [
+        episode_of(
+            [
+                replace(turn_of((2,) * num), seat="agent/plan" if is_plan else "agent", starts_segment=True)
+                for is_plan, num, _ in own
+            ]
+        )
+        for own in case
+    ]
+    credit = Credit(
+        trajectories=tuple(episodes),
+        advantages=tuple(tuple(np.full(num, a, np.float32) for _, num, a in own) for own in case),
+    )
+    samples = samples_from(module.train_role(credit, "plan"))
+    batch = pack(samples)
+    kept = batch.loss_weight > 0
+    return [*batch.loss_weight[kept].tolist(), *batch.advantages[kept].tolist(), float(len(samples))]
+
+
+def weigh_roles_by_hand(case: list[list[tuple[bool, int, float]]]) -> list[float]:
+    """Return the same: one over the tokens of plans for each of them, and nothing of the others."""
+    kept = [(num, np.float32(a)) for own in case for is_plan, num, a in own if is_plan]
+    total = sum(num for num, _ in kept)
+    weights = [float(np.float32(1 / total))] * total
+    return [*weights, *(float(a) for num, a in kept for _ in range(num)), float(len(kept))]
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula("tti.horizon", "methods.horizon.tti", ("horizon",), draw_schedule, allow, allow_by_hand),
     Formula("tti.weights", "methods.horizon.tti", ("weigh",), draw_kept, weigh, weigh_by_hand),
@@ -318,5 +439,8 @@ FORMULAS: tuple[Formula, ...] = (
     Formula("mem_agent.measures", "methods.horizon.mem_agent", ("measure_memory",), draw_readings, measure_readings,
         measure_by_hand),
     Formula("agile.asks", "methods.horizon.agile", ("measure_asks",), draw_answers, ask, ask_by_hand),
+    Formula("pilot_rl.followed", "methods.horizon.pilot_rl", ("follow_plan",), draw_planned, follow, follow_by_hand),
+    Formula("pilot_rl.stage", "methods.horizon.pilot_rl", ("stage_at",), draw_stages, name_stage, name_stage_by_hand),
+    Formula("credit.train_role", "credit.roles", ("train_role",), draw_roles, weigh_roles, weigh_roles_by_hand),
     Formula("mem1.matches", "methods.horizon.mem1", ("count_matches",), draw_answers, match, match_by_hand),
 )  # fmt: skip
