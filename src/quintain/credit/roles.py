@@ -25,10 +25,14 @@ def train_role(credit: Credit, *roles: str) -> Credit:
         [was and any(turn.has_role(role) for role in roles) for turn, was in zip(t.turns, own, strict=True)]
         for t, own in zip(credit.trajectories, before, strict=True)
     ]
+    _refuse_none(credit, trained, roles)
+    return replace(credit, is_trained=tuple(map(tuple, trained)))
+
+
+def _refuse_none(credit: Credit, trained: Sequence[Sequence[bool]], roles: Sequence[str]) -> None:
     if trained and not any(map(any, trained)):
         there = sorted({turn.seat for t in credit.trajectories for turn in t.turns})
         raise DataError(
             f"turns of {' and '.join(roles)} to be trained: got none among those of {', '.join(there)}; take a harness "
             "that has the role"
         )
-    return replace(credit, is_trained=tuple(map(tuple, trained)))

@@ -371,22 +371,51 @@ def follow_by_hand(case: Planned) -> list[float]:
     return [float(done), float(sum(bool(said) for said, _ in turns)), float(total)]
 
 
-def draw_stages(rng: Rng) -> tuple[int, int, int]:
-    """Return lengths of the first two stages, and a step about their ends."""
-    first, second = (int(k) for k in rng.integers(0, 5, 2))
-    return first, second, int(rng.integers(1, 12))
+def draw_paid(rng: Rng) -> tuple[Planned, int, bool]:
+    """Return a case of `draw_planned`, a step of the default stages or about their ends, and whether it is solved."""
+    return (
+        draw_planned(rng),
+        int(rng.choice([1, 20, 21, 40, 41, int(rng.integers(1, 60))])),
+        bool(rng.random() < 0.5),
+    )
 
 
-def name_stage(module: ModuleType, case: tuple[int, int, int]) -> list[float]:
-    """Return the number of the stage by PilotRL's code."""
-    config = SimpleNamespace(follow_steps=case[0], plan_steps=case[1])
-    return [float(("follow", "plan", "both").index(module.stage_at(config, case[2])))]
+def pay_plans(module: ModuleType, case: tuple[Planned, int, bool]) -> list[float]:
+    """Return what PilotRL's code pays an episode at the default weights, every third action of which is unreadable."""
+    planned, step, won = case
+    given, turns = planned
+    config = module.Config()
+    plan = Plan(tuple(Step(f"go({s})") for s in given))
+    episode = _planned_episode(turns, won)
+    stage = module.stage_at(config, step)
+    (found,) = module.pay(
+        [Group(task=episode.task, trajectories=(episode,))], config, stage, {episode.task.id: plan}
+    )
+    return [found.trajectories[0].outcome.value]
 
 
-def name_stage_by_hand(case: tuple[int, int, int]) -> list[float]:
-    """Return the same: the place of the step in a list of as many of each."""
-    first, second, step = case
-    return [float(([0] * first + [1] * second + [2] * 12)[step - 1])]
+def _planned_episode(turns: list[tuple[str, list[tuple[str, bool]]]], won: bool) -> Trajectory:
+    """Return the episode of `turns`, whose last pays 1 if it is `won`."""
+    made: list[Turn] = []
+    for number, (said, steps) in enumerate(turns):
+        text = f"go {said}" if said else Plan(tuple(Step(f"go({s})", tick) for s, tick in steps)).text
+        error = "?" if said and number % 3 == 2 else None
+        seat = "agent" if said else "agent/plan"
+        paid = float(won and number + 1 == len(turns))
+        made.append(replace(turn_of((2,), Action(text=text, error=error)), seat=seat, reward=paid))
+    return episode_of(made, float(won))
+
+
+def pay_plans_by_hand(case: tuple[Planned, int, bool]) -> list[float]:
+    """Return the same from what is counted by hand."""
+    (given, turns), step, won = case
+    follows, acts = step < 21, [number for number, (said, _) in enumerate(turns) if said]
+    done, _, _ = follow_by_hand((given, turns))
+    own_done, num, steps = follow_by_hand(([], turns))
+    form = sum(number % 3 != 2 for number in acts) / len(acts) if acts else 0.0
+    if follows:
+        return [won + 0.5 * (done / num if num else 0.0) + 0.1 * form]
+    return [won + (0.5 * (own_done / steps if steps else 0.0) if step < 41 else 0.1 * form)]
 
 
 def draw_roles(rng: Rng) -> list[list[tuple[bool, int, float]]]:
@@ -440,7 +469,8 @@ FORMULAS: tuple[Formula, ...] = (
         measure_by_hand),
     Formula("agile.asks", "methods.horizon.agile", ("measure_asks",), draw_answers, ask, ask_by_hand),
     Formula("pilot_rl.followed", "methods.horizon.pilot_rl", ("follow_plan",), draw_planned, follow, follow_by_hand),
-    Formula("pilot_rl.stage", "methods.horizon.pilot_rl", ("stage_at",), draw_stages, name_stage, name_stage_by_hand),
-    Formula("credit.train_role", "credit.roles", ("train_role",), draw_roles, weigh_roles, weigh_roles_by_hand),
+    Formula("pilot_rl.paid", "methods.horizon.pilot_rl", ("pay", "stage_at"), draw_paid, pay_plans, pay_plans_by_hand),
+    Formula("credit.train_role", "credit.roles", ("train_role",), draw_roles, weigh_roles, weigh_roles_by_hand,
+        aside=("_refuse_none",)),
     Formula("mem1.matches", "methods.horizon.mem1", ("count_matches",), draw_answers, match, match_by_hand),
 )  # fmt: skip
