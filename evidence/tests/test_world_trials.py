@@ -53,7 +53,7 @@ def test_every_embedded_world_is_imitated() -> None:
 
 
 UNMEASURED = {
-    catalog.OUTSIDE, "advised", "backoff", "cased", "chunks", "consulting", "experienced", "ordered", "ramp",
+    catalog.OUTSIDE, "advised", "again", "backoff", "cased", "chunks", "consulting", "experienced", "ordered", "ramp",
     "searched", "team",
 }  # fmt: skip
 """What no tiny model is taught through here: agents outside and teams play as they like; others change how an agent

@@ -62,7 +62,7 @@ def test_every_name_names_something_that_is_there(name: str) -> None:
     ("spec", "message"),
     [
         ("raect", "agent: got 'raect', in which 'raect' is unknown; did you mean 'react'?"),
-        ("", "in which '' is unknown; choose from advised, auto, "),
+        ("", "in which '' is unknown; choose from advised, again, auto, "),
         (
             "react?max_token=3",
             "option of react in the agent 'react?max_token=3': got 'max_token'; did you mean 'max_tokens'?",

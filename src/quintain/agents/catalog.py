@@ -46,6 +46,7 @@ HARNESSES: dict[str, str] = {
 }
 """Harnesses, by name."""
 WRAPPERS: dict[str, str] = {
+    "again": "quintain.agents.again:Again",
     "backoff": "quintain.agents.backoff:Backoff",
     "budget": "quintain.agents.budget:Budget",
     "capped": "quintain.agents.capped:Capped",
@@ -70,7 +71,7 @@ WRAPPERS: dict[str, str] = {
 """What a harness can be wrapped in, by name."""
 REPEATERS = frozenset({"pivotal", "window"})
 """Wrappers that show an inner session the last turns again: it must not depend on those before."""
-REMEMBERERS = frozenset({"backoff", "chunks", "consulting", "memory", "plan", "refined", "summary"})
+REMEMBERERS = frozenset({"again", "backoff", "chunks", "consulting", "memory", "plan", "refined", "summary"})
 """Wrappers that depend on every turn of the episode."""
 PRESETS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "glam": ("scored", {"normalization": "sum", "list_actions": True}),

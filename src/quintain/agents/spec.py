@@ -37,8 +37,8 @@ FILLS: Mapping[str, Module] = {
     AUTO: "action", "choice": "action", "code": "action", "constrained": "action", "endpoint": "action",
     "glam": "action", "grounded": "action", "react": "action", "scored": "action", "tags": "action", "text": "action",
     "tools": "action", "twosome": "action",
-    "budget": "action", "capped": "action", "ordered": "action", "ramp": "action", "refined": "action",
-    "simplified": "action",
+    "again": "action", "budget": "action", "capped": "action", "ordered": "action", "ramp": "action",
+    "refined": "action", "simplified": "action",
 }  # fmt: skip
 """Layer → the module that it belongs to; the innermost one acts, whatever else it is."""
 
