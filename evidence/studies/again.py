@@ -34,7 +34,13 @@ from quintain_evidence.world_trials import World, imitate
 ENVIRONMENT = "stream?facts=1&pages=4"
 TIMES = (0, 1, 2, 4)
 TASKS = 256
-SETTINGS = {"agent": "again?times=1+text", "steps": 200, "demonstrations": 1500, "batch_size": 32}
+SETTINGS = {
+    "agent": "again?times=1+text",
+    "model": "micro?tokens=words",
+    "steps": 200,
+    "demonstrations": 800,
+    "batch_size": 32,
+}
 
 
 def play(folder: Path, times: int, size: int, seed: int) -> list[Group]:

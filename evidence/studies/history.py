@@ -26,7 +26,7 @@ from quintain.eval.statistics import wilson
 from quintain.learning.train_config import TrainConfig
 from quintain.rollout.collect import Rollout
 from quintain.types import flatten_scored
-from quintain.warm_start.start import harness, new_tokenizer, teacher
+from quintain.warm_start.start import harness, make_start, teacher
 from quintain_evidence.world_trials import EPISODES, World, imitate
 
 WORLDS = {
@@ -40,9 +40,10 @@ HARNESSES = {
     "memory": "memory?max_tokens=96",
     "everything": "auto",
 }
-TOKENS = 3200
+TOKENS = 2048
 """Tokens of a step."""
-STEPS, DEMONSTRATIONS = 300, 1500
+STEPS, DEMONSTRATIONS = 200, 800
+MODEL = "micro?tokens=words"
 TASKS = 32
 """Tasks on which the tokens of an episode are counted."""
 
@@ -57,7 +58,7 @@ class Size(NamedTuple):
 def measure_size(environment: str, agent: str) -> Size:
     """Return how many tokens the expert's episodes have through `agent`."""
     make = find(environment)
-    tokenizer = new_tokenizer(make, seed=0)
+    _, tokenizer = make_start(MODEL, make, seed=0)
     through = harness(TrainConfig(agent=agent), tokenizer, make)
     with closing(make()) as world:
         tasks = [world.task("train", number) for number in range(TASKS)]
@@ -100,6 +101,7 @@ def main() -> None:
             settings = {
                 "agent": agent,
                 "batch_size": fit(size),
+                "model": MODEL,
                 "steps": STEPS,
                 "demonstrations": DEMONSTRATIONS,
             }

@@ -692,6 +692,13 @@ class PgpoOptions(PreferenceRoundsOptions, total=False):
     beta: float
     likelihood: Literal["sum", "mean", "none"]
 
+class PilotRlOptions(GroupOptions, total=False):
+    follow_steps: int
+    plan_steps: int
+    adherence_weight: float
+    quality_weight: float
+    form_weight: float
+
 class DemonstrationsOptions(ImitationOptions, total=False):
     examples: int | None
     failures: bool
@@ -1104,6 +1111,8 @@ def train(method: Literal["pag"], **options: Unpack[PagOptions]) -> TrainedRun: 
 def train(method: Literal["paprika"], **options: Unpack[PaprikaOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["pgpo"], **options: Unpack[PgpoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["pilot_rl"], **options: Unpack[PilotRlOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["plan_and_act"], **options: Unpack[PlanAndActOptions]) -> TrainedRun: ...
 @overload
