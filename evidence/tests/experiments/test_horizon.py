@@ -1,9 +1,13 @@
 """The experiments of long episodes: what their arms do, and that they run."""
 
 import pytest
+import torch
 
 from quintain.methods.horizon.tti import Config
-from quintain_evidence.experiments.horizon import agile, mem1, mem_agent, tti
+from quintain.types import flatten_scored
+from quintain_evidence.experiments.horizon import agile, mem1, mem_agent, pilot_rl, tti
+from quintain_evidence.labs.observed import observed_world
+from quintain_evidence.labs.tabular import TablePolicy
 
 
 def test_tti_has_both_orders_on_the_same_plain() -> None:
@@ -42,3 +46,20 @@ def test_advice_is_known_where_the_question_comes_again() -> None:
     assert session.row() != unknown
     last = session.act(0, 0.9)
     assert last.reward == 1.0 and last.is_over
+
+
+def test_a_relay_is_solved_by_who_agrees_on_words_and_given_words_are_the_codes() -> None:
+    code = list(range(1, pilot_rl.SIZE)) + [0]
+    theta = torch.full((pilot_rl.NUM_ROWS, pilot_rl.SIZE), -50.0)
+    for number, word in enumerate(code):
+        theta[number, word] = theta[pilot_rl.SIZE + word, number] = 50.0
+    world = observed_world(pilot_rl.NUM_ROWS, pilot_rl.WORDS, [], horizon=2)
+    policy = TablePolicy(world, theta)
+    assert pilot_rl.success(policy, sees_number=False) == pytest.approx(1.0)
+    assert pilot_rl.success(policy, sees_number=True) == pytest.approx(1 / pilot_rl.SIZE)
+    groups = pilot_rl.play(policy, 2, 5, words=pilot_rl.choose_words(5, code, deranged=False))
+    assert all(t.is_success and [turn.seat for turn in t.turns] == ["agent"] for t in flatten_scored(groups))
+    own = pilot_rl.play(policy, 2, 5)
+    assert all([turn.seat for turn in t.turns] == ["agent/plan", "agent"] for t in flatten_scored(own))
+    words = pilot_rl.choose_words(5, code, deranged=False)
+    assert pilot_rl.choose_words(5, code, deranged=True) == [*words[1:], words[0]]

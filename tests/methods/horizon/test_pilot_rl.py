@@ -32,7 +32,7 @@ def write(*steps: str) -> Turn:
     return make_turn((2, 3, 4), action=Action(text=text), seat="agent/plan", starts_segment=True)
 
 
-def played(*turns: Turn, won: bool = False, seed: int = 0) -> Trajectory:
+def play(*turns: Turn, won: bool = False, seed: int = 0) -> Trajectory:
     *before, last = turns
     return make_episode(
         *before,
@@ -68,25 +68,25 @@ def test_a_resumed_run_is_in_the_stage_that_it_was_in() -> None:
 
 
 def test_adherence_counts_the_next_open_step_in_order() -> None:
-    assert follow_plan(played(act("a"), act("x"), act("b")), GIVEN) == (2, 3, 3)
-    assert follow_plan(played(act("b"), act("a"), act("c")), GIVEN) == (1, 3, 3)
-    assert follow_plan(played(act("a"))) == (0, 1, 0)
+    assert follow_plan(play(act("a"), act("x"), act("b")), GIVEN) == (2, 3, 3)
+    assert follow_plan(play(act("b"), act("a"), act("c")), GIVEN) == (1, 3, 3)
+    assert follow_plan(play(act("a"))) == (0, 1, 0)
 
 
 def test_a_revised_plan_takes_the_place_of_what_is_open() -> None:
     revised = make_turn((2,), action=Action(text="1. [x] a\n2. c"), seat="agent/plan")
-    assert follow_plan(played(write("a", "b"), act("a"), revised, act("c"))) == (2, 2, 3)
+    assert follow_plan(play(write("a", "b"), act("a"), revised, act("c"))) == (2, 2, 3)
     kept = make_turn((2,), action=Action(text="keep"), seat="agent/plan")
-    assert follow_plan(played(write("a", "b"), act("x"), kept, act("a"))) == (1, 2, 2)
+    assert follow_plan(play(write("a", "b"), act("x"), kept, act("a"))) == (1, 2, 2)
 
 
 def test_each_stage_pays_its_own() -> None:
     config = Config(adherence_weight=0.5, quality_weight=0.4, form_weight=0.1)
     given = {"t": GIVEN}
-    episode = played(act("a"), act("x", error="no such action"), act("b"), won=True)
+    episode = play(act("a"), act("x", error="no such action"), act("b"), won=True)
     (group,) = pay([make_group(episode)], config, "follow", given)
     assert value(group.trajectories[0]) == pytest.approx(1 + 0.5 * 2 / 3 + 0.1 * 2 / 3)
-    own = played(write("a", "b", "c"), act("a"), act("x"), won=True)
+    own = play(write("a", "b", "c"), act("a"), act("x"), won=True)
     (group,) = pay([make_group(own)], config, "plan", {})
     assert value(group.trajectories[0]) == pytest.approx(1 + 0.4 / 3)
     (group,) = pay([make_group(own)], config, "both", {})
@@ -97,21 +97,21 @@ def test_each_stage_pays_its_own() -> None:
 def pair() -> list[Group]:
     return [
         make_group(
-            played(write("a"), act("a"), won=True),
-            played(write("b"), act("x"), seed=1),
+            play(write("a"), act("a"), won=True),
+            play(write("b"), act("x"), seed=1),
         )
     ]
 
 
-def trained_ids(stage: str) -> set[int]:
+def list_trained(stage: str) -> set[int]:
     credit = assign(pair(), stage)  # pyright: ignore[reportArgumentType]
     return {int(i) for s in samples_from(credit) for i in s.token_ids[s.loss_weight > 0]}
 
 
 def test_each_stage_trains_its_own_role() -> None:
-    assert trained_ids("follow") == {5, 6}
-    assert trained_ids("plan") == {2, 3, 4}
-    assert trained_ids("both") == {2, 3, 4, 5, 6}
+    assert list_trained("follow") == {5, 6}
+    assert list_trained("plan") == {2, 3, 4}
+    assert list_trained("both") == {2, 3, 4, 5, 6}
 
 
 def test_with_all_masks_open_it_is_grpo_bit_for_bit() -> None:
@@ -126,9 +126,9 @@ def test_with_all_masks_open_it_is_grpo_bit_for_bit() -> None:
 
 def test_the_second_stage_wants_plans() -> None:
     with pytest.raises(DataError, match="turns of plan to be trained: got none"):
-        assign([make_group(played(act("a"), won=True), played(act("b"), seed=1))], "plan")
+        assign([make_group(play(act("a"), won=True), play(act("b"), seed=1))], "plan")
 
 
 def test_the_first_plan_of_a_demonstration_is_what_is_given() -> None:
-    assert first_plan(played(write("a", "b"), act("a"), write("c"), act("c"))).text == "1. a\n2. b"
-    assert first_plan(played(act("a"))) == Plan()
+    assert first_plan(play(write("a", "b"), act("a"), write("c"), act("c"))).text == "1. a\n2. b"
+    assert first_plan(play(act("a"))) == Plan()

@@ -386,7 +386,7 @@ def pay_plans(module: ModuleType, case: tuple[Planned, int, bool]) -> list[float
     given, turns = planned
     config = module.Config()
     plan = Plan(tuple(Step(f"go({s})") for s in given))
-    episode = _planned_episode(turns, won)
+    episode = _make_planned(turns, won)
     stage = module.stage_at(config, step)
     (found,) = module.pay(
         [Group(task=episode.task, trajectories=(episode,))], config, stage, {episode.task.id: plan}
@@ -394,7 +394,7 @@ def pay_plans(module: ModuleType, case: tuple[Planned, int, bool]) -> list[float
     return [found.trajectories[0].outcome.value]
 
 
-def _planned_episode(turns: list[tuple[str, list[tuple[str, bool]]]], won: bool) -> Trajectory:
+def _make_planned(turns: list[tuple[str, list[tuple[str, bool]]]], won: bool) -> Trajectory:
     """Return the episode of `turns`, whose last pays 1 if it is `won`."""
     made: list[Turn] = []
     for number, (said, steps) in enumerate(turns):

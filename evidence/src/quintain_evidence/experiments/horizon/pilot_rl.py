@@ -96,7 +96,7 @@ def play(
     ]
 
 
-def given_words(seed: int, code: Sequence[int], *, deranged: bool) -> list[int]:
+def choose_words(seed: int, code: Sequence[int], *, deranged: bool) -> list[int]:
     """Return the words that the expert's `code` gives the tasks of `seed`; `deranged`: those of the next task."""
     words = [code[Random(derive_seed(seed, place)).randrange(SIZE)] for place in range(TASKS)]
     return [*words[1:], words[0]] if deranged else words
@@ -139,7 +139,7 @@ def train(
         own = derive_seed(seed, step)
         stage = pilot_rl.stage_at(config, step)
         is_given = step * given // updates > (step - 1) * given // updates if mixed else stage == "follow"
-        words = given_words(own, code, deranged=deranged) if is_given else None
+        words = choose_words(own, code, deranged=deranged) if is_given else None
         groups = play(policy, int(options["size"]), own, words=words, sees_number=sees)
         method.state.update(groups)
         if mixed:
