@@ -20,7 +20,7 @@ from quintain.losses.policy import clip_ratio
 from quintain.types import Batch, Credit, Outputs, Score, Trajectory
 
 
-def planned(outcome: float, *, apart: bool, seed: int = 0) -> Trajectory:
+def make_planned(outcome: float, *, apart: bool, seed: int = 0) -> Trajectory:
     """Return a plan of three tokens and an act of two, in streams of their own or in one."""
     return make_episode(
         make_turn((2, 3, 4), seat="agent/plan", starts_segment=True),
@@ -31,7 +31,7 @@ def planned(outcome: float, *, apart: bool, seed: int = 0) -> Trajectory:
 
 
 def credit_of(*, apart: bool) -> Credit:
-    pair = [planned(1.0, apart=apart), planned(0.0, apart=apart, seed=1)]
+    pair = [make_planned(1.0, apart=apart), make_planned(0.0, apart=apart, seed=1)]
     return group_relative([make_group(*pair)], std="none")
 
 

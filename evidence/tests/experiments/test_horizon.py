@@ -49,7 +49,7 @@ def test_advice_is_known_where_the_question_comes_again() -> None:
 
 
 def test_a_relay_is_solved_by_who_agrees_on_words_and_given_words_are_the_codes() -> None:
-    code = list(range(1, pilot_rl.SIZE)) + [0]
+    code = [*range(1, pilot_rl.SIZE), 0]
     theta = torch.full((pilot_rl.NUM_ROWS, pilot_rl.SIZE), -50.0)
     for number, word in enumerate(code):
         theta[number, word] = theta[pilot_rl.SIZE + word, number] = 50.0
