@@ -1,6 +1,7 @@
 """Results become tables and sections in the pages of their methods, and replace what stood there."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,14 +10,17 @@ from quintain.cli.main import main
 from quintain_evidence.layers.comparison import Comparison
 from quintain_evidence.layers.inference import Bound
 from quintain_evidence.layers.league import Earlier, Outcome
+from quintain_evidence.layers.promises import Promise
 from quintain_evidence.layers.runner import run
 from quintain_evidence.layers.spec import Signature, signatures
 from quintain_evidence.layers.standing import Standing, standings
+from quintain_evidence.layers.verdict import Check
 from quintain_evidence.pages import (
     END_MARK,
     START_MARK,
     count_behind,
     list_behind,
+    promise_lines,
     taken,
     version_cell,
     with_block,
@@ -167,3 +171,19 @@ def test_what_is_behind_is_counted_and_named() -> None:
     assert "and 2 of 2 outside of `critic`, `rl`, `toolrl`." in told
     assert list_behind(rows) == "Behind: [`c`](../methods/c.md) -0.200, [`b`](../methods/b.md) -0.100."
     assert list_behind({}) == ""
+
+
+def test_a_promise_of_two_systems_has_a_line_for_each() -> None:
+    checks = (
+        Check(name="old: retail", has_passed=True, detail="5 of 5"),
+        Check(name="new: retail", has_passed=False, detail="3 of 5"),
+        Check(name="new: telecom", has_passed=True, detail="9 of 9"),
+    )
+    found = Promise(date="2026-01-02", model="m", command="try it", checks=checks, figures={}, seconds=1.0)
+    assert promise_lines(found) == [
+        "| real model, old | *yes, 2026-01-02* (`try it`): retail 5 of 5 |",
+        "| real model, new | *no, tried 2026-01-02* (`try it`): retail: 3 of 5 |",
+    ]
+    plain = replace(found, checks=(Check(name="trains", has_passed=True, detail="1 step"),))
+    assert promise_lines(plain) == ["| real model | *yes, 2026-01-02* (`try it`): trains 1 step |"]
+    assert promise_lines(None) == ["| real model | *no*, it was not tried |"]

