@@ -8,6 +8,9 @@ carried out (`Turn.is_valid`) are two things; a turn that could not be read is n
 from quintain.rewards.terms import Term, acts
 from quintain.types import Trajectory, Turn
 
+ILLEGAL = "illegal"
+"""The reward term in which an environment counts the unlawful acts of a step."""
+
 
 def environment_reward(weight: float = 1.0) -> Term:
     """Return the term "environment": the turn rewards as they came."""
@@ -53,6 +56,15 @@ def refused_call_penalty(weight: float = 0.1) -> Term:
         measure=lambda t: [
             -float(sum(error.cause == "refused" for error in turn.tool_errors)) for turn in t.turns
         ],
+        weight=weight,
+    )
+
+
+def illegal_act_penalty(weight: float = 0.1) -> Term:
+    """Return the term "illegal": minus the unlawful acts of a turn, which the environment says in `ILLEGAL`."""
+    return Term(
+        name=ILLEGAL,
+        measure=lambda t: [-turn.reward_terms.get(ILLEGAL, 0.0) for turn in t.turns],
         weight=weight,
     )
 

@@ -485,6 +485,40 @@ def count_hits(case: Sequence[Request]) -> list[float]:
     ]
 
 
+# Lagrange multipliers
+
+Costs = tuple[float, float, list[float]]
+"""bound, rate, mean costs of the steps"""
+
+
+def draw_costs(rng: Rng) -> list[Costs]:
+    """Return bounds, rates and curves of costs, on both sides of the bound."""
+    return [
+        (float(rng.uniform(0, 2)), float(rng.uniform(0.01, 1)), rng.uniform(0, 3, 8).tolist())
+        for _ in range(20)
+    ]
+
+
+def ascend_costs(module: ModuleType, case: Sequence[Costs]) -> list[float]:
+    """Return the multipliers of every step."""
+    found: list[float] = []
+    for bound, rate, costs in case:
+        value = 0.0
+        for cost in costs:
+            value = module.ascend(value, cost, bound, rate=rate)
+            found.append(value)
+    return found
+
+
+def sum_excess(case: Sequence[Costs]) -> list[float]:
+    """Return the same as the sum of what was above the bound, less its least value so far or 0."""
+    found: list[float] = []
+    for bound, rate, costs in case:
+        sums = np.cumsum([rate * cost - rate * bound for cost in costs])
+        found += (sums - np.minimum(np.minimum.accumulate(sums), 0)).tolist()
+    return found
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula("safety.decide", "safety.policy", ("sort_rules", "decide", "find_fault", "is_said", "is_kind"),
         draw_policies, judge_calls, judge_again, aside=("_refuse",)),
@@ -495,5 +529,6 @@ FORMULAS: tuple[Formula, ...] = (
         score_one_by_one),
     Formula("safety.legality", "rewards.legality", ("find_offences", "judge_calls", "holds_value", "is_same"),
         draw_requests, judge_requests, list_verdicts),
+    Formula("safety.multiplier", "methods.rl.parts.constraints", ("ascend",), draw_costs, ascend_costs, sum_excess),
     Formula("safety.official", "rewards.legality", ("score_officially",), draw_requests, score_requests, count_hits),
 )  # fmt: skip

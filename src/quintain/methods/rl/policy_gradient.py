@@ -7,12 +7,11 @@ other. A normaliser whitens the credit over the batch: by token, turn or episode
 apart, so that none drowns the others in a mixed run.
 
 For what no paper has put together. Published combinations are methods of their own, with what else they change. An
-adaptive KL coefficient (``kl_target``, arXiv 1909.08593) is computed from the metrics of earlier steps, so a resumed
-run has the coefficient that it had.
+adaptive KL coefficient (``kl_target``, arXiv 1909.08593) is computed from the metrics of earlier steps, and Lagrange
+multipliers (``constraints``, 1805.11074) from their episodes, so a resumed run has those that it had.
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.credit.decomposition import Contributions, EarlierSteps
@@ -26,7 +25,7 @@ from quintain.losses.importance import truncate_importance
 from quintain.losses.measure import reference_of
 from quintain.losses.value import value
 from quintain.methods.loops.on_policy import OnPolicy
-from quintain.methods.method import CombinedState, same_groups, sample_groups
+from quintain.methods.method import CombinedState, no_metrics, same_groups, sample_groups
 from quintain.methods.rl.parts.choices import (
     IDEAS,
     LOSSES,
@@ -34,6 +33,7 @@ from quintain.methods.rl.parts.choices import (
     Options,
     normalise,
 )
+from quintain.methods.rl.parts.constraints import USUAL_RATE, Multipliers, read_constraints
 from quintain.methods.rl.parts.kl import KLController, Place
 from quintain.methods.rl.parts.reward_terms import (
     ONLY_ENVIRONMENT,
@@ -87,6 +87,11 @@ class Config(OnPolicyConfig):
     """Weight of the entropy bonus."""
     rewards: str = ONLY_ENVIRONMENT
     """Reward terms, name=weight<=most@gate: environment, success, invalid=0.1, visits, … (all: docs/methods)."""
+    constraints: str = ""
+    """Mean costs of an episode to be kept, cost<=bound, …: format, illegal, invalid, refused. The weight of each is a
+    Lagrange multiplier, which begins at 0 and follows what episodes cost."""
+    multiplier_rate: PositiveFloat | None = None
+    """What multipliers move by in a step for each unit above the bound: 0.1 unless given."""
     judge: str = ""
     """Chat endpoint of the reward term judge: http://…/v1?model=NAME&rubric=FILE, and tape=, calls=, key_env=, …"""
 
@@ -103,6 +108,10 @@ def refuse_parts(config: Config) -> None:
             got = getattr(config, name)
             raise ConfigError(f"{name}: got {got!r}; {suggestion(got, known)}")
     read_judge(config.rewards, config.judge)
+    if not read_constraints(config.constraints, config.rewards) and config.multiplier_rate is not None:
+        raise ConfigError(
+            f"multiplier_rate: got {config.multiplier_rate} without constraints, so that nothing reads it; leave it out"
+        )
     idea = IDEAS[config.credit]
     if config.credit == "others" and config.tasks * config.group_size < 2:
         raise ConfigError(
@@ -170,7 +179,10 @@ def method(config: Config) -> OnPolicy:
     assign = normalise(idea.make(Options(**given), contributions), config.normaliser)
     anchor = KLController(config.kl_coef, config.kl_place, config.kl_target)
     judge = read_judge(config.rewards, config.judge)
-    is_plain, paid = config.rewards == ONLY_ENVIRONMENT, terms(config.rewards, visits, judge)
+    paid = terms(config.rewards, visits, judge)
+    bounds = read_constraints(config.constraints, config.rewards)
+    multipliers = Multipliers(bounds, config.multiplier_rate or USUAL_RATE)
+    is_plain = config.rewards == ONLY_ENVIRONMENT and not bounds
     needs = replace(
         idea.needs,
         reference=config.kl_coef > 0,
@@ -185,7 +197,7 @@ def method(config: Config) -> OnPolicy:
     losses += [(entropy_bonus(), config.entropy_coef)] if config.entropy_coef else []
     return OnPolicy(
         collect=sample_groups(config.tasks, config.group_size),
-        reward=same_groups if is_plain else partial(pay, paid=paid, judge=judge),
+        reward=same_groups if is_plain else lambda g: pay(g, paid=(*paid, *multipliers.terms()), judge=judge),
         branch=idea.branch,
         credit=anchor.price(assign),
         update=Update(
@@ -200,6 +212,10 @@ def method(config: Config) -> OnPolicy:
         ),
         needs=needs,
         state=CombinedState(
-            EarlierSteps(contributions) if idea.is_fitted else None, None if is_plain else visits, anchor
+            EarlierSteps(contributions) if idea.is_fitted else None,
+            None if is_plain else visits,
+            multipliers if bounds else None,
+            anchor,
         ),
+        measure=multipliers.measure if bounds else no_metrics,
     )

@@ -14,6 +14,7 @@ from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.rewards.conduct import (
     environment_reward,
     format_penalty,
+    illegal_act_penalty,
     invalid_action_penalty,
     new_state_bonus,
     pay_executed,
@@ -41,6 +42,7 @@ TERMS: Mapping[str, tuple[Callable[[float], Term], float]] = {
     "format": (format_penalty, 0.1),
     "invalid": (invalid_action_penalty, 0.1),
     "refused": (refused_call_penalty, 0.1),
+    "illegal": (illegal_act_penalty, 0.1),
     "new_state": (new_state_bonus, 0.1),
     "untried": (pay_untried, 0.1),
 }
