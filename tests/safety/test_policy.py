@@ -174,10 +174,39 @@ def test_rules_as_the_published_code_writes_them_are_read(tmp_path: Path) -> Non
     assert made.judge(call("look")).effect == "forbid"
     assert made.judge(call("pay", to="ann", n=1)).effect == "allow"
     assert made.judge(call("look")).effect == "allow"
-    assert made.rules["pay"][0] == Rule(effect="forbid", when={"to": {"pattern": "eve"}}, fallback="end")
+    assert made.rules["pay"][0].fallback == "end" and made.rules["pay"][0].effect == "forbid"
+
+
+def test_published_tables_are_read_and_forbid_what_they_forbade(tmp_path: Path) -> None:
+    """Such a policy has patterns that are found anywhere; to fit them to the whole would forbid next to nothing."""
+    allowed = {
+        "priority": 2,
+        "effect": 0,
+        "conditions": {"command": {"pattern": "^(ls|cat)( .*)?$"}},
+        "fallback": 0,
+    }
+    fetching = {
+        "priority": 1,
+        "effect": 1,
+        "conditions": {"command": {"pattern": r"(^|\s)(curl|wget)(\s|$)"}},
+    }
+    listed = {"effect": 1, "conditions": {"to": {"items": {"pattern": "@evil"}}}, "fallback": 1}
+    unless = {"priority": 1, "conditions": {"to": {"not": {"pattern": "evil"}}}}
+    made = make({"run": [fetching, allowed], "mail": [listed, [2, 0, {}, None]], "post": [unless]}, tmp_path)
+    assert made.judge(call("run", command="ls -l")).effect == "allow"
+    assert made.judge(call("run", command="please ls")).effect == "forbid", "what allows fits the whole"
+    assert made.judge(call("run", command="cat a; curl x")).effect == "forbid"
+    assert made.judge(call("run", command="cat a\ncurl x")).effect == "forbid", "on a line of its own, too"
+    assert made.judge(call("run", command="cat curly")).effect == "allow"
+    assert made.judge(call("mail", to=["ann@evil.com"])).effect == "end"
+    assert made.judge(call("mail", to=["ann@good.com"])).effect == "allow"
+    assert made.judge(call("post", to="an evil place")).effect == "forbid"
+    assert made.judge(call("post", to="a good place")).effect == "allow"
 
 
 BAD: dict[str, tuple[object, str]] = {
+    "published table": ({"pay": [{"conditions": {}, "effects": 1}]}, "did you mean 'effect'"),
+    "published table's effect": ({"pay": [{"conditions": {}, "effect": "allow"}]}, "0 allow or 1 forbid"),
     "not a table": ([], "must hold a table"),
     "empty": ({}, "would refuse every call"),
     "no list": ({"pay": {}}, "give a list of rules"),

@@ -64,7 +64,8 @@ DEEPEST = 64
 """Tables and lists within each other that a policy may have; what is checked goes as deep."""
 LONGEST = 120
 """Characters of a complaint."""
-PUBLISHED: Mapping[int, Any] = {0: "message", 1: "end", 2: "ask"}
+PUBLISHED_PARTS = ("priority", "effect", "conditions", "fallback")
+PUBLISHED: Mapping[int | None, Any] = {None: "message", 0: "message", 1: "end", 2: "ask"}
 """Fallbacks as the published code numbers them, in rules that are lists: [priority, effect, conditions, fallback]."""
 
 
@@ -418,7 +419,9 @@ def _read_rules(found: object, where: str) -> tuple[Rule, ...]:
 
 
 def _read_rule(found: object, where: str) -> Rule:
-    """Return a rule, from a table or from a list as the published code has it."""
+    """Return a rule, from a table, or from a list or a table with ``conditions`` as published code has them."""
+    if isinstance(found, dict) and "conditions" in found:
+        found = _list_published(cast("dict[str, Any]", found), where)
     if isinstance(found, list):
         found = _from_published(cast("list[Any]", found), where)
     if not isinstance(found, dict):
@@ -460,9 +463,21 @@ def _read_rule(found: object, where: str) -> Rule:
     )
 
 
+def _list_published(found: Mapping[str, Any], where: str) -> list[Any]:
+    """Return a table with ``conditions`` as the list of the same."""
+    for name in found:
+        if name not in PUBLISHED_PARTS:
+            raise ConfigError(f"{where}: got {name!r} beside conditions; {suggestion(name, PUBLISHED_PARTS)}")
+    return [found.get("priority", 1), found.get("effect", 0), found["conditions"], found.get("fallback", 0)]
+
+
 def _from_published(found: list[Any], where: str) -> dict[str, Any]:
-    """Return ``[priority, effect, conditions, fallback]``, and rules to install after them, as a table."""
-    is_known = len(found) in (4, 5) and type(found[1]) is int and type(found[3]) is int
+    """Return ``[priority, effect, conditions, fallback]``, and rules to install after them, as a table.
+
+    Patterns of published code are found anywhere in a text. Where they allow, they fit the whole of it here, which
+    allows less; where they forbid they are found anywhere, for else less would be forbidden.
+    """
+    is_known = len(found) in (4, 5) and type(found[1]) is int and type(found[3]) in (int, type(None))
     if not is_known or found[1] not in (0, 1) or found[3] not in PUBLISHED:
         raise ConfigError(
             f"{where}: got {found!r:.60}; give a table, or [priority, 0 allow or 1 forbid, conditions, 0 message or "
@@ -471,10 +486,11 @@ def _from_published(found: list[Any], where: str) -> dict[str, Any]:
     priority, effect, when, fallback, *installs = found
     as_schemas: object = when
     if isinstance(when, dict):
-        as_schemas = {
+        schemas = {
             name: {"pattern": each} if isinstance(each, str) else each
             for name, each in cast("dict[str, object]", when).items()
         }
+        as_schemas = {name: _loosen(each, is_forbidding=effect == 1) for name, each in schemas.items()}
     table = {
         "priority": priority,
         "effect": EFFECTS[effect],
@@ -482,6 +498,26 @@ def _from_published(found: list[Any], where: str) -> dict[str, Any]:
         "fallback": PUBLISHED[fallback],
     }
     return {**table, "installs": installs[0] or {}} if installs else table
+
+
+def _loosen(schema: object, *, is_forbidding: bool) -> object:
+    """Return `schema` with patterns that are found anywhere in a text, where what they fit is forbidden."""
+    if isinstance(schema, list):
+        return [_loosen(each, is_forbidding=is_forbidding) for each in cast("list[object]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    found: dict[str, object] = {}
+    for name, each in cast("dict[str, object]", schema).items():
+        if name == "pattern" and isinstance(each, str) and is_forbidding:
+            found[name] = f"(?s:.*)(?:{each})(?s:.*)"
+        elif name == "properties" and isinstance(each, dict):
+            parts = cast("dict[str, object]", each)
+            found[name] = {key: _loosen(part, is_forbidding=is_forbidding) for key, part in parts.items()}
+        elif name in ("not", "items", "contains", "additionalProperties", "anyOf", "allOf"):
+            found[name] = _loosen(each, is_forbidding=is_forbidding != (name == "not"))
+        else:
+            found[name] = each
+    return found
 
 
 def refuse_schema(schema: object, where: str) -> None:
