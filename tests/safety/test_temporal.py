@@ -166,6 +166,15 @@ def test_rules_that_allow_nothing_of_what_the_order_asks_for_are_a_contradiction
         read_order_of(file)
 
 
+def test_a_formula_that_only_doing_nothing_fulfils_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "p.json"
+    file.write_text(json.dumps({"$order": {"formula": "always pay and always not pay"}}))
+    with pytest.raises(ConfigError, match="holds of no action at all"):
+        read_order_of(file)
+    file.write_text(json.dumps({"$order": {"formula": "always pay"}}))
+    assert read_order_of(file) is not None
+
+
 def test_an_end_counts_where_the_formula_holds_then(tmp_path: Path) -> None:
     made = build_automaton("eventually find", ends=["stop"])
     assert made.can_accept({"find"}) and not made.can_accept({"stop"}) and made.can_accept({"find", "stop"})

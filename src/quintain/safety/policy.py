@@ -360,12 +360,15 @@ def read_order_of(path: str | Path) -> Automaton | None:
     if ORDER not in table:
         return None
     order, rules = read_order(table[ORDER], f"policy {file.name}: {ORDER}"), read_policy(file)
-    allowed = {*find_allowed(rules), *([] if SAY in rules else [SAY])}
+    allowed = {*find_allowed(rules), *([] if SAY in rules else [SAY])} if rules else {*order.names}
     told_apart = {name if name in order.names else OTHER for name in allowed}
-    if rules and not order.can_accept(told_apart):
+    if not order.can_accept(told_apart):
         raise ConfigError(
             f"policy {file.name}: got rules that allow no trace which {ORDER} accepts; give each tool that it asks for "
             "a rule, or write another formula"
+            if rules
+            else f"policy {file.name}: {ORDER}: got a formula that holds of no action at all, so that nothing may be "
+            "done; mend it"
         )
     return order
 

@@ -287,13 +287,12 @@ class Automaton:
         return found
 
     def can_accept(self, names: Collection[str]) -> bool:
-        """Whether a trace of `names` alone, of those that are told apart, is accepted."""
+        """Whether a trace of at least one action, and of `names` alone, of those told apart, is accepted."""
         found, waiting = {0}, [0]
         for state in waiting:
-            if state in self.accepting:
-                return True
-            going = {self.moves[state][name] for name in names if name not in self.ends}
-            if any(self.moves[state][name] in self.accepting for name in self.ends & {*names}):
+            moves = self.moves[state]
+            going = {moves[name] for name in names if name not in self.ends}
+            if not self.accepting.isdisjoint(going | {moves[name] for name in self.ends & {*names}}):
                 return True
             waiting += going - found
             found |= going
