@@ -725,6 +725,8 @@ class PolicyGradientOptions(OnPolicyOptions, total=False):
     kl_target: float | None
     entropy_coef: float
     rewards: str
+    constraints: str
+    multiplier_rate: float | None
     judge: str
 
 class PpoOptions(ActorCriticOptions, total=False):

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engines.chat_model import KEY, ChatModel
 
 from quintain.adapters.tau.environment import Tau2, TauBench
 from quintain.config.trust import FIELDS
+from quintain.environments.dialogue import STOP, UserFault
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.errors import DataError, MissingExtra, UsageError
 from quintain.types import Action, as_text
@@ -299,6 +301,30 @@ def test_tau_bench_runs_its_tools_without_its_vendors(old: str) -> None:
     assert play(world, "test-0", cancel, DONE).reward_terms == {"database": 1.0, "outputs": 0.0}
     assert play(world, "test-0", cancel, Action(text="You get 540 back."), DONE).reward == 0.0
     assert play(world, "test-0", Action(text="You get 54."), DONE).reward == 0.0
+
+
+def test_a_model_plays_the_user_and_may_never_stop(old: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("USER_KEY", KEY)
+    model = ChatModel(lambda _: "And one more thing, please.")
+    user = f"{model.url}?model=m&key_env=USER_KEY&temperature=0.6"
+    try:
+        world = TauBench("shop", checkout=old, user=user, max_turns=3)
+        cut = play(world, "test-0", *[Action(text="Anything else?")] * 3)
+        assert cut.is_truncated and cut.reward == 0.0 and not cut.is_success
+        assert as_text(cut.observation) == "The talk is over: the user did not end it within 3 turns."
+        assert {body["temperature"] for body in model.seen} == {0.6}
+        assert "You are Ann and cancel order 7." in model.seen[0]["messages"][0]["content"]
+        roles = [line["role"] for line in model.seen[1]["messages"]]
+        assert roles == ["system", "user", "assistant", "user"], "who plays the user is the assistant there"
+        model.say = lambda _: f"Thanks. {STOP}"
+        cancel = tool_action("cancel_order", order="7")
+        assert play(world, "test-0", cancel, Action(text="You get 54.0 back.")).reward == 1.0
+        model.say = lambda _: 400
+        with pytest.raises(UserFault, match=r"simulated user at http.*check the endpoint"):
+            play(world, "test-0", DONE)
+        world.close()
+    finally:
+        model.listener.close()
 
 
 def test_tau_bench_ends_with_a_transfer(old: str) -> None:

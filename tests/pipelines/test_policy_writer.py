@@ -39,6 +39,15 @@ def test_a_model_is_told_the_tools_and_what_it_writes_is_a_policy(
     assert "3 of 10 tools may be called; not: show_order" in said and f"--guard {out}" in said
 
 
+def test_it_samples_as_the_endpoint_says(
+    model: ChatModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    by = f"{model.url}?model=m&key_env=POLICY_KEY&temperature=0.7"
+    assert main(["policy", "desk", "--by", by, "--out", str(tmp_path / "p.json")]) == 0
+    assert write(model, tmp_path / "q.json") == 0
+    assert [body["temperature"] for body in model.seen] == [0.7, 0.0]
+
+
 def test_what_is_wrong_is_told_once_and_is_then_an_error(
     model: ChatModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -37,7 +37,8 @@ def policy(argv: Sequence[str]) -> int:
     wide = read_policy(arguments.within) if arguments.within else None
     if arguments.within and read_order_of(arguments.within) is not None:
         raise UsageError(f"--within: got {arguments.within}, which has an {ORDER}; give rules alone")
-    client = ChatSpec.read(arguments.by, asked="policy").client()
+    spec = ChatSpec.read(arguments.by, asked="policy")
+    client = spec.client()
     tools, instructions = ask(
         find_ready(arguments.environment), lambda made: (made.tools(), made.instructions())
     )
@@ -46,7 +47,9 @@ def policy(argv: Sequence[str]) -> int:
             f"quintain policy: got {arguments.environment}, which has no tools; nothing is to be allowed"
         )
     try:
-        found = write_policy(client, tools, instructions, task=arguments.task, wide=wide)
+        found = write_policy(
+            client, tools, instructions, task=arguments.task, wide=wide, temperature=spec.temperature
+        )
     finally:
         client.close()
     replace_file(out, (json.dumps(found, indent=2, ensure_ascii=False) + "\n").encode())

@@ -38,6 +38,7 @@ def write_policy(
     *,
     task: str = "",
     wide: Rules | None = None,
+    temperature: float = 0.0,
 ) -> Mapping[str, Any]:
     """Return a policy for `tools` as a file has it, that the model behind `client` wrote and `wide` bounds.
 
@@ -52,7 +53,7 @@ def write_policy(
     problem = ""
     for number in range(ATTEMPTS):
         try:
-            text = client.ask(messages, max_tokens=MAX_TOKENS, number=number)
+            text = client.ask(messages, temperature=temperature, max_tokens=MAX_TOKENS, number=number)
         except HttpTrouble as trouble:
             raise EngineFault(
                 f"policy by {client.url}: got {trouble.got}; check the endpoint, nothing was written"

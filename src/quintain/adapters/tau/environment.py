@@ -56,9 +56,9 @@ class Benchmark(Service):
         self.ending_tools = source.ending_tools
         self.max_turns = max_turns
         self._persona = Persona(mishears=mishears, patience=patience)
-        self._client = (
-            None if user == "scripted" else ChatSpec.read(user, asked=f"user of {self.name}").client()
-        )
+        spec = None if user == "scripted" else ChatSpec.read(user, asked=f"user of {self.name}")
+        self._client = None if spec is None else spec.client()
+        self._temperature = 0.0 if spec is None else spec.temperature
 
     def num_tasks(self, split: Split) -> int | None:
         """Return how many tasks of `split` there are."""
@@ -110,7 +110,9 @@ class Benchmark(Service):
     def _user(self, task: Published) -> Speaker:
         """Return who plays the user of `task`."""
         if self._client is not None:
-            return Endpoint(self._client, task, self._source.user_tools, self._persona)
+            return Endpoint(
+                self._client, task, self._source.user_tools, self._persona, temperature=self._temperature
+            )
         return Scenario(
             first=task.opening,
             facts=task.facts,
@@ -125,10 +127,17 @@ class Endpoint:
     """A user played by a language model: ``Endpoint(client, task, tools, persona)``."""
 
     def __init__(
-        self, client: ChatClient, task: Published, tools: Sequence[ToolSpec], persona: Persona
+        self,
+        client: ChatClient,
+        task: Published,
+        tools: Sequence[ToolSpec],
+        persona: Persona,
+        *,
+        temperature: float = 0.0,
     ) -> None:
         """Take the task's words as the role, and the user's tools."""
         self._client, self._task, self._persona = client, task, persona
+        self._temperature = temperature
         self._tools: list[dict[str, Any]] = [
             {
                 "type": "function",
@@ -173,7 +182,11 @@ class Endpoint:
         ]
         role = f"{RULES}{self._task.opening} {self._task.facts}"
         try:
-            reply = self._client.reply([{"role": "system", "content": role}, *talk], tools=self._tools)
+            reply = self._client.reply(
+                [{"role": "system", "content": role}, *talk],
+                temperature=self._temperature,
+                tools=self._tools,
+            )
         except HttpTrouble as trouble:
             raise UserFault.of(trouble.kind, self._client.url, trouble.got) from trouble
         if reply.calls:
