@@ -64,10 +64,10 @@ def try_domain(
             broken += 1
             continue
         paid += bool(result.is_success)
-        agreed += judge(world, task, actions) == counted_terms(world, result)
+        agreed += judge(world, task, actions) == join_terms(world, result)
         shorter = [action for place, action in enumerate(actions) if place != len(actions) - 2]
         result = play(world, task, shorter)
-        agreed += judge(world, task, shorter) == counted_terms(world, result)
+        agreed += judge(world, task, shorter) == join_terms(world, result)
         judged += 2
         silent += bool(play(world, task, [SILENCE]).is_success)
     tried = len(tasks) - broken
@@ -132,7 +132,7 @@ def play(world: Benchmark, task: Task, actions: Sequence[Action]) -> StepResult:
     return [advance(world, action) for action in actions][-1]
 
 
-def counted_terms(world: Benchmark, result: StepResult) -> float:
+def join_terms(world: Benchmark, result: StepResult) -> float:
     """Return what the parts were worth, as far as they are in the task's basis, that the published evaluator judges."""
     names = ("database", "assertions") if isinstance(world, Tau2) else ("database", "outputs")
     return float(all(result.reward_terms[name] for name in names if name in result.reward_terms))

@@ -78,11 +78,11 @@ def replication(options: Mapping[str, Any], seed: int) -> dict[str, float]:
     def learn(make: Callable[[], OnPolicy], deal: Deal = keep_all) -> list[Course]:
         return [train(make(), lawful, deal, rate, updates, seed) for lawful in worlds]
 
-    method = learn(lambda: constrained(bound))
+    method = learn(lambda: bound_acts(bound))
     price = fmean(found.multiplier for found in method)
-    control = learn(lambda: constrained(bound), deal_out)
-    fixed = learn(lambda: penalised(price))
-    free, dealt = learn(lambda: constrained(1.0)), learn(lambda: constrained(1.0), deal_out)
+    control = learn(lambda: bound_acts(bound), deal_out)
+    fixed = learn(lambda: fix_price(price))
+    free, dealt = learn(lambda: bound_acts(1.0)), learn(lambda: bound_acts(1.0), deal_out)
     return {
         "method": excess(method, bound),
         "control": excess(control, bound),
@@ -100,12 +100,12 @@ def excess(found: Sequence[Course], bound: float) -> float:
     return fmean(max(0.0, course.unlawful - bound) for course in found)
 
 
-def constrained(bound: float) -> OnPolicy:
+def bound_acts(bound: float) -> OnPolicy:
     """Return the method at its defaults, with that bound."""
     return policy_gradient.method(policy_gradient.Config(constraints=f"{ILLEGAL}<={bound}"))
 
 
-def penalised(weight: float) -> OnPolicy:
+def fix_price(weight: float) -> OnPolicy:
     """Return the method at its defaults, with a fixed penalty."""
     return policy_gradient.method(policy_gradient.Config(rewards=f"environment, {ILLEGAL}={weight:.6f}"))
 
