@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 from tests.agents.conftest import Talk
 
-from quintain.agents.harness import Choice, ReAct
+from quintain.agents.harness import Choice, PlainText, ReAct
+from quintain.agents.plan import PlanAndAct
 from quintain.agents.protocol import Brief
 from quintain.agents.rci import ACCEPTED, CRITICISE, DRAFT, GROUNDS, IMPROVE, Critique
 from quintain.errors import UsageError
@@ -85,3 +86,24 @@ def test_an_action_is_grounded_in_the_plan_and_in_what_is_seen(small_chat: Chat,
     assert talk.writes(Action(text="left")) == "Action: left"
     assert talk.says("Action: left") is None and talk.action == Action(text="left")
     assert talk.sees("A door.") == user(f"A door.\n\n{GROUNDS[0]}"), "and again in the next turn"
+
+
+def test_what_a_harness_says_before_it_acts_is_no_draft(small_chat: Chat, brief_of: Briefs) -> None:
+    plan = PlanAndAct(PlainText(small_chat), small_chat)
+    talk = Talk(small_chat, Critique(plan, small_chat).open(brief_of()))
+    assert talk.session.observe("A wall.").role == "plan"
+    with pytest.raises(UsageError, match="got a harness inside that speaks before it acts"):
+        Critique(plan, small_chat, grounds=True).open(brief_of())
+
+
+def test_the_papers_agent_criticises_its_plan_and_grounds_its_actions(
+    small_chat: Chat, brief_of: Briefs
+) -> None:
+    acting = Critique(PlainText(small_chat), small_chat, rounds=0, retries=0, grounds=True)
+    talk = Talk(small_chat, PlanAndAct(acting, small_chat, critiques=1).open(brief_of()))
+    roles = [talk.session.observe("A wall.").role]
+    for said in ("1. left", ACCEPTED, "left", "There is room.", "left"):
+        prompt = talk.prompt_after(said)
+        roles += [] if prompt is None else [prompt.role]
+    assert roles == ["plan", "critique", "ground", "ground", "draft"] and talk.action == Action(text="left")
+    assert talk.session.observe("A door.").role == "ground", "the plan stays"

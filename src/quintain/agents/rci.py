@@ -7,7 +7,7 @@ sampled and trained, in which nothing is done.
 
 With `grounds` three turns come before an action is drafted, each an answer to the one before: the next step of the plan
 (grounded in the task), how it is done in what is seen (in the state), and the action in the form that is read (in the
-agent). A plan for the whole task is criticised by ``plan?critiques=1``: ``rci?rounds=0&grounds=true+plan?critiques=1``
+agent). A plan for the whole task is criticised by ``plan?critiques=1``: ``plan?critiques=1+rci?rounds=0&grounds=true``
 is the paper's agent.
 
 Differences to the paper: an action may be criticised like a plan; limits end in the last draft instead of an exception.
@@ -18,7 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from quintain.agents.deliberation import Deliberation, Words, describe_action, with_words
-from quintain.agents.protocol import Agent, Brief, Prompt
+from quintain.agents.protocol import Agent, Brief, Deliberates, Prompt
+from quintain.errors import UsageError
 from quintain.text.chat import Chat
 from quintain.types import Action, Completion, Observation
 
@@ -60,8 +61,16 @@ class CritiqueSession(Deliberation):
     """An episode of `Critique`."""
 
     def __init__(self, settings: Critique, brief: Brief) -> None:
-        """Open the inner session."""
+        """Open the inner session.
+
+        Raises:
+            UsageError: an action is to be grounded of a harness that speaks before it acts.
+        """
         super().__init__(settings.agent, brief)
+        if settings.grounds and isinstance(self._inner, Deliberates):
+            raise UsageError(
+                "rci with grounds: got a harness inside that speaks before it acts; put that in front: plan+rci+text"
+            )
         self._settings = settings
         self._words = Words(settings.chat, settings.max_tokens)
         self._legal = brief.legal_actions
@@ -79,7 +88,11 @@ class CritiqueSession(Deliberation):
         if self._grounds:
             observation = with_words(observation, self._grounds[0])
         prompt = super().observe(observation, legal_actions)
-        return self._words.ask(prompt, "ground") if self._grounds else replace(prompt, role="draft")
+        return (
+            self._words.ask(prompt, "ground")
+            if self._grounds
+            else replace(prompt, role=prompt.role or "draft")
+        )
 
     def read(self, completion: Completion) -> Action:
         """See `Session.read`: what an action is grounded in, a draft, or a critique of it."""

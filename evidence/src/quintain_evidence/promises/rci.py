@@ -15,7 +15,7 @@ from quintain_evidence.real_model import make_start
 
 MODEL = "smollm2"
 WORLD = "house"
-AGENT = "rci?rounds=0&retries=1&grounds=true&max_tokens=24+plan?critiques=1&max_tokens=48+text"
+AGENT = "plan?critiques=1&max_tokens=48+rci?rounds=0&retries=1&grounds=true&max_tokens=24+text"
 DEMONSTRATIONS, EPISODES = 32, 3
 
 
