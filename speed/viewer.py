@@ -25,6 +25,7 @@ from quintain.dashboard.viewer.viewed import Viewer
 from quintain.errors import MissingExtra
 from quintain.serve.listener import Listener
 from quintain.store import Run
+from quintain.text.tokenizer import train_tokenizer
 from quintain.types import (
     Action,
     Completion,
@@ -86,6 +87,7 @@ def write_run(folder: Path, num_episodes: int) -> None:
             }
             run.commit(step, row, uses=[Use(episode=name, signals=signals) for name in ids])
         run.finish()
+    train_tokenizer(WORDS, 300).save_pretrained(str(folder / "tokenizer"))
 
 
 def make_episode(rng: np.random.Generator, step: int, task: int, place: int) -> Trajectory:
@@ -213,6 +215,7 @@ def measure_browser(root: Path, num: int) -> None:
     viewer = Viewer(root / "runs", cache=root / "cache").start()
     listener = Listener(view_app(viewer, KEY)).start()
     viewed = viewer.get("big")
+    viewed.decode()  # loaded once
     some = payloads.list_episodes(viewed, {"step": str(num // 256)})["episodes"][0]
     more = ",".join(f"metric/{number}" for number in range(20))
     values = {"id": some["id"], "task": some["task"], "more": more}

@@ -46,8 +46,11 @@ function drawBar(where) {
 async function show() {
   const where = here();
   const own = ++number;
+  const list = ask("runs").then((found) => (known = found.runs));
   try {
-    known = (await ask("runs")).runs;
+    // The list that is known will do for a page of a run in it; the next page has what is new by now.
+    if (known.some((run) => run.name === where.values.run)) list.catch(() => {});
+    else await list;
   } catch (error) {
     put(main, problem(error));
     return;
