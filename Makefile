@@ -36,7 +36,7 @@ BFCL := --no-deps bfcl-eval==2026.3.23
 BFCL_PARSERS := tenacity tree-sitter==0.21.3 tree-sitter-java==0.21.0 tree-sitter-javascript==0.21.4
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real proof-real proof-horizon proof-benchmarks flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow test-notebook test-evidence test-evidence-slow coverage test-faults test-loops test-growth test-values test-dependencies test-attacks test-mutations soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates test-browser-quick template-table test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real proof-real proof-horizon proof-benchmarks flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow test-notebook notebooks test-evidence test-evidence-slow coverage test-faults test-loops test-growth test-values test-dependencies test-attacks test-mutations soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates test-browser-quick template-table test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -109,8 +109,11 @@ test-evidence: $(VENV)/.dev  ## the tests of evidence/: claims, experiments, for
 test-evidence-slow: $(VENV)/.dev  ## those of them that take a second or more each
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -q -m slow evidence/tests
 
-test-notebook: $(VENV)/.dev  ## the cells of examples/first_run.ipynb, from an environment to its curve (15 seconds)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_trained.py -q -m slow -k notebook
+test-notebook: $(VENV)/.dev  ## the four tutorials of examples/notebooks, from the first cell to the last (2 minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_notebooks.py -q -m slow
+
+notebooks: $(VENV)/.dev  ## run the tutorials, and keep what they print in their files (NAME=agent for one of them)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.notebooks $(NAME)
 
 TRACED := not faults and not attacks and not clients and not cluster and not vllm and not templates
 # A test that fails is `make test`'s affair: here only what the suite ran of every room counts.
@@ -243,8 +246,8 @@ bench-gpu: $(VENV)/.dev  ## fp32 beside bf16 on the GPU, with random weights of 
 	@mkdir -p speed/results
 	$(BIN)/python speed/precision.py --device cuda --model $(or $(MODEL),random:Qwen3-1.7B) --rows 64 --before 512 --streams 16 --json speed/results/precision-gpu.json
 
-docs: $(VENV)/.docs  ## build the documentation into site/
-	$(BIN)/mkdocs build --strict --quiet
+docs: $(VENV)/.docs  ## build the documentation into site/, which needs no server and no network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
 clean:  ## remove what the targets made, runs excepted

@@ -1,6 +1,5 @@
 """Cells of a notebook, run as IPython does: from no file, with lines that tracebacks can show."""
 
-import json
 import linecache
 import sys
 from code import InteractiveInterpreter
@@ -56,13 +55,6 @@ print("all cells ran")
 )
 
 
-def cells_of(notebook: str) -> list[str]:
-    """Return the code of `notebook`, cell by cell."""
-    with open(notebook, encoding="utf-8") as file:
-        found: list[dict[str, Any]] = json.load(file)["cells"]
-    return ["".join(cell["source"]) + "\n" for cell in found if cell["cell_type"] == "code"]
-
-
 class Session(InteractiveInterpreter):
     """One that ends where a cell fails: what is handled when it would be shown is raised on."""
 
@@ -72,8 +64,7 @@ class Session(InteractiveInterpreter):
 
 space: dict[str, Any] = vars(sys.modules["__main__"])
 session = Session(space)
-given = sys.argv[1:]  # noqa: TID251
-for number, cell in enumerate(cells_of(given[0]) if given else OWN):
+for number, cell in enumerate(OWN):
     name = f"<ipython-input-{number}>"
     lines: list[str] = [*cell.splitlines(keepends=True)]
     linecache.cache[name] = (len(cell), None, lines, name)

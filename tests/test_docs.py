@@ -16,6 +16,7 @@ from quintain.environments.catalog import ADAPTERS, CATALOG, find
 from quintain.environments.check import check
 from quintain.environments.protocol import Environment, advance, begin, tool_action
 from quintain.environments.scores import load_scores
+from quintain.environments.tools import GraderFault
 from quintain.errors import EXIT_CODES
 from quintain.learning.thresholds import Thresholds
 from quintain.learning.train_config import GroupConfig
@@ -23,7 +24,7 @@ from quintain.methods.rl import grpo
 from quintain.methods.table import MODULES, PURPOSES, TABLE
 from quintain.runs.monitors.alarms import Alarm
 from quintain.runs.monitors.cures import CURES, INSTEAD, WHICH, WHY, Advice
-from quintain.types import Action
+from quintain.types import Action, Failure
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -209,9 +210,37 @@ def test_the_fields_of_every_job_are_told_with_their_defaults() -> None:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for page in PAGES:
+    for page in [*PAGES, *(ROOT / "examples").rglob("*.ipynb")]:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_judge_of_the_page_is_a_reward_and_its_failure_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (source,) = blocks(ROOT / "docs" / "judge.md", "python")
+    (tmp_path / "rubric.md").write_text("10: good.", encoding="utf-8")
+    (tmp_path / "reply.py").write_text(source, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    scope = runpy.run_path("reply.py")
+    said: list[float | Failure] = [0.8, 0.3, Failure(owner="judge", kind="judge_timeout", message="too late")]
+    monkeypatch.setattr(scope["JUDGE"], "score", lambda material: said.pop(0) if material["ticket"] else None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    reply = cast("type[Environment]", scope["Reply"])()
+    for reward in (0.8, 0.3):
+        begin(reply, reply.task("train", 0))
+        result = advance(reply, Action(text="Tomorrow."))
+        assert (result.reward, result.is_success) == (reward, reward > 0.7)
+    begin(reply, reply.task("train", 0))
+    with pytest.raises(GraderFault, match="too late"):
+        reply.step(Action(text="Tomorrow."))
+
+
+def test_what_is_installed_by_the_page_is_an_extra() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    table = (ROOT / "docs" / "install.md").read_text(encoding="utf-8").partition("| you want | extra |")[2]
+    rows = [line.split(" | ")[1] for line in table.partition("\n\n")[0].splitlines()[2:]]
+    named = [name for row in rows for name in re.findall(r"`([a-z0-9-]+)`", row)]
+    assert len(named) > 12 and set(named) <= set(settings["optional-dependencies"])
 
 
 def test_every_method_has_its_page() -> None:

@@ -97,19 +97,6 @@ def test_a_notebook_shows_the_curve_of_a_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_notebook_runs_from_its_first_cell_to_the_curve(tmp_path: Path) -> None:
-    notebook = Path(__file__).resolve().parents[1] / "examples" / "first_run.ipynb"
-    done = subprocess.run(
-        [sys.executable, "-", str(notebook)], input=SESSION.read_text(encoding="utf-8"), cwd=tmp_path,
-        capture_output=True, text=True, timeout=280,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    rows = [row for row in TrainedRun(tmp_path / "runs" / "lamp").metrics if "eval/success" in row]
-    assert rows[-1]["eval/success"] > 0.75 > 0.5 > rows[0]["eval/success"]
-    assert (tmp_path / "runs" / "lamp" / "curve.png").is_file()
-
-
-@pytest.mark.slow
 def test_cells_train_evaluate_resume_compare_and_serve(tmp_path: Path) -> None:
     """What ``docs/python.md`` shows, in a session whose cells have no file."""
     done = subprocess.run(

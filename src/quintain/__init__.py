@@ -6,6 +6,7 @@ when it is first used.
 """
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from quintain.options import train  # pyright: ignore[reportMissingModuleSource]
     from quintain.trained import TrainedRun
     from quintain.types import Action, Image, StepResult, Task, Text, ToolCall
+
+warnings.filterwarnings("ignore", message="IProgress not found")
+"""A notebook without ipywidgets is told so by what transformers imports, where nobody has asked for bars of widgets."""
 
 __version__ = "0.1.0"
 

@@ -50,7 +50,7 @@ def test_there_are_152_methods_in_their_families() -> None:
 
 def test_columns_and_names_are_known() -> None:
     for row in method_rows():
-        assert set(row) == {"title", "family", "name", *Columns._fields}
+        assert set(row) == {"title", "about", "family", "name", *Columns._fields}
         assert row["formula"] in ("holds", "departs", "not run")
         assert row["mechanism"] in ("shown", "not shown", "property")
         assert row["comparison"] in ("better", "not worse", "unresolved", "worse", "none")
@@ -103,11 +103,22 @@ def test_methods_as_json(cli: Cli) -> None:
 def test_methods_in_a_pipe_are_tab_separated(cli: Cli) -> None:
     lines = cli("methods").out.splitlines()
     assert len(lines) == len(method_rows()) + 1
-    assert lines[0] == "method\tfamily\tname\tdone\tformula\tmechanism\tcomparison\treal model\tneeds"
+    assert lines[0] == "method\tabout\tfamily\tname\tdone\tformula\tmechanism\tcomparison\treal model\tneeds"
     (dpo,) = [row for row in method_rows() if row["title"] == "DPO"]
     known = [dpo[column] for column in ("formula", "mechanism", "comparison", "real_model")]
-    cells = ["DPO", "preference", "dpo", "yes" if dpo["done"] else "no", *known, ", ".join(dpo["needs"])]
+    cells = [
+        "DPO",
+        dpo["about"],
+        "preference",
+        "dpo",
+        "yes" if dpo["done"] else "no",
+        *known,
+        ", ".join(dpo["needs"]),
+    ]
     assert "\t".join(cells) in lines
+    places = [next(e for e in method_rows() if e["title"] == line.partition("\t")[0]) for line in lines[1:]]
+    kinds = [0 if row["done"] else 1 if row["about"] else 2 for row in places]
+    assert kinds == sorted(kinds) and set(kinds) == {0, 1, 2}, "what is done first, what has no code last"
 
 
 def test_methods_on_a_terminal_are_a_table(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +134,11 @@ def test_environments_as_json(cli: Cli) -> None:
     assert "tools" in rows["guess"]["tags"]
     assert rows["gymnasium/FrozenLake-v1"]["kind"] == "real"
     assert (rows["guess"]["noop"], rows["guess"]["expert"]) == (0.0, 1.0)
-    assert all(set(row) >= {"name", "kind", "tags", "noop", "random", "expert"} for row in rows.values())
+    assert rows["guess"]["about"].startswith("Guess a hidden number")
+    assert all(len(row["about"]) > 20 for row in rows.values())
+    assert all(
+        set(row) >= {"name", "about", "kind", "tags", "noop", "random", "expert"} for row in rows.values()
+    )
 
 
 def test_every_environment_has_recorded_scores(cli: Cli) -> None:
@@ -142,8 +157,8 @@ def test_every_environment_has_recorded_scores(cli: Cli) -> None:
 
 def test_environments_in_a_pipe(cli: Cli) -> None:
     lines = cli("environments").out.splitlines()
-    assert lines[0] == "name\tkind\ttags\tnoop\trandom\texpert\tsteps_per_second"
-    assert any(line.startswith("keydoor\tembedded\t") for line in lines)
+    assert lines[0] == "name\tabout\tkind\ttags\tnoop\trandom\texpert\tsteps_per_second"
+    assert any(line.startswith("keydoor\tRooms in a row, locked doors between them") for line in lines)
 
 
 def test_environments_are_measured_and_recorded(

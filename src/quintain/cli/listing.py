@@ -1,5 +1,6 @@
 """``quintain methods`` and ``quintain environments``."""
 
+import inspect
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -30,14 +31,19 @@ def methods(argv: Sequence[str]) -> int:
     if arguments.json:
         write_line(json.dumps(rows, indent=2))
         return 0
-    columns = ("title", "family", "name", "done", *KNOWN, "needs")
+    columns = ("title", "about", "family", "name", "done", *KNOWN, "needs")
     title = f"{sum(row['done'] for row in rows)} done"
     show(
-        ("method", *columns[1:4], *(name.replace("_", " ") for name in KNOWN), "needs"),
-        [[cell(row[column]) for column in columns] for row in rows],
-        f"{len(rows)} methods, {title}",
+        ("method", *columns[1:5], *(name.replace("_", " ") for name in KNOWN), "needs"),
+        [[cell(row[column]) for column in columns] for row in sorted(rows, key=order_row)],
+        f"{len(rows)} methods, {title}; which one: docs/which-method.md",
     )
     return 0
+
+
+def order_row(row: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Return where a method stands: those that are done first, those without code last."""
+    return not row["done"], not row["about"]
 
 
 def method_rows() -> list[dict[str, Any]]:
@@ -48,6 +54,7 @@ def method_rows() -> list[dict[str, Any]]:
     return [
         {
             "title": e.title,
+            "about": e.about,
             "family": e.family,
             "name": e.name if e.module else None,
             **e.columns._asdict(),
@@ -91,7 +98,7 @@ def environments(argv: Sequence[str]) -> int:
     if arguments.json:
         write_line(json.dumps(rows, indent=2))
         return 0
-    columns = ("name", "kind", "tags", *MEASURES)
+    columns = ("name", "about", "kind", "tags", *MEASURES)
     show(columns, [[cell(row[column]) for column in columns] for row in rows])
     return 0
 
@@ -104,16 +111,19 @@ def environment_names() -> list[str]:
 
 
 def environment_row(name: str, scores: Mapping[str, float | None]) -> dict[str, Any]:
-    """Return what is known of the environment `name`: ``{"name", "kind", "tags", "noop", "random", …}``.
+    """Return what is known of the environment `name`: ``{"name", "about", "kind", "tags", "noop", "random", …}``.
 
-    A score is the share of episodes that succeeded, None where there is no such baseline or no measurement.
+    `about` is the first line of its file. A score is the share of episodes that succeeded, None where there is no such
+    baseline or no measurement.
     """
     from quintain.environments.catalog import ADAPTERS, find
 
+    kind = find(name).kind
     return {
         "name": name,
+        "about": (inspect.getdoc(inspect.getmodule(kind)) or "").partition("\n")[0],
         "kind": "real" if name in ADAPTERS.values() else "embedded",
-        "tags": sorted(find(name).kind.tags),
+        "tags": sorted(kind.tags),
         **{measure: scores.get(measure) for measure in MEASURES},
     }
 

@@ -36,7 +36,7 @@ def discounted_return(
 ) -> Credit:
     """Give every token the return from its turn on, plus what `token_rewards` hold from the token on.
 
-    `token_rewards` [trajectory][turn] → [tokens]: rewards of their own for single tokens, over the scored
+    `token_rewards[trajectory][turn]` → [tokens]: rewards of their own for single tokens, over the scored
     trajectories in order; they are not discounted within a turn.
     """
     trajectories = flatten_scored(groups)

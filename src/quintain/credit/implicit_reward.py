@@ -16,7 +16,7 @@ from quintain.types import Credit, Trajectory
 
 
 def score_turns(logprobs: TokenArrays, reference: TokenArrays, *, beta: float = 1.0) -> list[list[float]]:
-    """Return the score of each turn, [trajectory][turn], of log-probs of the same tokens under both.
+    """Return the score of each turn, ``[trajectory][turn]``, of log-probs of the same tokens under both.
 
     Example: β .5, two tokens whose log-ratios are 1 and 3 → 1.
     """

@@ -15,7 +15,7 @@ from quintain.errors import DataError, InvariantError
 from quintain.types import Credit, Score, Trajectory, is_constant
 
 TokenArrays = Sequence[Sequence[NDArray[np.floating]]]
-"""[trajectory][turn] → [tokens sampled in the turn]."""
+"""``[trajectory][turn]`` → [tokens sampled in the turn]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Critic:
     """
 
     values: TokenArrays
-    """[trajectory][turn] → [tokens]: the value before each sampled token."""
+    """``[trajectory][turn]`` → [tokens]: the value before each sampled token."""
     final: Sequence[float] | None = None
     """Value of each final state, read only where a limit cut the episode; None: such an end is worth 0."""
     token_rewards: TokenArrays | None = None

@@ -26,7 +26,7 @@ def segment_scores(rewards: Sequence[float], discount: float = 0.99) -> list[flo
 def segment_weights(
     groups: Sequence[Group], rewards: Sequence[Sequence[float]], *, discount: float = 0.99
 ) -> Credit:
-    """Return the weights of all sampled tokens; `rewards` [trajectory][turn] are those of the scored, in order.
+    """Return the weights of all sampled tokens; `rewards[trajectory][turn]` are those of the scored, in order.
 
     Raises `DataError` when a trajectory has not one reward for every turn.
     """

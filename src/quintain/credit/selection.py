@@ -55,7 +55,7 @@ def top_share(scores: Sequence[float], share: float) -> list[bool]:
 def in_window(
     logprobs: Sequence[Sequence[NDArray[np.floating]]], low: float, high: float
 ) -> list[list[bool]]:
-    """Return which turns are as likely as `low` to `high` per token, geometric mean: [trajectory][turn].
+    """Return which turns are as likely as `low` to `high` per token, geometric mean: ``[trajectory][turn]``.
 
     A turn whose perplexity is from 1/`high` to 1/`low` is one that the policy neither knows nor would never say, which
     is what WebRL (arXiv 2411.02337) takes from its replay buffer. Example: .97, .8, .4 with .5 and .95 → no, yes, no.

@@ -20,7 +20,7 @@ def step_value(
     final: Sequence[float] | None = None,
     discount: float = 1.0,
 ) -> Credit:
-    """Give every token of turn k the advantage of its turn; `values` [trajectory][turn] of the scored, in order.
+    """Give every token of turn k the advantage of its turn; `values[trajectory][turn]` of the scored, in order.
 
     `final` holds the value after the last turn of each trajectory (0 without: nothing is left). Example: rewards
     0, 1 and values .5, .8 → .3, .2. The advantages of an episode sum to its return less the first value.

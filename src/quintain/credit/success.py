@@ -18,7 +18,7 @@ from quintain.errors import DataError
 from quintain.types import Trajectory
 
 Numbers = Sequence[Sequence[float]]
-"""[trajectory][turn]"""
+"""``[trajectory][turn]``"""
 BIAS = 0.05
 """What the code of DigiRL takes off every advantage."""
 

@@ -18,9 +18,9 @@ from quintain.errors import DataError
 from quintain.types import Trajectory
 
 Numbers = Sequence[Sequence[float]]
-"""[trajectory][turn]"""
+"""``[trajectory][turn]``"""
 OfWays = Sequence[Sequence[Sequence[float]]]
-"""[trajectory][turn][way]"""
+"""``[trajectory][turn][way]``"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,12 +24,12 @@ class Credit:
 
     trajectories: tuple[Trajectory, ...]
     advantages: tuple[tuple[NDArray[np.float32], ...], ...]
-    """[trajectory][turn] → [tokens sampled in the turn]."""
+    """``[trajectory][turn]`` → [tokens sampled in the turn]."""
     returns: tuple[tuple[NDArray[np.float32], ...], ...] | None = None
     """Regression targets of a critic, same layout; None where the method has no critic."""
     metrics: Mapping[str, float] = NOTHING
     is_trained: tuple[tuple[bool, ...], ...] | None = None
-    """[trajectory][turn]: whether its tokens are trained; None: all. Others are context, and count in no mean."""
+    """``[trajectory][turn]``: whether its tokens are trained; None: all. Others are context, and count in no mean."""
 
     def take(self, places: Sequence[int]) -> Credit:
         """Return the credit of the trajectories at `places`, in their order; the metrics are those of the whole."""
@@ -231,6 +231,6 @@ class Example:
 
     trajectory: Trajectory
     weights: tuple[NDArray[np.float32], ...] | None = None
-    """[turn] → [tokens sampled in the turn]; None where every sampled token counts 1"""
+    """``[turn]`` → [tokens sampled in the turn]; None where every sampled token counts 1"""
     sources: tuple[str, ...] = ()
     """names of the episodes that it came from; empty where it was not recorded"""
