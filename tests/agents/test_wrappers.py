@@ -40,6 +40,7 @@ FITTING: dict[str, tuple[str, ...]] = {
     "experts": ("collab", "twocards"),
     "grounded": ("screen?interface=text",),
     "plan?actor=scripted": ("keydoor", "house"),
+    "routed": ("house", "keydoor"),
     "searched?size=1&steps=200": ("plan", "web", "keydoor"),
     "team?of=debate": ("craft", "keydoor"),
     "workforce": ("craft",),

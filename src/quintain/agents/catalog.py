@@ -37,6 +37,7 @@ HARNESSES: dict[str, str] = {
     "grounded": "quintain.agents.grounded:Grounded",
     "react": "quintain.agents.harness:ReAct",
     "roles": "quintain.agents.roles:Roles",
+    "routed": "quintain.agents.routed:Routed",
     "scored": "quintain.agents.scored:Scored",
     "tags": "quintain.agents.tagged:Tagged",
     "team": "quintain.agents.team:Together",
