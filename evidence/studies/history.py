@@ -78,7 +78,7 @@ def write_row(world: str, name: str, size: Size, successes: Sequence[float]) -> 
     wins = round(sum(success * EPISODES for success in successes))
     low, high = wilson(wins, EPISODES * len(successes))
     return (
-        f"| `{world}` | {name} | {100 * fmean(successes):.1f} [{100 * low:.1f}, {100 * high:.1f}] | "
+        f"| {name} | `{world}` | {100 * fmean(successes):.1f} [{100 * low:.1f}, {100 * high:.1f}] | "
         f"{100 * min(successes):.1f}, {100 * max(successes):.1f} | {size.episode:.0f} | {size.longest} | {fit(size)} |"
     )
 
@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
     root = arguments.runs or Path(tempfile.mkdtemp(prefix="history-"))
-    print("| world | prompt | success [95 %] | lowest, highest seed | tokens | longest | episodes a step |")
+    print("| prompt | world | success [95 %] | lowest, highest seed | tokens | longest | episodes a step |")
     print("|---|---|---|---|---|---|---|")
     for environment in WORLDS.values():
         if arguments.only not in environment:

@@ -7,7 +7,7 @@ from tests.agents.conftest import Talk
 
 from quintain.agents.again import CHECK, Again
 from quintain.agents.catalog import check
-from quintain.agents.harness import JsonTools, PlainText
+from quintain.agents.harness import Choice, JsonTools, PlainText
 from quintain.agents.protocol import Brief
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
@@ -80,6 +80,9 @@ def test_what_cannot_be_read_is_not_asked_about(small_chat: Chat, brief_of: Brie
     session.observe("Go.")
     assert talk.prompt_after("<tool_call>{answer") is None
     assert talk.action.error is not None
+    talk = Talk(small_chat, Again(Choice(small_chat)).open(brief_of(legal=("left", "answer 1"))))
+    talk.sees("A wall.")
+    assert talk.says("answer 2") is None and talk.action.error is not None
 
 
 def test_settings_that_nothing_reads(small_chat: Chat, brief_of: Briefs) -> None:

@@ -37,7 +37,7 @@ def test_a_plan_is_read_as_it_is_written() -> None:
     plan = (PlanStep("anna", "fridge"), PlanStep("bert", "red mug", 1, True), PlanStep("anna", "sink", 2))
     assert (
         write_plan(plan)
-        == "1. anna: fridge until done\n2. bert: red mug after 1 until once\n3. anna: sink after 2 until done"
+        == "1. anna: fridge until done\n2. bert: red mug (after 1) until once\n3. anna: sink (after 2) until done"
     )
     assert read_plan(write_plan(plan), CARDS) == plan
 
@@ -50,8 +50,8 @@ def test_a_plan_is_read_as_it_is_written() -> None:
         ("go to the fridge", "as step 1; write 1. WORKER: THING until done"),
         ("2. anna: sink until done", "as step 1"),
         ("1. dora: sink until done", "the worker dora in step 1; name one of anna, bert, cleo"),
-        ("1. anna: sink after 1 until done", "step 1 after 1; refer to an earlier one"),
-        ("1. anna: sink until done\n2. bert: mug after 3 until done", "step 2 after 3"),
+        ("1. anna: sink (after 1) until done", "step 1 after 1; refer to an earlier one"),
+        ("1. anna: sink until done\n2. bert: mug (after 3) until done", "step 2 after 3"),
     ],
 )
 def test_what_is_no_plan_is_refused(text: str, says: str) -> None:
@@ -74,6 +74,30 @@ def test_whatever_is_sampled_under_the_grammar_is_a_plan(small_chat: Chat) -> No
             guide.take(ids[-1])
         text = small_chat.text([i for i in ids if i not in small_chat.stop_ids])
         assert 1 <= len(read_plan(text, CARDS, 3)) <= 3
+
+
+@pytest.mark.parametrize(
+    ("text", "is_allowed"),
+    [
+        (
+            "1. anna: sink until done\n2. bert: egg (after 1) until once\n3. anna: sink (after 2) until done",
+            True,
+        ),
+        ("1. anna: sink until done\n2. bert: egg (after 2) until once", False),
+        ("1. anna: sink (after 1) until done", False),
+        ("1. dora: sink until done", False),
+    ],
+)
+def test_the_grammar_knows_workers_and_earlier_steps(small_chat: Chat, text: str, is_allowed: bool) -> None:
+    compiled = Grammars(len(small_chat.tokenizer), small_chat.tokenizer)
+    guide = compiled.begin(Grammar(text=plan_grammar(CARDS, 3)), small_chat.stop_ids)
+    allowed = True
+    for token in small_chat.write(text):
+        allowed = allowed and bool(guide.allow_tokens()[token])
+        if not allowed:
+            break
+        guide.take(token)
+    assert allowed == is_allowed
 
 
 def test_workers_do_what_is_on_their_cards_and_what_hangs_on_a_failure_is_skipped() -> None:

@@ -3,7 +3,7 @@
 A step names a worker, a thing that it is to go for, the step that has to have ended well before it, and when it stops:
 
     1. anna: fridge until done
-    2. bert: mug after 1 until once
+    2. bert: mug (after 1) until once
 
 The worker walks to the thing, opens or takes it, or does what it says, as long as the verbs on its card allow it. A
 step whose earlier step failed is skipped. The planner then sees what is there and how each step ended, and plans on. A
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 MAX_STEPS = 9
 THING = "[a-z][a-z0-9 ]{0,23}"
-_STEP = re.compile(rf"(\d)\. (\w+): ({THING}?)(?: after (\d))? until (done|once)")
+_STEP = re.compile(rf"(\d)\. (\w+): ({THING}?)(?: \(after (\d)\))? until (done|once)")
 
 
 class PlanStep(NamedTuple):
@@ -65,7 +65,7 @@ class PlanStep(NamedTuple):
 def write_plan(steps: tuple[PlanStep, ...]) -> str:
     """Return `steps` as a plan is written, a line each."""
     return "\n".join(
-        f"{number}. {step.worker}: {step.thing}{f' after {step.after}' * bool(step.after)} "
+        f"{number}. {step.worker}: {step.thing}{f' (after {step.after})' * bool(step.after)} "
         f"until {'once' if step.is_once else 'done'}"
         for number, step in enumerate(steps, 1)
     )
@@ -99,16 +99,18 @@ def read_plan(text: str, workers: Cards, most: int = MAX_STEPS) -> tuple[PlanSte
 
 
 def plan_grammar(workers: Cards, most: int) -> str:
-    """Return the grammar (Lark) of the plans of up to `most` steps that `read_plan` reads."""
+    """Return the grammar (Lark) of the plans of up to `most` steps that `read_plan` reads.
+
+    A thing and what follows it on its line are one expression, for its words could be those of the rest.
+    """
     rules: list[str] = []
     for number in range(1, most + 1):
-        refs = " | ".join(json.dumps(str(k)) for k in range(1, number))
-        after = f'(" after " ({refs}))? ' if refs else ""
+        after = rf"( \(after [1-{number - 1}]\))?" if number > 1 else ""
         rest = f' ("\\n" step_{number + 1})?' if number < most else ""
-        rules.append(f'step_{number}: "{number}. " worker ": " thing {after}stop{rest}')
+        rules.append(f'step_{number}: "{number}. " worker ": " rest_{number}{rest}')
+        rules.append(f"rest_{number}: /{THING}{after} until (done|once)/")
     names = " | ".join(map(json.dumps, workers))
-    shared = [f"worker: {names}", f"thing: /{THING}/", 'stop: " until done" | " until once"']
-    return "\n".join(["%llguidance {}", "start: step_1", *rules, *shared, ""])
+    return "\n".join(["%llguidance {}", "start: step_1", *rules, f"worker: {names}", ""])
 
 
 @dataclass(frozen=True, slots=True)
