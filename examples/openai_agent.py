@@ -40,7 +40,12 @@ def run_agent(base_url: str, api_key: str, task: Task) -> float:
         if not said.tool_calls:
             break
         for call in said.tool_calls:
-            arguments = json.loads(call.function.arguments)
+            try:
+                arguments = dict(json.loads(call.function.arguments))
+            except (TypeError, ValueError) as error:  # the model is told, and may try again
+                told = f"Error: the arguments are no JSON object: {error}"
+                messages.append({"role": "tool", "tool_call_id": call.id, "content": told})
+                continue
             result = world.step(Action(tool_calls=(ToolCall(name=call.function.name, arguments=arguments),)))
             messages.append({"role": "tool", "tool_call_id": call.id, "content": as_text(result.observation)})
             score += result.reward

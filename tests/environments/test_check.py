@@ -15,7 +15,7 @@ import quintain
 from quintain.environments.check import CheckReport, check
 from quintain.environments.protocol import Environment
 from quintain.errors import EnvironmentFault, UsageError
-from quintain.types import Action, StepResult, Task
+from quintain.types import Action, StepResult, Task, ToolSpec
 
 
 class Coin(Environment):
@@ -287,6 +287,20 @@ class Pays(Coin):
         return replace(super().step(action), reward=random.random())
 
 
+class Renames(Coin):
+    """Has a tool that is called otherwise in every other episode."""
+
+    episodes = 0
+
+    def reset(self, task: Task) -> str:
+        type(self).episodes += 1
+        return super().reset(task)
+
+    def tools(self) -> tuple[ToolSpec, ...]:
+        name = "say" if type(self).episodes % 2 else "tell"
+        return (ToolSpec(name=name, description="Say it.", parameters={"type": "object"}),)
+
+
 SECRET = threading.Lock()
 CHILDREN: list["subprocess.Popen[bytes]"] = []
 FILES: list[Any] = []
@@ -339,6 +353,7 @@ def test_a_good_world_by_value() -> None:
             "determinism",
             "under one seed (draw from task.rng, and from nothing else): observation 0",
         ),
+        (Renames, "determinism", "and from nothing else): tools are"),
         (Leaks, "no leak", "an episode depends on those before it"),
         (Forgets, "snapshot", "goes on differently"),
         (Refuses, "legal actions", "the legal action 'edge' was refused"),

@@ -8,7 +8,7 @@ import json
 import math
 import pickle  # noqa: TID251 (nothing foreign is opened: tasks must survive the way to a worker process)
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -211,12 +211,12 @@ def nonsense(subject: Subject) -> str:
 
 
 def determinism(subject: Subject) -> str:
-    """Two instances answer the same actions alike."""
+    """Two instances answer the same actions alike, and have the same tools for a task."""
     first, second = subject.build(), subject.build()
     for task in subject.tasks(5):
-        require_same(
-            play(first, task, random_policy(7), SHORT),
-            play(second, task, random_policy(7), SHORT),
+        require_alike(
+            (first, second),
+            task,
             "two instances differ under one seed (draw from task.rng, and from nothing else)",
         )
     return "two instances agree on 5 tasks"
@@ -228,13 +228,17 @@ def no_leak(subject: Subject) -> str:
     several = subject.tasks(6)
     for task in several[1:]:
         play(used, task, random_policy(task.seed), SHORT)
-    again = play(used, several[0], random_policy(7), SHORT)
-    require_same(
-        again,
-        play(subject.build(), several[0], random_policy(7), SHORT),
-        "an episode depends on those before it",
-    )
+    require_alike((used, subject.build()), several[0], "an episode depends on those before it")
     return "the same after 5 other episodes"
+
+
+def require_alike(instances: Sequence[Environment], task: Task, complaint: str) -> None:
+    """Raise a `ContractError` where two `instances` answer the same actions otherwise, or list other tools."""
+    played = [(play(each, task, random_policy(7), SHORT), each.tools()) for each in instances]
+    (one, tools), (other, others) = played
+    require_same(one, other, complaint)
+    if tools != others:
+        raise ContractError(f"{complaint}: tools are {shorten(tools)} and {shorten(others)}")
 
 
 def snapshots(subject: Subject) -> str:

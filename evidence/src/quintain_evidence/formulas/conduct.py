@@ -178,6 +178,31 @@ def refused_calls(t: Trajectory) -> list[float]:
     return found
 
 
+def draw_offences(rng: Rng) -> list[Group]:
+    """Return groups in which an environment counts unlawful acts of some turns."""
+
+    def offend(turn: Turn) -> Turn:
+        counted = {"illegal": float(rng.integers(0, 4))} if rng.random() < 0.6 else {}
+        return replace(turn, reward_terms={**turn.reward_terms, **counted})
+
+    return [
+        replace(
+            group,
+            trajectories=tuple(replace(t, turns=tuple(map(offend, t.turns))) for t in group.trajectories),
+        )
+        for group in groups(rng)
+    ]
+
+
+def count_offences(t: Trajectory) -> list[float]:
+    """Return minus what each turn was counted; a turn of which nothing is said has none."""
+    found: list[float] = []
+    for turn in t.turns:
+        counted = [amount for name, amount in turn.reward_terms.items() if name == "illegal"]
+        found.append(0.0 - sum(counted))
+    return found
+
+
 def refused(t: Trajectory) -> list[float]:
     """Return -1 for each action that was read and not carried out."""
     return [-1.0 if turn.action.error is None and not turn.is_valid else 0.0 for turn in t.turns]
@@ -437,6 +462,7 @@ def graded(module: ModuleType, case: Sequence[tuple[Action, Target]]) -> list[fl
 FORMULAS: tuple[Formula, ...] = (
     of_term("format_penalty", "conduct", "format_penalty", lambda f: f(), broken),
     of_term("invalid_action_penalty", "conduct", "invalid_action_penalty", lambda f: f(), refused),
+    of_term("illegal_act_penalty", "conduct", "illegal_act_penalty", lambda f: f(), count_offences, draw=draw_offences),
     of_term("refused_call_penalty", "conduct", "refused_call_penalty", lambda f: f(), refused_calls,
             draw=guarded_groups),
     of_term("executed", "conduct", "pay_executed", lambda f: f(), done),
