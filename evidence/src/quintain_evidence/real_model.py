@@ -53,7 +53,7 @@ SMALL: dict[str, int] = {
     "plans": 2, "executions": 1, "validation": 2, "expansions": 4, "num_labels": 4, "first_labels": 2, "answers": 2,
     "pool": 4, "chosen": 2, "critic_first": 0, "onward": 2, "expert_steps": 1, "first_updates": 1, "examples": 4,
     "judgements": 1, "reward_epochs": 1, "members": 1, "held_out": 2, "wanderings": 1, "probe_items": 0,
-    "configurations": 2, "generated_steps": 1, "original_steps": 1,
+    "configurations": 2, "generated_steps": 1, "original_steps": 1, "phase_steps": 1, "test_tasks": 4,
 }  # fmt: skip
 """Options that say how much, and what is enough to see that all parts of a method run; what is less already stays."""
 

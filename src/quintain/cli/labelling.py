@@ -224,6 +224,7 @@ def in_terminal(session: Session, read: Callable[[], str | None]) -> None:
     from quintain.dashboard.labelling import KEYS, MEANINGS, UNDO_KEY
 
     offer = " · ".join(f"{key} {meaning}" for key, meaning in MEANINGS.items())
+    offer += " · words behind a key are a remark"
     while (query := session.next()) is not None:
         print_query(query)
         write_line(f"{session.progress}\n({offer} · q leaves)")
@@ -231,8 +232,9 @@ def in_terminal(session: Session, read: Callable[[], str | None]) -> None:
             line = read()
             if line is None or line.lower() in QUIT:
                 return
-            if line in KEYS:
-                session.answer(query.id, KEYS[line])
+            key, _, remark = line.partition(" ")
+            if key in KEYS:
+                session.answer(query.id, KEYS[key], remark.strip())
                 break
             if line == UNDO_KEY:
                 taken = session.undo()

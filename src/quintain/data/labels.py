@@ -101,12 +101,15 @@ class Label:
     labeller: str
     time: str
     """ISO 8601, with its offset from UTC"""
+    remark: str = ""
+    """what the labeller says to whoever acted"""
 
     def line(self, *, is_undone: bool = False) -> str:
         """Return it as a line of a labels file, or the line that takes it back."""
         choice = UNDO if is_undone else self.choice
         told = {"query": self.query, "choice": choice, "labeller": self.labeller, "time": self.time}
-        return json.dumps(told, ensure_ascii=False)
+        remark = {"remark": self.remark} if self.remark and not is_undone else {}
+        return json.dumps({**told, **remark}, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,9 +257,16 @@ def _label(value: Mapping[str, Any], place: str) -> tuple[Label, bool]:
         raise DataError(f"{place}: got the choice {choice!r:.80}; choose from {', '.join((*CHOICES, UNDO))}")
     if not isinstance(labeller, str) or not labeller or not isinstance(time, str):
         raise DataError(f"{place}: got the labeller {labeller!r:.80} at {time!r:.80}; say who answered when")
+    remark = value.get("remark", "")
+    if not isinstance(remark, str):
+        raise DataError(f"{place}: got the remark {remark!r:.80}; write it as text")
     is_undone = choice == UNDO
     return Label(
-        query=value["query"], choice="skip" if is_undone else choice, labeller=labeller, time=time
+        query=value["query"],
+        choice="skip" if is_undone else choice,
+        labeller=labeller,
+        time=time,
+        remark=remark,
     ), is_undone
 
 

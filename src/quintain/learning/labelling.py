@@ -85,15 +85,15 @@ class Session:
         """Return the first question that the labeller has not answered."""
         return next(iter(self.labels.open_queries(self.labeller)), None)
 
-    def answer(self, id: str, choice: Choice) -> bool:
-        """Write down the answer to the question `id`; return False where it has one already, which stays.
+    def answer(self, id: str, choice: Choice, remark: str = "") -> bool:
+        """Write down the answer to the question `id`, with a `remark`; return False where it has one, which stays.
 
         Raises:
             DataError: nobody asks that.
         """
-        return self.answer_all({id: choice}) == 1
+        return self.answer_all({id: choice}, remark) == 1
 
-    def answer_all(self, choices: Mapping[str, Choice]) -> int:
+    def answer_all(self, choices: Mapping[str, Choice], remark: str = "") -> int:
         """Write down answers by their questions, at once; return how many there were that had none before.
 
         Raises:
@@ -109,7 +109,7 @@ class Session:
             time = self._clock() if fresh else ""
             self._append(
                 [
-                    Label(query=id, choice=choice, labeller=self.labeller, time=time).line()
+                    Label(query=id, choice=choice, labeller=self.labeller, time=time, remark=remark).line()
                     for id, choice in fresh.items()
                 ]
             )

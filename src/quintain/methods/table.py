@@ -106,7 +106,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "sweet_rl", "self_rewarding",
     ),
     "People judge what it does": (
-        "reward_model", "human_preferences", "learning_to_summarize", "instruct_gpt", "web_gpt",
+        "reward_model", "human_preferences", "learning_to_summarize", "instruct_gpt", "web_gpt", "m3hf",
     ),
     "Episodes are long, and which turn it was is not told": (
         "gigpo", "openmanus", "mt_grpo", "spa_rl", "pag", "metaspatial", "vine", "mucode", "epo", "swirl", "agile",
@@ -276,7 +276,7 @@ TABLE: tuple[Entry, ...] = (
     add_row("MARFT", "multiagent", "marft", RETURNS, "`ppo` for each agent by itself"),
     add_row("Dr. MAS", "multiagent", "dr_mas", GROUPS, "`grpo` with one baseline for the team"),
     add_row("MARTI", "multiagent", "marti", TURNS, "itself with outcomes alone"),
-    Entry("M3HF", "multiagent", "planned"),
+    add_row("M3HF", "multiagent", "m3hf", RETURNS, "`ppo`, itself without tests"),
     Entry("iAgents", "multiagent", "planned"),
     Entry("LIET", "multiagent", "planned"),
     add_row("MUA-RL", "multiagent", "mua_rl", TOOLS, "its start, imitation"),

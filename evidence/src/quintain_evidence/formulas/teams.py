@@ -294,6 +294,51 @@ def allocate(answers: Answers, *, shape: str, history: str) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """Changes of the return after each of several remarks, and what weights go by."""
+
+    changes: list[float]
+    decay: float
+    bonus: float
+    cut: float
+
+
+def draw_judged(rng: Rng) -> Judged:
+    """Return 1 to 5 remarks, after which the return rose, fell or stayed."""
+    return Judged(
+        changes=[float(x) for x in rng.choice([-0.3, 0.0, 0.2], int(rng.integers(1, 6)))],
+        decay=float(rng.uniform(0.3, 1)),
+        bonus=float(rng.uniform(0, 0.5)),
+        cut=float(rng.uniform(0, 1)),
+    )
+
+
+def weigh(module: ModuleType, case: Judged) -> list[float]:
+    """Return the weights after each remark and after each test."""
+    weights, found = list[float](), list[float]()
+    for change in case.changes:
+        weights = module.admit_weight(weights, decay=case.decay)
+        found += weights
+        weights = module.judge_weights(weights, change, bonus=case.bonus, cut=case.cut)
+        found += weights
+    return found + module.judge_weights([], -1.0, bonus=case.bonus, cut=case.cut)
+
+
+def weigh_remarks(case: Judged) -> list[float]:
+    """Return the same by an array, in which a remark that is not made yet weighs 0."""
+    weights, found = np.zeros(len(case.changes)), list[float]()
+    for k, change in enumerate(case.changes):
+        weights *= case.decay
+        weights[k] = 1 / (k + 1)
+        weights /= max(1.0, weights.sum())
+        found += weights[: k + 1].tolist()
+        weights[k] += case.bonus if change > 0 else -case.cut * weights[k] if change < 0 else 0
+        weights /= max(1.0, weights.sum())
+        found += weights[: k + 1].tolist()
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
     """Episodes with log-probs under a model and its reference."""
 
@@ -361,6 +406,8 @@ FORMULAS: tuple[Formula, ...] = (
         lambda case: [x for level, pays in LEVELS for x in follow_order(case, level=level, pays=pays)]),
     Formula("teams.allocate", "rewards.allocation", ("allocate",), draw_answers, by_shapes,
         lambda given: [x for shape, history in SHAPES for x in allocate(given, shape=shape, history=history)]),
+    Formula("teams.remark_weights", "rewards.feedback", ("admit_weight", "judge_weights", "bound_sum"), draw_judged,
+        weigh, weigh_remarks),
     Formula("teams.score_turns", "credit.implicit_reward", ("score_turns",), draw_fitted, score,
         lambda given: flatten(turn_scores(given))),
     Formula("teams.fit_outcomes", "credit.implicit_reward", ("fit_outcomes",), draw_fitted, fit, fitting_gradient),

@@ -8,7 +8,6 @@ seed, its episodes and its members alone, so that a resumed run asks the same an
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -28,13 +27,13 @@ from quintain.learning.policies import Policies
 from quintain.learning.train_config import OnPolicyConfig, TrainConfig
 from quintain.learning.update import Update, learn_in_epochs
 from quintain.methods.loops.on_policy import Companion
+from quintain.methods.loops.waiting import wait_for_answers
 from quintain.models.families import longest_stream
 from quintain.rollout.views import seats_of
 from quintain.runs.context import TrainingContext
 from quintain.text.chat import Chat
 from quintain.types import Comparison, Group, Sample, Score, Trajectory, as_text, derive_seed
 from quintain.types.plain import mean_of
-from quintain.types.terminal import write_command
 from quintain.warm_start.demonstrations import teller
 
 SYNTHETIC, ASK = "synthetic", "ask"
@@ -42,8 +41,6 @@ TERM = "learned"
 """Reward term of what the members pay."""
 SOURCE = re.compile(r"(\d+)/(\d+)/(\d+)-(\d+)/(.*)", re.DOTALL)
 """How `Segment.source` names a segment."""
-TICK = 0.5
-"""Seconds between two looks at the answers."""
 
 PLAIN = Labeller()
 """A labeller who never errs."""
@@ -307,7 +304,8 @@ class ComparedReward(Companion):
             if self.plan.labels == SYNTHETIC:
                 self._answer(queries)
             else:
-                self._wait(step, queries)
+                wanted = {query.id for query in queries}
+                wait_for_answers(self.context, self.session, wanted, step=step, hours=self.plan.patience)
             comparisons = self._comparisons(step)
             if not comparisons:
                 raise DataError(
@@ -358,39 +356,6 @@ class ComparedReward(Companion):
                 "tie" if ranks[0] == ranks[1] else "first" if ranks[0] > ranks[1] else "second"
             )
         self.session.answer_all(choices)
-
-    def _wait(self, step: int, queries: Sequence[Query]) -> None:
-        """Return when somebody has answered each of `queries`.
-
-        Raises:
-            DataError: nobody did for as long as the step may wait; what was done before it is saved.
-            KeyboardInterrupt: the user asked to stop, and so it is then.
-        """
-        wanted, context = {query.id for query in queries}, self.context
-        deadline = time.monotonic() + 3600 * self.plan.patience
-        done = -1
-        while True:
-            answered = len(wanted & {label.query for label in self.session.labels.given})
-            if answered == len(wanted):
-                return
-            if done < 0:
-                context.display.say(
-                    f"step {step} waits for {len(wanted) - answered} answers: "
-                    f"{write_command('quintain', 'label', self.session.file)} --labeller NAME"
-                )
-                context.display.phase("answers", len(wanted), answered)
-            elif answered > done:
-                context.display.advance(answered - done)
-            done = answered
-            context.stop_if_asked(step - 1)
-            if time.monotonic() > deadline:
-                if context.run.next_step < step:
-                    context.save(step - 1)
-                raise DataError(
-                    f"labels of step {step} in {self.session.file}: got {answered} of {len(wanted)} within "
-                    f"{self.plan.patience:g} hours; answer the others by quintain label"
-                )
-            time.sleep(TICK)
 
     def _comparisons(self, step: int) -> list[Comparison]:
         """Return what was answered to the questions of all steps until `step`; opposite answers are left out."""
