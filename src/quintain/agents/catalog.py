@@ -56,6 +56,7 @@ WRAPPERS: dict[str, str] = {
     "consulting": "quintain.agents.consulting:Consulting",
     "experienced": "quintain.agents.experienced:Experienced",
     "foresight": "quintain.agents.foresight:Foresight",
+    "infonav": "quintain.agents.infonav:InfoNav",
     "labelled": "quintain.agents.labelled:Labelled",
     "memory": "quintain.agents.context:Memory",
     "ordered": "quintain.agents.ordered:Ordered",
@@ -72,7 +73,9 @@ WRAPPERS: dict[str, str] = {
 """What a harness can be wrapped in, by name."""
 REPEATERS = frozenset({"pivotal", "window"})
 """Wrappers that show an inner session the last turns again: it must not depend on those before."""
-REMEMBERERS = frozenset({"again", "backoff", "chunks", "consulting", "memory", "plan", "refined", "summary"})
+REMEMBERERS = frozenset(
+    {"again", "backoff", "chunks", "consulting", "infonav", "memory", "plan", "refined", "summary"}
+)
 """Wrappers that depend on every turn of the episode."""
 PRESETS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "glam": ("scored", {"normalization": "sum", "list_actions": True}),

@@ -1,7 +1,7 @@
 """What harnesses and rounds of attempts compute, each beside a plain second version."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import ModuleType, SimpleNamespace
 from typing import Any, Literal
 
@@ -492,6 +492,81 @@ def criticise_by_rule(case: Sequence[Criticised]) -> list[float]:
                 found.append(2.0)
                 if is_fine:
                     break
+
+
+NAMES = ("fig", "red ball", "Blue", "x 1")
+VALUES = ("3", "41", "unknown", "None.", "?", "7")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Navigated:
+    """A plan and what was written of its facts, and how many facts are kept."""
+
+    plan: str
+    marks: list[str]
+    most: int
+
+
+def draw_facts(rng: Rng) -> Navigated:
+    """Return a plan with 0 to 5 facts in brackets, broken ones among them, and up to three texts of marks."""
+    forms = ("[{}]", "[ {} ]", "({}: 3)", "{}", "[{}", "[]")
+    pieces = [
+        forms[int(rng.integers(len(forms)))].format(NAMES[int(rng.integers(4))])
+        for _ in range(int(rng.integers(6)))
+    ]
+    lines = ("{0}: {1}", "- {0} = {1}", "({0}: {1})", "{0} {1}", "[{0}]: {1}", "{0}:{1}")
+
+    def line() -> str:
+        name = NAMES[int(rng.integers(4))]
+        name = name.upper() if rng.random() < 0.3 else name
+        return lines[int(rng.integers(len(lines)))].format(name, VALUES[int(rng.integers(len(VALUES)))])
+
+    marks = ["\n".join(line() for _ in range(int(rng.integers(4)))) for _ in range(int(rng.integers(4)))]
+    return Navigated(plan=" and ".join(pieces), marks=marks, most=int(rng.integers(1, 5)))
+
+
+def mark_facts(module: ModuleType, case: Navigated) -> list[float]:
+    """Return the facts by number, each with its value (-1: unknown), and how many are unknown, after each text."""
+    facts, found = module.Facts.read(case.plan, case.most), list[float]()
+    for text in ["", *case.marks]:
+        facts.mark(text)
+        found += [x for name, value in facts.values.items() for x in (place_of(name), float(value or -1))]
+        found += [float(len(facts.unknown))]
+    return found
+
+
+def place_of(name: str) -> float:
+    """Return the number of a fact's name; -1 for the whole task."""
+    return float(NAMES.index(name)) if name in NAMES else -1.0
+
+
+def scan_facts(case: Navigated) -> list[float]:
+    """Return the same by going through the characters."""
+    names, open_at = list[str](), -1
+    for place, sign in enumerate(case.plan):
+        if sign == "[":
+            open_at = place
+        elif sign == "]" and open_at >= 0:
+            name = case.plan[open_at + 1 : place].strip()
+            if name and name not in names:
+                names.append(name)
+            open_at = -1
+    names = names[: case.most] or ["the answer"]
+    values, found = [-1.0] * len(names), list[float]()
+    for text in ["", *case.marks]:
+        for line in text.split("\n"):
+            cuts = [place for place, sign in enumerate(line) if sign in ":="]
+            if not cuts:
+                continue
+            said = line[: cuts[0]].strip().lstrip("-([ ").rstrip("] ").lower()
+            value = line[cuts[0] + 1 :].strip().rstrip(") ")
+            if value.isdecimal():
+                values = [
+                    float(value) if name.lower() == said else old
+                    for name, old in zip(names, values, strict=True)
+                ]
+        found += [x for name, value in zip(names, values, strict=True) for x in (place_of(name), value)]
+        found += [float(values.count(-1.0))]
     return found
 
 
@@ -510,5 +585,6 @@ FORMULAS: tuple[Formula, ...] = (
         kinds_by_rule),
     Formula("agents.failed_calls", "agents.reflexion", ("find_failed_calls",), attempts_with_calls, failures_told,
         tell_failures),
+    Formula("agents.facts", "agents.infonav", ("Facts",), draw_facts, mark_facts, scan_facts),
     Formula("eval.by_round", "eval.report", ("rate_rounds",), attempts_drawn, rates_of, rate_attempts),
 )  # fmt: skip
