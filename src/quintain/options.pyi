@@ -550,6 +550,18 @@ class LoopOptions(GroupOptions, total=False):
     min_advantage: float
     target_kl: float
 
+class M3hfOptions(ActorCriticOptions, total=False):
+    remarks: str
+    reader: str
+    pauses: int
+    phase_steps: int
+    test_tasks: int
+    decay: float
+    bonus: float
+    cut: float
+    script_errors: float
+    remark_hours: float
+
 class MDpoOptions(GroupRoundsOptions, total=False):
     pairs: int
     loss: Literal["dpo", "kto"]
@@ -1071,6 +1083,8 @@ def train(method: Literal["learning_to_summarize"], **options: Unpack[LearningTo
 def train(method: Literal["lite_ppo"], **options: Unpack[LitePpoOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["loop"], **options: Unpack[LoopOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["m3hf"], **options: Unpack[M3hfOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["m_dpo"], **options: Unpack[MDpoOptions]) -> TrainedRun: ...
 @overload

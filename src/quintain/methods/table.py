@@ -129,7 +129,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "reflexion", "memento", "practice", "dynasaur", "react", "text2api", "agent_umf", "toolchain", "rci",
     ),
     "Several agents share a task": (
-        "dr_mas", "marft", "marti", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
+        "dr_mas", "marft", "marti", "iagents", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
     ),
     "An agent is to be measured as others are": ("bfcl", "agentissue", "rexbench", "agentif"),
     "Tasks or transcripts are to be made first": (

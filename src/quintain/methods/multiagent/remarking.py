@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from random import Random
+from typing import cast
 
 from quintain.config.spec import fields_of, read_options, split_spec
 from quintain.engines.chat_client import ChatSpec, find_marked_line
 from quintain.errors import DataError, UsageError
 from quintain.processes.http_json import HttpTrouble
-from quintain.rewards.feedback import TEMPLATES, Remark
+from quintain.rewards.feedback import TEMPLATES, Remark, Template
 from quintain.types import Trajectory, as_text
 
 MARK = "REWARD:"
@@ -41,7 +42,7 @@ def read_remark(spec: str, seats: Collection[str]) -> Remark:
             raise UsageError(f"got {spec!r} without a value; add value=0.2, from -1 to 1")
         if unknown := [seat for seat in values.get("seats", ()) if seat not in seats]:
             raise UsageError(f"got the seat {unknown[0]!r}; the environment has {', '.join(seats)}")
-        return Remark(**{**values, "template": name.strip()})
+        return Remark(template=cast("Template", name.strip()), **values)
     except UsageError as error:
         raise DataError(f"remark: {error}") from error
 
