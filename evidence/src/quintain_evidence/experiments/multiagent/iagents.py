@@ -131,8 +131,19 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
                     }
                     for key, value in found.items():
                         rows.setdefault(key, []).append(float(value))
+    counts = {
+        "trials": len(rows["method"]),
+        "violations": sum(rows.pop("method")),
+        "control_trials": len(rows["control"]),
+        "control_violations": sum(rows.pop("control")),
+    }
+    means = {key: fmean(values) for key, values in rows.items()}
     return [
-        {**{key: fmean(values) for key, values in rows.items()}, "extra.talks": float(len(rows["method"]))}
+        {
+            **{key: float(count) for key, count in counts.items()},
+            **means,
+            "extra.talks": float(counts["trials"]),
+        }
     ]
 
 
