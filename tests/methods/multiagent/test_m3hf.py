@@ -34,7 +34,7 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def said(*words: str, is_success: bool) -> Trajectory:
+def make_episode(*words: str, is_success: bool) -> Trajectory:
     return episode_of([turn_of(action=Action(text=each)) for each in words], is_success=is_success)
 
 
@@ -63,7 +63,10 @@ def test_a_remark_is_a_template_of_seats_that_there_are() -> None:
 
 
 def test_a_script_remarks_on_what_tells_solved_episodes_apart_or_on_the_opposite() -> None:
-    episodes = [said("say red 4", "answer 3", is_success=True), said("pass", "answer 1", is_success=False)]
+    episodes = [
+        make_episode("say red 4", "answer 3", is_success=True),
+        make_episode("pass", "answer 1", is_success=False),
+    ]
     assert script_remark(episodes, Random(0), errors=0.0) == "event?action=pass&value=-0.2"
     assert script_remark(episodes, Random(0), errors=1.0) == "event?action=pass&value=0.2"
     assert script_remark(episodes[1:], Random(0), errors=0.0) == "time?value=-0.02"
@@ -98,19 +101,19 @@ def test_plain_words_go_to_a_reader_and_templates_do_not() -> None:
         listener.close()
 
 
-def told(run: Path) -> list[dict[str, Any]]:
+def read_kept(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / KEPT).read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")
-def scripted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def train_script(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two pauses and the test that follows them."""
     return quintain.train("m3hf", run="script", root=tmp_path_factory.mktemp("m3hf"), steps=4, **SMALL)
 
 
 @pytest.mark.slow
-def test_a_run_tests_on_tasks_that_it_does_not_learn_from(scripted: Path) -> None:
-    with Run.open(scripted, writable=False) as run:
+def test_a_run_tests_on_tasks_that_it_does_not_learn_from(train_script: Path) -> None:
+    with Run.open(train_script, writable=False) as run:
         rows = {int(row["step"]): row for row in run.metrics()}
         played = {step: list(run.trajectories(step=step, phase="train")) for step in (1, 2, 3, 4)}
         used = {run.episode(use.episode).task.id for step in (2, 3, 4) for _, use in run.uses(step)}
@@ -118,19 +121,19 @@ def test_a_run_tests_on_tasks_that_it_does_not_learn_from(scripted: Path) -> Non
     tested = [{t.task.id for t in played[step]} for step in (2, 3, 4)]
     common = tested[0] & tested[1] & tested[2]
     assert len(common) == 6 and not common & used
-    assert [row["pause"] for row in told(scripted)] == [1, 2]
+    assert [row["pause"] for row in read_kept(train_script)] == [1, 2]
     assert rows[2]["remarks/weight_1"] == 1.0 and "remarks/weight_2" in rows[3]
     own = [sum(turn.reward for turn in t.turns) for t in played[4] if t.task.id in common]
     assert rows[4]["remarks/test_return"] == pytest.approx(sum(own) / 6), "what the environment paid"
 
 
 @pytest.mark.slow
-def test_a_run_that_is_taken_up_knows_remarks_weights_and_tests(scripted: Path, tmp_path: Path) -> None:
+def test_a_run_that_is_taken_up_knows_remarks_weights_and_tests(train_script: Path, tmp_path: Path) -> None:
     short = quintain.train("m3hf", run="short", root=tmp_path, steps=2, **SMALL)
     resume(short, steps=4)
-    assert told(short) == told(scripted)
+    assert read_kept(short) == read_kept(train_script)
     weights: list[Any] = []
-    for folder in (short, scripted):
+    for folder in (short, train_script):
         with Run.open(folder, writable=False) as run:
             weights.append((run.weights(), [row.get("remarks/weight_1") for row in run.metrics()]))
     assert weights[0] == weights[1]
@@ -154,7 +157,7 @@ def test_people_remark_while_the_run_waits(tmp_path: Path) -> None:
     finally:
         stop.set()
         thread.join(10)
-    assert [row["reward"] for row in told(made)] == ["event?seats=A&action=say&value=0.1"] * 2
+    assert [row["reward"] for row in read_kept(made)] == ["event?seats=A&action=say&value=0.1"] * 2
     assert [query.note for query in read_labels(made / FILE).queries.values()] == ["pause 1", "pause 2"]
     given = quintain.train("m3hf", run="file", root=tmp_path, steps=3, remarks=str(made / FILE), **SMALL)
-    assert told(given) == told(made)
+    assert read_kept(given) == read_kept(made)
