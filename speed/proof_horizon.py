@@ -57,8 +57,8 @@ ORDER = ("memagent", "dealt", "imitation", "start")
 """Arms in the order in which they are worked at."""
 NUM = {"2k": 24, "16k": 6, "64k": 2, "cut16k": 24, "cut64k": 12, "two2k": 2, "two16k": 2}
 """books of each reading; those called two say what memory is taken where as many are read at once as at 64k"""
-LAYERS, HEADS, WIDTH = 30, 3, 64
-"""of SmolLM2-135M's keys and values"""
+LAYERS, HEADS, WIDTH, BYTES = 30, 3, 64, 2
+"""of the keys and values of SmolLM2-135M in bf16"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +260,7 @@ def tell(runs: Path, seeds: Sequence[int]) -> None:
     print("|---|---|---|---|")
     for kind in ("two2k", "two16k", "64k"):
         if found := find_reading(runs, "memagent", 0, kind):
-            cache = found.prompt * LAYERS * HEADS * WIDTH * 2 * 4 / 1024**2
+            cache = found.prompt * LAYERS * HEADS * WIDTH * 2 * BYTES / 1024**2
             print(f"| {found.read:,.0f} | {found.prompt} | {cache:.1f} MiB | {found.resident:.2f} GiB |")
 
 
