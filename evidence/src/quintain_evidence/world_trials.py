@@ -200,7 +200,9 @@ def check_same(world: World, seed: int, root: Path, overrides: Mapping[str, Any]
     folder = root / f"{world.name}-{seed}"
     if (folder / "config.json").exists():
         with Run.open(folder, writable=False) as run:
-            if run.config != asdict(world.config(seed, overrides)):
+            if run.config != json.loads(
+                json.dumps(asdict(world.config(seed, overrides)))
+            ):  # tuples are lists there
                 raise DataError(
                     f"benchmark run {folder}: got one with other settings; delete it, or name another --runs"
                 )
