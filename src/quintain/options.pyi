@@ -274,6 +274,10 @@ class AtlasOptions(ImitationOptions, total=False):
     critical: Sequence[str]
     judge: str
 
+class AutoFlowOptions(StepRoundsOptions, total=False):
+    candidates: int
+    shown: int
+
 class AutoglmOptions(GroupOptions, total=False):
     wanderings: int
     low: float
@@ -1013,6 +1017,8 @@ def train(method: Literal["archer"], **options: Unpack[ArcherOptions]) -> Traine
 def train(method: Literal["asearcher"], **options: Unpack[AsearcherOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["atlas"], **options: Unpack[AtlasOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["auto_flow"], **options: Unpack[AutoFlowOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["autoglm"], **options: Unpack[AutoglmOptions]) -> TrainedRun: ...
 @overload

@@ -69,12 +69,13 @@ WRAPPERS: dict[str, str] = {
     "simplified": "quintain.agents.shaping:Simplified",
     "summary": "quintain.agents.context:Summary",
     "window": "quintain.agents.context:Window",
+    "workflow": "quintain.agents.workflow:Follow",
 }
 """What a harness can be wrapped in, by name."""
 REPEATERS = frozenset({"pivotal", "window"})
 """Wrappers that show an inner session the last turns again: it must not depend on those before."""
 REMEMBERERS = frozenset(
-    {"again", "backoff", "chunks", "consulting", "infonav", "memory", "plan", "refined", "summary"}
+    {"again", "backoff", "chunks", "consulting", "infonav", "memory", "plan", "refined", "summary", "workflow"}
 )
 """Wrappers that depend on every turn of the episode."""
 PRESETS: dict[str, tuple[str, Mapping[str, Any]]] = {

@@ -327,6 +327,11 @@ class Collector:
             return self.sample(0, drawn, size=size)
         return known
 
+    @property
+    def chat(self) -> Chat:
+        """How the policy is talked to, for what a method puts around its harness."""
+        return Chat(self._tokenizer)
+
     def ask(
         self, instructions: str, questions: Sequence[str], *, seed: int, max_tokens: int = 96
     ) -> list[str]:
@@ -334,7 +339,7 @@ class Collector:
 
         Nothing is recorded or trained on. An answer for which there is no room, or that fails, is empty.
         """
-        engine, chat = self.rollout.engine, Chat(self._tokenizer)
+        engine, chat = self.rollout.engine, self.chat
         assert engine is not None, "a run has an engine"
         requests: list[Request] = []
         for number, question in enumerate(questions):
