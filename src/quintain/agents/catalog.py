@@ -75,7 +75,18 @@ WRAPPERS: dict[str, str] = {
 REPEATERS = frozenset({"pivotal", "window"})
 """Wrappers that show an inner session the last turns again: it must not depend on those before."""
 REMEMBERERS = frozenset(
-    {"again", "backoff", "chunks", "consulting", "infonav", "memory", "plan", "refined", "summary", "workflow"}
+    {
+        "again",
+        "backoff",
+        "chunks",
+        "consulting",
+        "infonav",
+        "memory",
+        "plan",
+        "refined",
+        "summary",
+        "workflow",
+    }
 )
 """Wrappers that depend on every turn of the episode."""
 PRESETS: dict[str, tuple[str, Mapping[str, Any]]] = {
