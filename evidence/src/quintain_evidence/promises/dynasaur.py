@@ -83,7 +83,7 @@ def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
         ),
         Check(
             name="told",
-            has_passed=all("look_up_all(names)" in text and "find_functions(" in text for text in told),
+            has_passed=all("price_of(name)" in text and "find_functions(" in text for text in told),
             detail=f"{len(told)} episodes were told the functions that fit, evaluations among them",
         ),
         Check(
