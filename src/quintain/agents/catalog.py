@@ -2,7 +2,8 @@
 
 A spec is a harness, and in front of it, each with a ``+``, what it is wrapped in, outermost first; options follow a
 question mark and are the fields of its class. ``mine.py:run_agent`` is an agent of the user's own, which lives outside
-(`quintain.agents.external_agent`), the same as ``endpoint?run=mine.py:run_agent``. An unknown name or option, or a
+(`quintain.agents.external_agent`), the same as ``endpoint?run=mine.py:run_agent``. ``agent.toml`` is the agent that this
+file configures (`quintain.agents.configured`). An unknown name or option, or a
 harness that the environment has nothing for, is an error that names the nearest one, before anything is sampled.
 """
 
@@ -12,7 +13,8 @@ import dataclasses
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from quintain.config.spec import fields_of, read_options, refuse_twice, split_spec
 from quintain.errors import UsageError, suggestion
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 """JSON tools where there are tools, else a choice where legal actions are listed, else plain text."""
+FILE = ".toml"
+"""What the name of a file ends with that configures an agent."""
 OUTSIDE = "endpoint"
 """An agent that lives outside and talks to the recording endpoint."""
 HARNESSES: dict[str, str] = {
@@ -53,6 +57,7 @@ WRAPPERS: dict[str, str] = {
     "capped": "quintain.agents.capped:Capped",
     "cased": "quintain.agents.cased:Cased",
     "chunks": "quintain.agents.reading:Chunks",
+    "configured": "quintain.agents.configured:Configured",
     "consulting": "quintain.agents.consulting:Consulting",
     "experienced": "quintain.agents.experienced:Experienced",
     "foresight": "quintain.agents.foresight:Foresight",
@@ -106,6 +111,15 @@ GIVEN = ("agent", "chat", "temperature")
 """Fields that are filled by other things than options."""
 
 
+@runtime_checkable
+class Requires(Protocol):
+    """A wrapper that needs something of the environment."""
+
+    def require(self, environment: Environment) -> None:
+        """Raise a `UsageError` where `environment` does not have it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Layer:
     """One part of a spec: ``Layer("tools", {"calls": "llama"})``."""
@@ -137,6 +151,8 @@ def build(
         fields = {field.name for field in dataclasses.fields(kind)}
         options = _values(spec, layer, kind)
         agent = cast("Agent", kind(**{key: given[key] for key in given if key in fields}, **options))
+        if isinstance(agent, Requires):
+            agent.require(environment)
     return agent
 
 
@@ -146,6 +162,10 @@ def check(spec: str) -> tuple[Layer, ...]:
     Raises:
         UsageError: an unknown name or option, a value that does not fit, or parts in an impossible order.
     """
+    if spec.endswith(FILE):
+        from quintain.agents.configured import load_configuration
+
+        spec = f"configured?file={spec}+{load_configuration(Path(spec)).agent}"
     layers = [_outside_layer(spec)] if is_outside(spec) else [_layer(spec, part) for part in spec.split("+")]
     if len(layers) > 1 and layers[-1].name == OUTSIDE:
         raise UsageError(

@@ -34,7 +34,7 @@ FILLS: Mapping[str, Module] = {
     "workflow": "planning", "workforce": "planning",
     "cased": "memory", "experienced": "memory", "memory": "memory", "pivotal": "memory", "summary": "memory",
     "chunks": "memory", "consulting": "memory",
-    "experts": "profile", "labelled": "profile", "roles": "profile", "team": "profile",
+    "configured": "profile", "experts": "profile", "labelled": "profile", "roles": "profile", "team": "profile",
     AUTO: "action", "choice": "action", "code": "action", "constrained": "action", "endpoint": "action",
     "glam": "action", "grounded": "action", "react": "action", "scored": "action", "tags": "action", "text": "action",
     "tools": "action", "twosome": "action",

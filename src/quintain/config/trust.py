@@ -34,6 +34,8 @@ PLAIN = re.compile(r"[\w.,=+?&|@*<>()\[\]-]*", re.ASCII)
 KEY = re.compile(r"[\w.,=+?&@/ -]+", re.ASCII)
 """What a key of a table may be, such as the seat ``agent/plan``."""
 PYTHON = re.compile(r"\.py(?![\w-])", re.ASCII)
+CODE_OR_FILE = re.compile(r"\.(py|toml)(?![\w-])", re.ASCII)
+"""What a name of something to be read or run ends with, such as the agent ``agent.toml``."""
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 OPTION = re.compile(r"(?<=[?&;,])\s*([\w-]+)=([^&;]*)", re.ASCII)
@@ -314,7 +316,11 @@ def _is_plain(part: str) -> bool:
     name, slash, rest = part.strip().partition("/")
     if slash and name in ADAPTERS:
         return _is_plain(rest)
-    return name.partition("?")[0] not in OUTSIDE and bool(PLAIN.fullmatch(part)) and not PYTHON.search(part)
+    return (
+        name.partition("?")[0] not in OUTSIDE
+        and bool(PLAIN.fullmatch(part))
+        and not CODE_OR_FILE.search(part)
+    )
 
 
 def kind_of(text: str, usual: Kind = "text") -> Kind:
@@ -332,7 +338,7 @@ def kind_of(text: str, usual: Kind = "text") -> Kind:
         return "Python file"
     if MODULE.match(text) and not slash:
         return "Python module"
-    return "file" if usual == "text" and slash else usual
+    return "file" if usual == "text" and (slash or CODE_OR_FILE.search(text)) else usual
 
 
 def _is_elsewhere(named: Named, folder: Path, made_in: str) -> bool:

@@ -123,7 +123,7 @@ class CaseValue(nn.Module):
                 )
             asked = np.append(self.queries(self._count([query])[0])[0].numpy(), np.float32(1))
         logits = np.stack([self._towers[text] for text in texts]) @ asked
-        return (1 / (1 + np.exp(-logits))).tolist()
+        return np.exp(-np.logaddexp(0.0, -logits)).tolist()  # σ, without an overflow
 
     def _count(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Return counts of hashed words of the different ones of `texts` [D, buckets], and the row of each [N]."""
