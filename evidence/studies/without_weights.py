@@ -1,9 +1,10 @@
 """Agents that improve without weights, beside one that is trained: success on held-out tasks after equal episodes.
 
 ``python evidence/studies/without_weights.py`` makes a weak start of each world and harness by a few demonstrations,
-part of them told cases of others, so that it knows what a told case is. From it Memento, practice and DynaSaur learn what to tell it, and GRPO trains it, each from as many episodes of training
-tasks. The control is the start itself, told nothing, on the same held-out tasks: the evaluation before the first step
-of each run. It prints a row for each world and arm, with tokens sampled and tokens read, which what is told costs.
+part of them told cases of others, so that it knows what a told case is. From it Memento, practice and DynaSaur learn
+what to tell it, and GRPO trains it, each from as many episodes of training tasks. The control is the start itself, told
+nothing, on the same held-out tasks: the evaluation before the first step of each run. It prints a row for each world
+and arm, with tokens sampled and tokens read, which what is told costs.
 """
 
 import argparse
@@ -26,9 +27,9 @@ from quintain.testing.pupil import new_pupil, tasks_from
 from quintain.types import Group, Trajectory
 from quintain.warm_start.start import expert_action
 
-WORLDS: Mapping[str, int] = {"guess?high=8": 24, "keydoor": 48, "toolbox?steps=1&vague=0": 48}
+WORLDS: Mapping[str, int] = {"guess?high=8&max_turns=4": 32, "toolbox?steps=1&vague=0": 48, "sums": 48}
 """world → demonstrations of its start"""
-EPISODES, TASKS, SEEDS, STEPS = 96, 48, 1, 30
+EPISODES, TASKS, SEEDS, STEPS = 96, 32, 1, 24
 """of an arm, held-out tasks, runs of an arm, and updates of a start"""
 ARMS: Mapping[str, Mapping[str, Any]] = {
     "memento": {"tasks": 24, "steps": EPISODES // 24},
@@ -55,14 +56,16 @@ def make_start(folder: Path, world: str, agent: str, count: int) -> Path:
     def imitate(name: str, model: str, agent: str, steps: int) -> Path:
         return train(
             "sft", folder / name, environment=world, agent=agent, model=model, demonstrations=count, steps=steps,
-            batch_size=8, learning_rate=3e-3, eval_every=steps, eval_episodes=4, eval_start=False,
+            batch_size=8, max_turn_tokens=24, learning_rate=3e-3, eval_every=steps, eval_episodes=4, eval_start=False,
         )  # fmt: skip
 
     first = imitate("first", "mini", agent, STEPS)
     if agent == "code":
         return first
     memory = CaseMemory()
-    shown = new_pupil([world], seed=0, agent=agent).show(world, tasks_from(world, count), expert_action, seed=0)
+    shown = new_pupil([world], seed=0, agent=agent).show(
+        world, tasks_from(world, count), expert_action, seed=0
+    )
     memory.update([Group(task=t.task, trajectories=(t,)) for t in shown])
     memory.save(folder / "cases")
     told = imitate("told", str(first), f"cased?cases={folder / 'cases'}+{agent}", STEPS)
@@ -117,7 +120,8 @@ def as_row(world: str, arm: str, found: Sequence[Mapping[str, Any]], seconds: fl
 
 def write_line(row: Mapping[str, Any]) -> str:
     """Return `row` as a line of a table in Markdown."""
-    interval = f"{row['difference']:+.2f} [{row['difference'] - row['half']:+.2f}, {row['difference'] + row['half']:+.2f}]"
+    low, high = (row["difference"] + sign * row["half"] for sign in (-1, 1))
+    interval = f"{row['difference']:+.2f} [{low:+.2f}, {high:+.2f}]"
     return (
         f"| `{row['world']}` | `{row['arm']}` | {row['control']:.2f} | {row['success']:.2f} | {interval} | "
         f"{row['sampled']:,.0f} | {row['read']:,.0f} |"
@@ -127,7 +131,8 @@ def write_line(row: Mapping[str, Any]) -> str:
 def main(worlds: Sequence[str], seeds: int) -> None:
     """Play every arm on each of `worlds`, print a row each, and keep them."""
     rows: list[dict[str, Any]] = []
-    print("| world | arm | start, told nothing | after | difference | tokens sampled | tokens read |\n|---|---|---|---|---|---|---|")
+    names = ("world", "arm", "start, told nothing", "after", "difference", "tokens sampled", "tokens read")
+    print(f"| {' | '.join(names)} |\n{'|---' * len(names)}|", flush=True)
     with tempfile.TemporaryDirectory() as place:
         for number, world in enumerate(worlds):
             starts = {
@@ -142,7 +147,7 @@ def main(worlds: Sequence[str], seeds: int) -> None:
                         train(
                             arm, Path(place) / f"{arm}-{number}-{seed}", environment=world, agent=agent, seed=seed,
                             model=str(starts[agent]), demonstrations=0, eval_every=options["steps"],
-                            eval_episodes=TASKS, eval_start=True, **options,
+                            eval_episodes=TASKS, eval_start=True, max_turn_tokens=24, **options,
                         ),
                         options["steps"],
                     )

@@ -2,8 +2,8 @@
 
 A spec is a harness, and in front of it, each with a ``+``, what it is wrapped in, outermost first; options follow a
 question mark and are the fields of its class. ``mine.py:run_agent`` is an agent of the user's own, which lives outside
-(`quintain.agents.external_agent`), the same as ``endpoint?run=mine.py:run_agent``. ``agent.toml`` is the agent that this
-file configures (`quintain.agents.configured`). An unknown name or option, or a
+(`quintain.agents.external_agent`), the same as ``endpoint?run=mine.py:run_agent``. ``agent.toml`` is the agent that
+this file configures (`quintain.agents.configured`). An unknown name or option, or a
 harness that the environment has nothing for, is an error that names the nearest one, before anything is sampled.
 """
 

@@ -126,8 +126,8 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "progent", "ltl", "agentable", "agent_poison", "eu_agent_bench",
     ),
     "The model stays as it is, and what stands around it is to be better": (
-        "reflexion", "memento", "practice", "dynasaur", "auto_flow", "react", "text2api", "agent_umf", "toolchain",
-        "rci",
+        "reflexion", "memento", "practice", "generation", "dynasaur", "auto_flow", "react", "text2api", "agent_umf",
+        "toolchain", "rci",
     ),
     "Several agents share a task": (
         "dr_mas", "marft", "marti", "iagents", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
@@ -312,6 +312,8 @@ TABLE: tuple[Entry, ...] = (
         against="a critic that finds as much at random"),
     add_row("Youtu-Agent (practice)", "agents", "practice", AROUND, "as many edits from rewards dealt out anew",
         page="Youtu-Agent, practice"),
+    add_row("Youtu-Agent, generation", "agents", "generation", AROUND, "the first that fits, untried",
+        page="Youtu-Agent, generation", is_row=False),
     add_row("AutoFlow", "agents", "auto_flow", AROUND, "the same workflows by scores dealt out anew"),
     Entry("text2api and Reflexion", "agents", "written", name="text2api", page="text2api", section=AROUND,
         about="wrong calls are named, not carried out, and told to the next attempt", against="plain retries"),

@@ -15,11 +15,11 @@ Measured on described tools of which some are needed, written by a script; the p
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from quintain.agents.catalog import HARNESSES, OUTSIDE, WRAPPERS, check
+from quintain.agents.catalog import HARNESSES, OUTSIDE, WRAPPERS, build, check
 from quintain.agents.configured import Configuration, check_tools, configure, read_configuration
 from quintain.agents.protocol import Agent, equipping
 from quintain.config.ranges import PositiveInt
@@ -36,7 +36,6 @@ from quintain.processes.http_json import HttpTrouble
 from quintain.rollout.configurations import read_objects
 from quintain.runs.evaluator import innermost
 from quintain.types import Group
-from quintain.warm_start.start import build_agent
 
 if TYPE_CHECKING:
     from quintain.store.run import Run
@@ -97,6 +96,7 @@ def method(config: Config) -> Rounds:
         )
         tasks, groups = collector.tasks(step, config.tasks), list[list[Group]]()
         for number, found in enumerate([kept, *sound]):
+
             def wrap(agent: Agent, found: Configuration | None = found) -> Agent:
                 return agent if found is None else build_configured(agent, found, collector)
 
@@ -150,10 +150,11 @@ def sift(
         try:
             found = read_configuration(each)
             check_tools(found, environment)
-            inner = innermost(agent)
-            made = build_harness(found, inner, environment)
+            made = build_harness(found, innermost(agent), environment)
             if type(equipping(made)) is not type(equipping(agent)):
-                raise UsageError(f"harness of an agent: got {found.agent}, which changes the environment; name another")
+                raise UsageError(
+                    f"harness of an agent: got {found.agent}, which changes the environment; name another"
+                )
         except QuintainError as error:
             refused.append(str(error))
         else:
@@ -164,21 +165,14 @@ def sift(
 
 def build_harness(found: Configuration, inner: Any, environment: Environment) -> Agent:
     """Return the harness that `found` names, with the chat, temperature and lengths of the harness `inner`."""
-    from quintain.agents.catalog import build
-
-    return build(
-        found.agent, inner.chat, environment, temperature=inner.temperature, max_tokens=inner.max_tokens
-    )
+    sizes = {"temperature": inner.temperature, "max_tokens": inner.max_tokens}
+    return configure(build(found.agent, inner.chat, environment, **sizes), found)
 
 
 def build_configured(agent: Agent, found: Configuration, collector: Collector) -> Agent:
     """Return the agent that `found` configures, sampled as `agent` is."""
-    inner: Any = innermost(agent)
-    made = build_agent(
-        inner.chat.tokenizer, collector.rollout.make_environment,
-        temperature=inner.temperature, max_tokens=inner.max_tokens, agent=found.agent,
-    )  # fmt: skip
-    return configure(made, found)
+    make = collector.rollout.make_environment
+    return ask(make, lambda environment: build_harness(found, innermost(agent), environment))
 
 
 def pick(rates: Sequence[float]) -> int:
@@ -198,9 +192,7 @@ def describe_question(description: str, collector: Collector, history: Sequence[
     return write_question(description, {tool.name: tool.description for tool in tools}, history)
 
 
-def write_question(
-    description: str, tools: Mapping[str, str], history: Sequence[Mapping[str, Any]]
-) -> str:
+def write_question(description: str, tools: Mapping[str, str], history: Sequence[Mapping[str, Any]]) -> str:
     """Return the question about an agent with `tools`, name → what it does; `history` are events of earlier steps."""
     told = {
         "for": description,
@@ -240,4 +232,6 @@ def read_kept(run: Run, *, before: int | None = None) -> Configuration | None:
     """Return the configuration that stands in `run` before the step `before`; None: its own harness, told nothing."""
     history = read_history(run, before=before)
     kept = history[-1]["kept"] if history else None
-    return None if kept is None else read_configuration({name: value for name, value in kept.items() if value})
+    return (
+        None if kept is None else read_configuration({name: value for name, value in kept.items() if value})
+    )
