@@ -84,14 +84,15 @@ def test_what_it_does_not_see_it_cannot_call(tmp_path: Path, chat: Chat) -> None
     world = Calc()
     path = tmp_path / "agent.toml"
     Configuration(agent="tools", tools=("lookup", "answer"), instructions="Look first.").save(path)
-    session = build(str(path), chat, world).open(
-        Brief(task=world.task("train", 0), instructions="Compute.", tools=world.tools())
-    )
-    prompt = str(chat.tokenizer.decode(list(session.observe("Compute: 1.").token_ids)))
+    agent = build(str(path), chat, world)
+    brief = Brief(task=world.task("train", 0), instructions="Compute.", tools=world.tools())
+    prompt = str(chat.tokenizer.decode(list(agent.open(brief).observe("Compute: 1.").token_ids)))
     assert "Compute.\n\nLook first." in prompt and "lookup" in prompt and "multiply" not in prompt
 
     def read(name: str) -> Any:
         call = f"<tool_call>{json.dumps({'name': name, 'arguments': {'number': 1}})}</tool_call>"
+        session = agent.open(brief)
+        session.observe("Compute: 1.")
         return session.read(Completion(token_ids=chat.write(call), logprobs=(), stop="stop"))
 
     assert read("multiply").error == "there is no tool multiply; there is lookup, answer"

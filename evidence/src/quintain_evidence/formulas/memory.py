@@ -10,10 +10,14 @@ from typing import Any
 
 import torch
 
+from quintain.agents.harness import JsonTools
 from quintain.memory.bank import Bank, Entry
 from quintain.memory.retrieval import Label
+from quintain.text.chat import Chat
 from quintain.types import Task
+from quintain.worlds.calc.game import Calc
 from quintain_evidence.formulas.formula import Formula, Rng
+from quintain_evidence.labs.mind import mind_tokenizer
 
 
 def entry_of(number: int) -> Entry:
@@ -342,6 +346,52 @@ def number_of(name: str, body: int, uses: float) -> float:
     return 1000.0 * FUNCTIONS.index(stem) + 100 * int(number or 1) + 20 * body + uses
 
 
+def rates_drawn(rng: Rng) -> list[list[float]]:
+    """Return ten lists of successes, some of them equal."""
+    return [(rng.integers(0, 5, int(rng.integers(1, 6))) / 4).tolist() for _ in range(10)]
+
+
+def pick_read(module: ModuleType, case: Sequence[Sequence[float]]) -> list[float]:
+    """Return the places that the code keeps."""
+    return [float(module.pick(rates)) for rates in case]
+
+
+def pick_by_hand(case: Sequence[Sequence[float]]) -> list[float]:
+    """Return the places of the first of the highest."""
+    return [float([*rates].index(max(rates))) for rates in case]
+
+
+OFFERED: tuple[tuple[object, bool], ...] = (
+    ({"agent": "react"}, True), ({"agent": "tools", "tools": ["add", "answer"]}, True),
+    ({"agent": "window?turns=2+react", "instructions": "Look."}, True), ({"agent": "react", "tools": ["fly"]}, False),
+    ({"agent": "raect"}, False), ({"agent": "code"}, False), ({"agent": "mine.py:f"}, False),
+    ({"tools": ["add"]}, False), ({"agent": "scored"}, False), (["react"], False),
+)  # fmt: skip
+"""Configurations for sums with tools, and whether each fits."""
+
+
+def configurations_drawn(rng: Rng) -> tuple[list[int], int]:
+    """Return places of up to eight configurations, and how many are wanted."""
+    return rng.integers(0, len(OFFERED), int(rng.integers(0, 9))).tolist(), int(rng.integers(1, 4))
+
+
+def sift_read(module: ModuleType, case: tuple[Sequence[int], int]) -> list[float]:
+    """Return which configurations the code has tried, and how many it refuses."""
+    places, count = case
+    written = [OFFERED[place][0] for place in places]
+    sound, refused = module.sift(written, Calc(), JsonTools(Chat(mind_tokenizer())), count)
+    own = [each for each, _ in OFFERED if isinstance(each, dict)]
+    names = [(each.get("agent"), tuple(each.get("tools", ()))) for each in own]
+    return [*(float(names.index((each.agent, each.tools))) for each in sound), -1.0, float(len(refused))]
+
+
+def sift_by_table(case: tuple[Sequence[int], int]) -> list[float]:
+    """Return the same, by `OFFERED`."""
+    places, count = case
+    fitting = [*dict.fromkeys(place for place in places if OFFERED[place][1])]
+    return [*map(float, fitting[:count]), -1.0, float(sum(not OFFERED[place][1] for place in places))]
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula("memory.chances", "memory.bank", ("read", "softmax"), drawings, chances_read, chances_by_hand),
     Formula("memory.kernel", "memory.retrieval", ("kernel_values",), labels_drawn, kernel_read, kernel_by_hand),
@@ -349,6 +399,9 @@ FORMULAS: tuple[Formula, ...] = (
         towers_by_hand),
     Formula("practice.edits", "methods.agents.practice", ("read_edits",), answers_drawn, edits_read, edits_by_table),
     Formula("practice.merge", "methods.agents.practice", ("merge",), draw_asked, edits_merged, merge_by_counts),
+    Formula("generation.pick", "methods.agents.generation", ("pick",), rates_drawn, pick_read, pick_by_hand),
+    Formula("generation.sift", "methods.agents.generation", ("sift",), configurations_drawn, sift_read,
+        sift_by_table),
     Formula("agents.library", "agents.library", ("learn", "rank_by_words"), libraries_drawn, library_grown,
         grow_by_hand),
 )  # fmt: skip

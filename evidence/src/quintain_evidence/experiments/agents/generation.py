@@ -96,7 +96,7 @@ def draw_world(seed: int) -> tuple[list[str], frozenset[str], str, dict[str, flo
 
 
 def success(seed: int, found: Configuration | None) -> float:
-    """Return the chance that a new task is solved by an agent as `found` configures it; None: all tools, by ``tools``."""
+    """Return the chance that a new task is solved by an agent as `found` has it; None: all tools, by ``tools``."""
     words, needed, _, factors = draw_world(seed)
     seen = (
         frozenset(found.tools) if found is not None and found.tools else {f"t{k}" for k in range(len(words))}
