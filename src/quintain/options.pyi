@@ -438,6 +438,11 @@ class FireactOptions(ImitationOptions, total=False):
     strategies: Sequence[str]
     longest: int
 
+class GenerationOptions(StepRoundsOptions, total=False):
+    description: str
+    writer: str
+    candidates: int
+
 class GigpoOptions(GroupOptions, total=False):
     step_weight: float
     discount: float
@@ -1059,6 +1064,8 @@ def train(method: Literal["eto"], **options: Unpack[EtoOptions]) -> TrainedRun: 
 def train(method: Literal["exif"], **options: Unpack[ExifOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["fireact"], **options: Unpack[FireactOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["generation"], **options: Unpack[GenerationOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["gigpo"], **options: Unpack[GigpoOptions]) -> TrainedRun: ...
 @overload

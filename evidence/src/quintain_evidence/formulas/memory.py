@@ -346,21 +346,6 @@ def number_of(name: str, body: int, uses: float) -> float:
     return 1000.0 * FUNCTIONS.index(stem) + 100 * int(number or 1) + 20 * body + uses
 
 
-def rates_drawn(rng: Rng) -> list[list[float]]:
-    """Return ten lists of successes, some of them equal."""
-    return [(rng.integers(0, 5, int(rng.integers(1, 6))) / 4).tolist() for _ in range(10)]
-
-
-def pick_read(module: ModuleType, case: Sequence[Sequence[float]]) -> list[float]:
-    """Return the places that the code keeps."""
-    return [float(module.pick(rates)) for rates in case]
-
-
-def pick_by_hand(case: Sequence[Sequence[float]]) -> list[float]:
-    """Return the places of the first of the highest."""
-    return [float([*rates].index(max(rates))) for rates in case]
-
-
 OFFERED: tuple[tuple[object, bool], ...] = (
     ({"agent": "react"}, True), ({"agent": "tools", "tools": ["add", "answer"]}, True),
     ({"agent": "window?turns=2+react", "instructions": "Look."}, True), ({"agent": "react", "tools": ["fly"]}, False),
@@ -399,7 +384,6 @@ FORMULAS: tuple[Formula, ...] = (
         towers_by_hand),
     Formula("practice.edits", "methods.agents.practice", ("read_edits",), answers_drawn, edits_read, edits_by_table),
     Formula("practice.merge", "methods.agents.practice", ("merge",), draw_asked, edits_merged, merge_by_counts),
-    Formula("generation.pick", "methods.agents.generation", ("pick",), rates_drawn, pick_read, pick_by_hand),
     Formula("generation.sift", "methods.agents.generation", ("sift",), configurations_drawn, sift_read,
         sift_by_table),
     Formula("agents.library", "agents.library", ("learn", "rank_by_words"), libraries_drawn, library_grown,
