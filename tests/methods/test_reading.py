@@ -30,7 +30,7 @@ from quintain.methods.table import MODULES
 SOURCE = Path(__file__).parents[2] / "src"
 NEEDED: dict[str, dict[str, Any]] = {
     name: {"reward_model": "model"} for name in ("instruct_gpt", "learning_to_summarize", "web_gpt")
-}
+} | {"generation": {"description": "anything"}}
 EMBEDDERS = frozenset({"dare"})
 """Train no policy, and have the options of those who do: a league gives all of them one budget."""
 Place = tuple[str, str]
