@@ -1,8 +1,9 @@
 """iAgents on a real model: SmolLM2 talks with itself over two cards, each seat with a plan of facts and a bank.
 
-It writes plans, marks and messages as it likes. Whatever it writes, each message is asked for with the facts of its
-own plan beside it, the talk ends within its turns, and no value of a card, a number of four digits, stands in a prompt
-of the other seat before it was said.
+It has seen some dozens of talks of the expert through the same harness (without them it names no fact in brackets, so
+that nothing is recalled); then it writes plans, marks and messages as it likes. Whatever it writes, each message is
+asked for with the facts of its own plan beside it, the talk ends within its turns, and no value of a card, a number of
+four digits, stands in a prompt of the other seat before it was said.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,16 +22,18 @@ from quintain.types import flatten_scored
 from quintain.warm_start.start import build_agent
 from quintain_evidence.experiments.multiagent.iagents import NUMBER, deal_of, has_leak
 from quintain_evidence.layers.verdict import Check
+from quintain_evidence.real_model import make_start
 
 MODEL = "smollm2"
-TURNS, TALKS = 6, 2
+TURNS, TALKS, DEMONSTRATIONS = 6, 4, 32
 WORLD = f"twocards?facts=4&terms=4&values=9000&keys=16&consensus=true&max_turns={TURNS}"
 AGENT = "infonav?recall=3&max_tokens=40+text?max_tokens=24"
 
 
-def keep(_runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
-    """Let the model talk with itself, and read what each seat was shown."""
-    loaded, make = load_policy(MODEL), find(WORLD)
+def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
+    """Let the model see the expert, then talk with itself, and read what each seat was shown."""
+    start = make_start(["train", "sft", "--environment", WORLD, "--agent", AGENT], runs, DEMONSTRATIONS)
+    loaded, make = load_policy(str(start)), find(WORLD)
     chat, tasks = Chat(loaded.tokenizer), tasks_from(WORLD, TALKS, split="train")
     agent = build_agent(loaded.tokenizer, make, temperature=0.7, max_tokens=24, agent=AGENT)
     with (
