@@ -79,8 +79,10 @@ def described(found: FoundMethod) -> tuple[str, str, str]:
     return found.label, found.config_class.__name__, found.summary
 
 
-PAID_BY_A_MODEL = ("instruct_gpt", "learning_to_summarize", "web_gpt")
-"""Methods that cannot begin without the run of a reward model."""
+NEEDED = {name: {"reward_model": "rm"} for name in ("instruct_gpt", "learning_to_summarize", "web_gpt")} | {
+    "generation": {"description": "adds numbers"}
+}
+"""What methods cannot begin without."""
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -90,7 +92,7 @@ def test_every_method_of_the_table_is_found_and_makes_a_value(name: str) -> None
     assert (found.spec, found.label, found.config_class) == (name, name, module.Config)
     assert found.summary == (module.__doc__ or "").partition("\n")[0] != ""
     assert ": " in found.summary and found.summary.endswith(".") and " = " not in found.summary, "words"
-    config = found.config_class(**({"reward_model": "rm"} if name in PAID_BY_A_MODEL else {}))
+    config = found.config_class(**NEEDED.get(name, {}))
     config.check()
     made = found.make(config)
     assert isinstance(made.needs, Needs) and callable(made.train)

@@ -51,11 +51,12 @@ MORE = (
     "capped?calls=9",
     "constrained?calls=mistral&max_calls=2",
     "plan+pivotal?turns=2+simplified+rci",
+    "again?ends=guess+tools",
     "searched?size=1+react",
     "searched?by=mcts&score=model+tools",
 )
 
-NEED_MORE = (OUTSIDE, "capped", "backoff", "ordered", "searched", "team")
+NEED_MORE = (OUTSIDE, "again", "capped", "backoff", "ordered", "searched", "team")
 SPECS = [*(name for name in names() if name not in NEED_MORE), *MORE]
 
 
@@ -81,6 +82,7 @@ WORLDS = {
     "chunks": Stream,
     "experts": Collab,
     "grounded": Screen,
+    "routed": KeyDoor,
     "text": KeyDoor,
     "workforce": Craft,
 }

@@ -2,7 +2,7 @@
 
 An advantage of 0 is not enough: tokens of the other role would stand in the divisor of the mean, and a KL or an entropy
 term would train them. Here they have no loss weight, as `quintain.data.stages.role` has it for recorded data; they stay
-as context where both roles share a stream. Unit: turn.
+as context where both roles share a stream. Unit: turn. Singleton rule: none needed, credit is as it was.
 """
 
 from collections.abc import Sequence
