@@ -223,6 +223,7 @@ def test_an_executor_that_does_not_see_the_task_sees_the_plan(small_chat: Chat, 
 def test_a_plan_is_criticised_before_anyone_acts_on_it(small_chat: Chat, brief_of: Briefs) -> None:
     agent = PlanAndAct(PlainText(small_chat), small_chat, critiques=2, replan_every=1)
     session = agent.open(brief_of())
+    assert isinstance(session, PlanSession)
     talk = Talk(small_chat, session)
     talk.sees("A wall.")
     critique = talk.prompt_after("1. left")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.text.families import as_row, as_tools
@@ -46,7 +47,7 @@ def test_it_writes_what_was_trained_on(
     trained = "".join(part for part, _ in chat.encoder.parts(rendered))
     text = tokenizer.apply_chat_template(  # pyright: ignore[reportUnknownMemberType]
         [as_row(m) for m in messages],
-        tools=as_tools(tools) if tools else None,
+        tools=list[Any](as_tools(tools)) if tools else None,
         chat_template=SOURCE,
         tokenize=False,
         add_generation_prompt=True,

@@ -492,6 +492,7 @@ def criticise_by_rule(case: Sequence[Criticised]) -> list[float]:
                 found.append(2.0)
                 if is_fine:
                     break
+    return found
 
 
 NAMES = ("fig", "red ball", "Blue", "x 1")
