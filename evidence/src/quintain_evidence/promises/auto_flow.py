@@ -78,7 +78,7 @@ def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
     raced, race = race_texts(policy, chat)
     lost = [each for k, step in enumerate(steps) for each in find_lost(step, trained[k], chat)]
     lost += find_lost(raced, race, chat)
-    wrong = [k for k, step in enumerate(steps) if not is_best_kept(step, trained[k], kept_before(steps, k))]
+    wrong = [k for k, step in enumerate(steps) if not is_best_kept(step, trained[k], find_kept(steps, k))]
     kept = [next(each.text for each in step if each.is_kept) for step in steps]
     astray = [t for k, found in enumerate(looked) for t in found if not is_followed(kept[k], t, chat)]
     begun = [as_text(t.turns[0].observation).splitlines()[0] for found in looked for t in found]
@@ -153,12 +153,12 @@ def race_texts(policy: LoadedModel, chat: Chat) -> tuple[list[Tried], list[Traje
         return try_texts([*GOOD, *BROKEN.values()], read_workflow(PLAIN), follow), played
 
 
-def kept_before(steps: Sequence[Sequence[Tried]], number: int) -> str:
+def find_kept(steps: Sequence[Sequence[Tried]], number: int) -> str:
     """Return the workflow that was kept before the step `number`, counted from 0."""
     return next(each.text for each in steps[number - 1] if each.is_kept) if number else PLAIN
 
 
-def by_flow(played: Sequence[Trajectory]) -> dict[int, list[Trajectory]]:
+def split_by_flow(played: Sequence[Trajectory]) -> dict[int, list[Trajectory]]:
     """Return the episodes of each workflow of a step, by its place among those that were read."""
     found: dict[int, list[Trajectory]] = {}
     for t in played:
@@ -174,7 +174,7 @@ def count_score(played: Sequence[Trajectory]) -> float:
 
 def find_lost(tried: Sequence[Tried], played: Sequence[Trajectory], chat: Chat) -> list[str]:
     """Return what is neither refused with its reason nor followed on every task by every turn."""
-    read, groups = [each for each in tried if not each.fault], by_flow(played)
+    read, groups = [each for each in tried if not each.fault], split_by_flow(played)
     lost = [each.text[:40] for each in tried if each.fault and not is_refused(each)]
     lost += [f"workflow {number} of nobody" for number in groups if number >= len(read)]
     for number, each in enumerate(read):
@@ -212,7 +212,7 @@ def is_followed(text: str, trajectory: Trajectory, chat: Chat) -> bool:
 
 def is_best_kept(tried: Sequence[Tried], played: Sequence[Trajectory], before: str) -> bool:
     """Return whether the scores are those of the episodes, and the first of the highest is kept; `before` is first."""
-    read, groups = [each for each in tried if not each.fault], by_flow(played)
+    read, groups = [each for each in tried if not each.fault], split_by_flow(played)
     scores = [count_score(groups[number]) for number in sorted(groups)]
     best = scores.index(max(scores))
     return (
