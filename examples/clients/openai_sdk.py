@@ -23,6 +23,9 @@ def run_agent(base_url: str, api_key: str, task: Task) -> bool:
         if not said.tool_calls:
             break
         for call in said.tool_calls:
-            result = game.call(call.function.name, json.loads(call.function.arguments))
+            try:
+                result = game.call(call.function.name, dict(json.loads(call.function.arguments)))
+            except (TypeError, ValueError) as error:  # the model is told, and may try again
+                result = f"Error: the arguments are no JSON object: {error}"
             messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
     return game.is_won

@@ -99,6 +99,20 @@ def test_functions_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             member(place)
 
 
+def test_what_a_file_imports_may_lie_beside_it_and_what_is_missing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "beside_the_agent.py").write_text("NUMBER = 5\n")
+    file, broken = tmp_path / "mine.py", tmp_path / "broken.py"
+    file.write_text("from beside_the_agent import NUMBER\n\n\ndef run_agent(*given):\n    return NUMBER\n")
+    before = list(sys.path)
+    assert member(f"{file}:run_agent")("", "", TASK) == 5
+    broken.write_text("\nimport beside_no_agent\n")
+    told = r"ModuleNotFoundError: No module named 'beside_no_agent' \(broken.py, line 2\); mend the file"
+    with pytest.raises(UsageError, match=told):
+        member(f"{broken}:run_agent")
+    assert sys.path == before
+    del sys.modules["beside_the_agent"]
+
+
 def test_the_name_alone_of_a_grader_is_in_the_file_of_the_agent(chat: Chat, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(

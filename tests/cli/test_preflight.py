@@ -165,6 +165,17 @@ def test_data_without_an_environment_is_not_played(cli: Cli) -> None:
     assert found.status == 2 and "look at the data: quintain check FILE" in found.line
 
 
+def test_data_is_checked_for_a_model_that_a_run_would_make(cli: Cli) -> None:
+    Path("chats.jsonl").write_text('{"prompt": "a door and a door", "completion": "a door and a door"}')
+    phrases, words = (
+        cli("check", "chats.jsonl", "--model", model, "--show", "1").out
+        for model in ("tiny", "tiny?tokens=words")
+    )
+    assert "records\tpass\t1" in phrases and "[trained] a door and a door" in phrases
+    lengths = [int(re.findall(r"median (\d+)", out)[0]) for out in (phrases, words)]
+    assert lengths[0] < lengths[1], "phrases are fewer tokens than words"
+
+
 @pytest.mark.slow
 def test_what_a_method_of_imitation_makes_of_demonstrations_is_shown(cli: Cli) -> None:
     small = ["--environment", "guess?high=8", "--model", "micro", "--demonstrations", "6"]

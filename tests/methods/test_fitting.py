@@ -283,7 +283,21 @@ def test_an_agent_outside_has_defaults_that_learn(
     after = fit_to_model(found, config, values)
     assert {key: getattr(after.config, key) for key in changed} == changed
     assert bool(after.notes) == bool(changed) and (after.config == config) == (not changed)
-    assert all("lives outside" in note and "docs/your-agent.md" in note for note in after.notes)
+    assert not after.notes or "lives outside" in after.notes[0]
+    assert all("docs/your-agent.md" in note for note in after.notes)
+
+
+def test_a_new_model_that_nobody_shows_anything_is_warned_of() -> None:
+    found = find_method("grpo")
+    for agent, given, is_warned in (
+        (OUTSIDE, {"environment": "tasks:@t.csv"}, True),
+        (f"{OUTSIDE}&expert=e", {"environment": "tasks:@t.csv"}, False),
+        (OUTSIDE, {"environment": "tasks:@t.csv", "demonstrations": 0}, False),
+        (OUTSIDE, {"environment": "guess"}, False),
+    ):
+        values = {**given, "agent": agent}
+        notes = fit_to_model(found, build(found.config_class, values, "test"), values).notes
+        assert any("expert=FUNCTION" in note for note in notes) == is_warned, (agent, given)
 
 
 def test_a_batch_of_an_agent_outside_is_gone_through_again_where_ratios_are_clipped() -> None:

@@ -107,7 +107,9 @@ def test_the_last_line_says_which_step_was_best_and_how_to_use_it() -> None:
     measured = [{"step": step, "eval/loss": loss, "time/seconds": 1.0} for step, loss in enumerate((2, 1, 3))]
     *_, outcome, best = summed(*measured)
     assert "training made the model worse: 2.000 → 3.000 held out" in outcome
-    assert "step 1 with held-out loss 1.000: quintain eval runs/first@best" in best
+    assert "step 1 with held-out loss 1.000: quintain serve runs/first@best" in best, (
+        "there is nothing to play"
+    )
 
 
 def test_a_run_that_made_the_model_worse_says_so_and_goes_on_from_the_best() -> None:

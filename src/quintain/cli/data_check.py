@@ -98,7 +98,7 @@ def check_data(
 def chat_of(
     source: Path, model: str | None, root: Path, *, template: str = "", options: str = ""
 ) -> tuple[Chat, int | None]:
-    """Return the chat format of `model` and its context; of no model, a small one trained on the data itself.
+    """Return the chat format of `model` and its context; of none, or of a new one, a small one trained on the data.
 
     A run is named by its folder, or by its name under `root`. A file with another chat `template` and `options` of it
     may be given.
@@ -109,9 +109,14 @@ def chat_of(
     from quintain.text.settings import set_template
     from quintain.text.tokenizer import train_tokenizer
     from quintain.warm_start.demonstrations import texts_of
+    from quintain.warm_start.start import new_model
 
     if model is None:
         return Chat(train_tokenizer(readable(texts_of, source))), None
+    if (new := new_model(model)) is not None:
+        tokenizer = train_tokenizer(readable(texts_of, source), tokens=new.tokens or "phrases")
+        set_template(tokenizer, template=template, options=options)
+        return Chat(tokenizer), None
     folder = tokenizer_folder(model, root)
     config = folder / "config.json"
     try:

@@ -13,7 +13,7 @@ import re
 import sys
 import types
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
@@ -22,9 +22,10 @@ from typing import Any, cast
 
 from quintain.config.spec import parameters_of, read_options, split_query, takes_any
 from quintain.config.trust import OUTSIDE
+from quintain.environments.boundary import place
 from quintain.environments.protocol import Environment
 from quintain.environments.session import MAIN
-from quintain.errors import UsageError, suggestion
+from quintain.errors import QuintainError, UsageError, suggestion
 
 CATALOG: dict[str, str] = {
     "agent-issues": "quintain.adapters.agent_issues.environment:AgentIssues",
@@ -299,9 +300,16 @@ def file_member(path: Path, name: str, spec: str, what: str = "function") -> Any
     """Return what is called `name` in the Python file at `path`, which `spec` asks for as `what`.
 
     Raises:
-        UsageError: there is no such file, or nothing of that name in it.
+        UsageError: there is no such file, its import breaks, or there is nothing of that name in it.
     """
-    members = vars(_file_module(path, spec, what))
+    try:
+        members = vars(_file_module(path, spec, what))
+    except QuintainError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"{what}: got {spec!r}, whose import ends with {type(error).__name__}: {error}{place(error)}; mend the file"
+        ) from error
     if name not in members:
         near = suggestion(name, [key for key in members if not key.startswith("_")])
         raise UsageError(f"{what}: got {spec!r}, but {path} has no {name or 'name'}; {near}")
@@ -329,7 +337,10 @@ def _file_module(path: Path, spec: str, what: str = "environment") -> types.Modu
 
 
 def import_file(path: Path) -> types.ModuleType:
-    """Import the file at `path` once, under a name of its own; the program that runs is there already."""
+    """Import the file at `path` once, under a name of its own; the program that runs is there already.
+
+    What it imports may lie beside it, as for a script; what has the same name and is installed comes first.
+    """
     resolved = path.resolve()
     program = sys.modules["__main__"]
     if Path(vars(program).get("__file__") or "").resolve() == resolved:
@@ -345,12 +356,25 @@ def import_file(path: Path) -> types.ModuleType:
     # Tools' annotations are resolved through sys.modules, so the module must be there while it runs.
     sys.modules[name] = module
     try:
-        with _importing_now():
+        with _importing_now(), _reaching(resolved.parent):
             found.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
     return module
+
+
+@contextmanager
+def _reaching(folder: Path) -> Generator[None]:
+    """Let modules in `folder` be imported within."""
+    sys.path.append(str(folder))
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # the file may have set sys.path itself
+            sys.path.reverse()
+            sys.path.remove(str(folder))
+            sys.path.reverse()
 
 
 def _is_environment(value: object) -> bool:

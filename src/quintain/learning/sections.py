@@ -206,9 +206,9 @@ class WarmStartSection:
     about: ClassVar[str] = "how demonstrations are imitated before the first step"
 
     imitation_lr: PositiveFloat | None = None
-    """Learning rate at which demonstrations are imitated before training; it falls to 0. None: 0.256 / width of the
-    model, 0.002 for tiny; a quarter of that, 0.001 for mini, where heads begin with what copying is made of; of a
-    pretrained model what its size bears (docs/pretrained.md)."""
+    """Learning rate at which demonstrations are imitated before training; it falls to 0. None: of a new model
+    0.256 divided by its width (0.002 for tiny), and a quarter of that where tokens are runs (0.001 for mini); of a
+    pretrained model what suits its size (docs/pretrained.md)."""
     imitation_epochs: PositiveInt = 12
     """Times that demonstrations of which N are given are gone through before training; fewer leave a policy that still
     explores. A pretrained model takes 3, unless this is given."""

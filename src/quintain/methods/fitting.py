@@ -41,6 +41,11 @@ kind of ticket, right or wrong, before it had tried the others (docs/your-agent.
 OUTSIDE_SCHEDULE = "linear"
 """Goes with that bonus, which falls with the rate: at a constant one it scattered what was learned, once it was."""
 AGENT_PAGE = "docs/your-agent.md"
+UNTAUGHT = (
+    "warning: nothing shows the new model how an answer is written, and what is never written is never paid: give "
+    f"--agent …&expert=FUNCTION ({AGENT_PAGE}#an-agent-and-a-file-of-tasks), or a pretrained --model"
+)
+"""Of a new model whose agent has a file of tasks and no expert."""
 REWARD_RATE = "reward_lr"
 """Option of a method whose reward models learn at a rate that does not depend on the policy's."""
 LORA_OPTIONS = ("lora_rank", "lora_alpha", "lora_targets")
@@ -91,7 +96,8 @@ def fit_to_agent(found: FoundMethod, config: TrainConfig, given: Mapping[str, An
             if getattr(config, "entropy_coef", None) == 0 and "entropy_coef" not in given:
                 wanted |= {"entropy_coef": OUTSIDE_ENTROPY, "lr_schedule": OUTSIDE_SCHEDULE}
     inner, path = split_spec(config.environment)
-    if path and not inner and not has_expert:
+    is_untaught = bool(path) and not inner and not has_expert
+    if is_untaught:
         wanted["demonstrations"] = 0
     free = free_options(found.config_class, given) - ({"model"} if config.model != FITTING else set[str]())
     changes = {key: value for key, value in wanted.items() if key in free and getattr(config, key) != value}
@@ -99,8 +105,10 @@ def fit_to_agent(found: FoundMethod, config: TrainConfig, given: Mapping[str, An
         return Fitted(config=config)
     said = ", ".join(f"{key} {text_of(value)}" for key, value in changes.items())
     name = config.agent.partition("?")[0]
-    note = f"the agent {name} lives outside, and what was not given fits that: {said} ({AGENT_PAGE})"
-    return Fitted(config=replace(config, **changes), notes=[note])
+    notes = [f"the agent {name} lives outside, and what was not given fits that: {said} ({AGENT_PAGE})"]
+    if is_untaught and "demonstrations" in changes and new_model(config.model) is not None:
+        notes.append(UNTAUGHT)
+    return Fitted(config=replace(config, **changes), notes=notes)
 
 
 def fit_config(found: FoundMethod, config: TrainConfig, given: Mapping[str, Any], origin: Origin) -> Fitted:

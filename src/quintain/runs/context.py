@@ -212,7 +212,7 @@ class TrainingContext:
         self._tools = [tool.name for tool in ask(self.make_environment, trainable_tools)]
         self.monitors = Monitors(
             thresholds(config.monitors), rows, self._tools,
-            options=[each.name for each in fields(config)], run=str(run.folder),
+            options=[each.name for each in fields(config)], run=str(run.folder), is_outside=is_outside(config.agent),
         )  # fmt: skip
         self.collector.spent.env_steps = int(last.get("total/turns", 0))
         self.collector.spent.tokens = int(last.get("total/tokens", 0))

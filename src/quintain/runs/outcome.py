@@ -87,7 +87,10 @@ def format_measure(row: Row, measure: str) -> str:
 
 
 def best_line(found: Outcome, folder: Path) -> str:
-    """Return which step was best, with its score and the command that measures it anew."""
+    """Return which step was best, with its score and the command that measures it anew.
+
+    Where a loss on held-out data was measured nothing can be played, and the command serves the model, to be asked.
+    """
     row = found.best
     score = format_measure(row, found.measure)
     if found.measure == SUCCESS and "eval/low" in row and "eval/high" in row:
@@ -95,8 +98,9 @@ def best_line(found: Outcome, folder: Path) -> str:
     elif found.measure == LOSS:
         score = f"held-out loss {score}"
     step = f"step {int(row['step'])}{', the last,' if row['step'] == found.last['step'] else ''}"
-    command = write_command("quintain", "eval", f"{folder}@best")
-    return f"{step} with {score}: {command}   (also --model, serve, export; @STEP for another)"
+    verb, other = ("serve", "eval --environment") if found.measure == LOSS else ("eval", "serve")
+    command = write_command("quintain", verb, f"{folder}@best")
+    return f"{step} with {score}: {command}   (also --model, {other}, export; @STEP for another)"
 
 
 def is_all_warmup(rows: Sequence[Row]) -> bool:

@@ -120,6 +120,18 @@ def test_the_line_of_an_alarm_is_of_the_run_and_quotes_an_answer() -> None:
     )
 
 
+def test_an_agent_of_the_users_own_is_told_what_it_can_change() -> None:
+    ours, own = (
+        Monitors(Thresholds(), [], options=["agent", "demonstrations"], is_outside=is_outside)
+        for is_outside in (False, True)
+    )
+    unread, idle = (Alarm(name=name, message="m") for name in ("unreadable", "zero_variance"))
+    assert "--agent constrained" in ours.describe(unread) and "expert_action()" in ours.describe(idle)
+    assert 'ask for a call alone: tool_choice="required"' in own.describe(unread)
+    assert "--agent constrained" not in own.describe(unread)
+    assert own.describe(idle).startswith("m; warm start it: --agent …&expert=FUNCTION, or take easier")
+
+
 def test_failures_above_the_threshold_end_the_run_once() -> None:
     row = {"monitor/failures": 0.2, "monitor/failures/judge": 0.2}
     monitors = Monitors(thresholds("window=2,stop_failures=0.1"), [row])

@@ -71,6 +71,15 @@ INSTEAD: Mapping[str, str] = {
     "price tokens or turns by --rewards": "price turns in the environment's reward (or policy_gradient --rewards)",
 }
 """What is said in the place of a thing to do that the running method has no option for."""
+OUTSIDE: Mapping[str, str] = {
+    "show more answers that can be read: more --demonstrations": "show more answers that can be read: --agent "
+    "…&expert=FUNCTION, with more --demonstrations",
+    "let the engine write nothing but calls: --agent constrained": 'ask for a call alone: tool_choice="required"',
+    "warm start it: --demonstrations, or an expert_action()": "warm start it: --agent …&expert=FUNCTION",
+    "show how it is called: more --demonstrations, or an expert_action()": "show how it is called: --agent "
+    "…&expert=FUNCTION, with more --demonstrations",
+}
+"""What is said in the place of a thing to do where the agent is a program of the user's own."""
 FLAG = re.compile(r"--([a-z][a-z-]*)")
 
 
@@ -84,6 +93,8 @@ class Advice:
     """its folder"""
     best: int | None = None
     """the step that did best on what is held out; None where none is the best"""
+    is_outside: bool = False
+    """whether the agent is a program of the user's own, which talks to a base_url"""
 
     def cure(self, alarm: Alarm) -> str:
         """Return what to change where `alarm` holds."""
@@ -95,6 +106,7 @@ class Advice:
         """Return one thing to do as it is said of this run, or what is said in its place; empty for nothing."""
         if text == FROM_BEST and self.best is None:
             return ""
+        text = OUTSIDE.get(text, text) if self.is_outside else text
         if "quintain " not in text and any(
             flag.replace("-", "_") not in self.options for flag in FLAG.findall(text)
         ):

@@ -23,7 +23,8 @@ NUM_KEPT, LONGEST = 5, 2000
 class Monitors:
     """Watches a run whose curve so far is `rows`, in an environment with `tools`.
 
-    Cures name `options` of its method's configuration, and its folder `run`.
+    Cures name `options` of its method's configuration, and its folder `run`; those of an agent that `is_outside` are
+    what can be changed in a program of the user's own.
     """
 
     def __init__(
@@ -34,8 +35,10 @@ class Monitors:
         *,
         options: Collection[str] = (),
         run: str = "RUN",
+        is_outside: bool = False,
     ) -> None:
         self.bounds, self.tools, self.options, self.run = bounds, tools, options, run
+        self.is_outside = is_outside
         self._rows: list[Row] = []
         self._num_training = 0
         self._whole: list[int] = []
@@ -87,7 +90,8 @@ class Monitors:
 
     def describe(self, alarm: Alarm) -> str:
         """Return the line of `alarm`: what is wrong, what to change in this run, and where more is said."""
-        advice = Advice(options=self.options, run=self.run, best=best_step(self._rows))
+        best_so_far = best_step(self._rows)
+        advice = Advice(options=self.options, run=self.run, best=best_so_far, is_outside=self.is_outside)
         return advice.describe(alarm, unread_answer(self._groups) if alarm.name == "unreadable" else "")
 
     def stop_if_fatal(self, step: int) -> None:
