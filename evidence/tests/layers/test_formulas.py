@@ -115,6 +115,7 @@ LAYOUT = {
     "quintain.rewards.conduct": {"environment_reward", "success"},
     "quintain.rewards.efficiency": {"num_tokens", "num_turns"},
     "quintain.rewards.exploration": {"by_environment"},
+    "quintain.rewards.feedback": {"RemarkPool"},
     "quintain.rewards.legality": {"read_rubric"},
     "quintain.rewards.pointing": {"as_call"},
     "quintain.rewards.retrieval": {

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import pairwise, product
 from types import ModuleType
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 
 from quintain.credit.layout import Critic
 from quintain.testing.episodes import episode_of, turn_of
-from quintain.types import Failure, Group, Stop, Task, Trajectory
+from quintain.types import Action, Failure, Group, Stop, Task, Trajectory, as_content
 from quintain_evidence.formulas.credit import Case, draw, estimated, standard
 from quintain_evidence.formulas.formula import Formula, Rng, flatten
 
@@ -399,6 +399,68 @@ def fit(module: ModuleType, given: Fitted) -> list[float]:
     return flatten(module.fit_outcomes(episodes, *given.arrays(), beta=0.7).advantages)
 
 
+Remarked = tuple[dict[str, Any], list[tuple[str, str, int]]]
+"""(a remark, for each turn its seat, what is done, the fuel seen before it, -1: none; the last one is the end)"""
+REMARKS: tuple[dict[str, Any], ...] = (
+    {"template": "time", "value": -0.1},
+    {"template": "event", "value": 0.5, "action": "go home"},
+    {"template": "event", "value": 0.5, "seen": "fuel", "seats": ("B",)},
+    {"template": "event", "value": -0.5, "action": "go", "seen": "fuel"},
+    {"template": "distance", "value": 0.2, "number": "fuel"},
+    {"template": "distance", "value": 0.2, "number": "Fuel", "seats": ("A",)},
+    {"template": "proximity", "value": 0.3, "number": "fuel", "within": 2.0},
+)
+
+
+def draw_remarked(rng: Rng) -> Remarked:
+    """Return a remark and a talk of up to five turns."""
+    turns = [
+        (
+            ("A", "B", "B/plan")[int(rng.integers(3))],
+            ("go home", "Go, home!", "go", "home go", "wait")[int(rng.integers(5))],
+            int(rng.integers(-1, 5)),
+        )
+        for _ in range(int(rng.integers(2, 7)))
+    ]
+    return REMARKS[int(rng.integers(len(REMARKS)))], turns
+
+
+def pay_remark(module: ModuleType, case: Remarked) -> list[float]:
+    """Return what the code pays for each turn."""
+    remark, told = case
+    seen = ["nothing" if fuel < 0 else f"Fuel {'= ' * (fuel % 2)}{fuel}." for _, _, fuel in told]
+    turns = [
+        turn_of(observation=as_content(text), seat=seat, action=Action(text=done))
+        for (seat, done, _), text in zip(told[:-1], seen, strict=False)
+    ]
+    return [
+        float(x)
+        for x in module.Remark(**remark).measure(episode_of(turns, final_observation=as_content(seen[-1])))
+    ]
+
+
+def pay_by_numbers(case: Remarked) -> list[float]:
+    """Return the same by the numbers that the texts were made of."""
+    remark, told = case
+    found: list[float] = []
+    for (seat, done, before), (_, _, after) in pairwise(told):
+        value = float(remark["value"])
+        if "/" in seat or seat not in remark.get("seats", (seat,)):
+            value = 0.0
+        elif remark["template"] == "event":
+            words = str(remark.get("action", ""))
+            is_done = (
+                done in ("go home", "Go, home!") if words == "go home" else "go" in done.lower() or not words
+            )
+            value *= is_done and (after >= 0 or "seen" not in remark)
+        elif remark["template"] == "distance":
+            value *= before - after if before >= 0 and after >= 0 else 0
+        elif remark["template"] == "proximity":
+            value *= 0 <= after <= 2
+        found.append(value)
+    return found
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula("teams.over_agents", "credit.agents", ("over_agents",), draw_teams, by_ways,
         lambda case: [x for by, unit in WAYS for x in agents(case, by=by, unit=unit)], aside=("_moments",)),
@@ -408,6 +470,8 @@ FORMULAS: tuple[Formula, ...] = (
         lambda given: [x for shape, history in SHAPES for x in allocate(given, shape=shape, history=history)]),
     Formula("teams.remark_weights", "rewards.feedback", ("admit_weight", "judge_weights", "bound_sum"), draw_judged,
         weigh, weigh_remarks),
+    Formula("teams.remark_pay", "rewards.feedback", ("Remark", "_pay_turn", "has_words", "find_number"), draw_remarked,
+        pay_remark, pay_by_numbers),
     Formula("teams.score_turns", "credit.implicit_reward", ("score_turns",), draw_fitted, score,
         lambda given: flatten(turn_scores(given))),
     Formula("teams.fit_outcomes", "credit.implicit_reward", ("fit_outcomes",), draw_fitted, fit, fitting_gradient),
