@@ -17,6 +17,7 @@ from quintain.environments.boundary import has_expert
 from quintain.environments.catalog import ADAPTERS, CATALOG, find
 from quintain.environments.noisy import noisy
 from quintain.rollout.collect import Rollout
+from quintain.rollout.views import seats_of
 from quintain.text.chat import Chat
 from quintain.types import Failure, Trajectory, as_text
 from quintain.warm_start.start import fumble_action
@@ -30,8 +31,8 @@ SOONEST = {
     "window": "window?turns=1",
 }
 """Wrappers with options by which they forget as soon as they can."""
-NEED_MORE = {"backoff", "ordered"}
-"""Wrappers that need the name of a tool or a policy file of the world; they forget nothing."""
+NEED_MORE = {"again", "backoff", "chunks", "ordered"}
+"""Wrappers that need the name of a tool, a policy file or pages of the world; they forget nothing but pages."""
 ALONE = [SOONEST.get(name, name) for name in sorted(WRAPPERS.keys() - NEED_MORE)]
 NESTED = [
     "window?turns=0",
@@ -67,6 +68,8 @@ def test_every_prompt_holds_the_task(world: str, small_chat: Chat) -> None:
     num_later = 0
     for spec in (*ALONE, *NESTED):
         with closing(make()) as environment:
+            if spec == "searched" and len(seats_of(environment)) > 1:
+                continue  # nobody foresees the moves of others
             agent = build(f"{spec}+auto", small_chat, environment, max_tokens=400)
             answers = cycle((small_chat.write("?"), small_chat.write("1. ?")))
             engine = Scripted(partial(said, answers))
