@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 from quintain.agents.deliberation import Deliberation
 from quintain.agents.harness import PlainText
 from quintain.agents.protocol import Brief, Prompt
+from quintain.agents.scripted_actor import require_ways, take_step
 from quintain.agents.workforce import Cards, describe_cards, read_cards, verb_of
 from quintain.engines.protocol import Capability, Grammar
 from quintain.environments.noisy import Fallible
@@ -33,9 +34,6 @@ from quintain.environments.protocol import (
     Expert,
     FindsWay,
     Snapshot,
-    StateKey,
-    advance,
-    environment_name,
     join_results,
 )
 from quintain.environments.wrapped import ACTIONS, Wrapped
@@ -182,11 +180,7 @@ class RoutedWorld(Wrapped):
         Raises:
             UsageError: `inner` does not know how to get to a thing.
         """
-        if not (isinstance(inner, FindsWay) and isinstance(inner, StateKey) and isinstance(inner, Snapshot)):
-            raise UsageError(
-                f"routed: got {environment_name(inner)}, which does not know the way to a thing; take keydoor, house "
-                "or craft"
-            )
+        require_ways(inner, "routed")
         super().__init__(inner)
         self.cards, self._steps, self._shows = cards, steps, shows_cards
         self._num_acted, self._seen = 0, ""
@@ -215,7 +209,7 @@ class RoutedWorld(Wrapped):
             self._num_acted += 1
             return self._end(StepResult(observation=f"{error}", is_success=False, is_valid=False))
         done, ends = [], list[str]()
-        for number, each in enumerate(plan, 1):
+        for each in plan:
             if each.after and ends[each.after - 1] != "done":
                 ends.append("skipped")
                 continue
@@ -224,7 +218,6 @@ class RoutedWorld(Wrapped):
             ends.append(end)
             if results and results[-1].is_over:
                 return self._end(join_results(done))
-            assert len(ends) == number, "each step ends once"
         told = "; ".join(f"{number} {end}" for number, end in enumerate(ends, 1))
         if not done:
             self._num_acted += 1
@@ -242,11 +235,10 @@ class RoutedWorld(Wrapped):
                 return f"failed, {step.worker} cannot {verb_of(following.text)}", results
             if self._num_acted >= self.inner.max_turns:
                 break
-            before = cast(StateKey, self.inner).state_key()
-            results.append(advance(self.inner, following))
+            result, goes_on = take_step(self.inner, following)
+            results.append(result)
             self._num_acted += 1
-            is_same = cast(StateKey, self.inner).state_key() == before
-            if results[-1].is_over or is_same or step.is_once:
+            if step.is_once or not goes_on:
                 break
         return ("done" if results else "failed, nothing is done about it"), results
 

@@ -46,11 +46,7 @@ class LedWorld(Wrapped):
         Raises:
             UsageError: `inner` does not know how to get to a thing.
         """
-        if not (isinstance(inner, FindsWay) and isinstance(inner, StateKey) and isinstance(inner, Snapshot)):
-            raise UsageError(
-                f"an actor that follows hints: got {environment_name(inner)}, which does not know the way to a thing; "
-                "take keydoor, house or craft, or let the policy act (actor=policy)"
-            )
+        require_ways(inner, "an actor that follows hints", ", or let the policy act (actor=policy)")
         super().__init__(inner)
         self._is_deaf = is_deaf
         self._seed, self._num_turns, self._num_acted = 0, 0, 0
@@ -67,14 +63,13 @@ class LedWorld(Wrapped):
     def step(self, action: Action) -> StepResult:
         """Let the actor do what the named thing takes; a name that it can do nothing with costs a turn."""
         world = cast(FindsWay, self.inner)
-        states = cast(StateKey, self.inner)
         thing = self._read_thing(action)
         done: list[StepResult] = []
         while (following := world.follow(thing)) is not None and self._num_acted < self.max_turns:
-            before = states.state_key()
-            done.append(advance(self.inner, following))
+            result, goes_on = take_step(self.inner, following)
+            done.append(result)
             self._num_acted += 1
-            if done[-1].is_over or states.state_key() == before:
+            if not goes_on:
                 break
         if not done:
             self._num_acted += 1
@@ -106,3 +101,24 @@ class LedWorld(Wrapped):
     def mistaken_action(self, rng: random.Random) -> Action:
         """Return the name of some thing that is here; see `noisy.Fallible`."""
         return Action(text=rng.choice(cast(FindsWay, self.inner).things()))
+
+
+def require_ways(inner: Environment, asked: str, otherwise: str = "") -> None:
+    """Raise where no script knows how to get to a thing in `inner`; `otherwise` is what helps besides another one.
+
+    Raises:
+        UsageError: it does not know the way, or its states cannot be told apart or brought back.
+    """
+    if not (isinstance(inner, FindsWay) and isinstance(inner, StateKey) and isinstance(inner, Snapshot)):
+        raise UsageError(
+            f"{asked}: got {environment_name(inner)}, which does not know the way to a thing; take keydoor, house or "
+            f"craft{otherwise}"
+        )
+
+
+def take_step(inner: Environment, action: Action) -> tuple[StepResult, bool]:
+    """Return what a script's `action` led to, and whether it goes on: the state is another, the episode not over."""
+    states = cast(StateKey, inner)
+    before = states.state_key()
+    result = advance(inner, action)
+    return result, not result.is_over and states.state_key() != before
