@@ -52,11 +52,12 @@ MORE = (
     "constrained?calls=mistral&max_calls=2",
     "plan+pivotal?turns=2+simplified+rci",
     "again?ends=guess+tools",
+    "evolved+react",
     "searched?size=1+react",
     "searched?by=mcts&score=model+tools",
 )
 
-NEED_MORE = (OUTSIDE, "again", "capped", "backoff", "ordered", "searched", "team")
+NEED_MORE = (OUTSIDE, "again", "capped", "backoff", "evolved", "ordered", "searched", "team")
 SPECS = [*(name for name in names() if name not in NEED_MORE), *MORE]
 
 

@@ -59,6 +59,7 @@ WRAPPERS: dict[str, str] = {
     "chunks": "quintain.agents.reading:Chunks",
     "configured": "quintain.agents.configured:Configured",
     "consulting": "quintain.agents.consulting:Consulting",
+    "evolved": "quintain.search.evolve:Evolved",
     "experienced": "quintain.agents.experienced:Experienced",
     "foresight": "quintain.agents.foresight:Foresight",
     "infonav": "quintain.agents.infonav:InfoNav",

@@ -8,9 +8,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from quintain.types import Observation, Text, Trajectory, as_content
+from quintain.types import Observation, Score, Stop, Text, Trajectory, as_content
 
-HEAD = re.compile(r"\[search(?P<what>| judge| end)(?P<way>(?: \d+)*)\]\n?")
+HEAD = re.compile(r"\[search(?P<what>| judge| begin| end)(?P<way>(?: \d+)*)\]\n?")
+ATTEMPT = "attempt"
+"""Under which name the last turn of an attempt says what it came to, where an episode has several."""
 
 
 def follow_found(trajectory: Trajectory) -> Trajectory:
@@ -44,6 +46,37 @@ def follow_searches(trajectories: Iterable[Trajectory]) -> Iterator[Trajectory]:
             yield found
 
 
+def split_attempts(trajectory: Trajectory) -> list[Trajectory]:
+    """Return each attempt of an evolving agent as an episode, paid for itself, in one group; of others nothing.
+
+    So pairs are made of attempts at one task as of episodes. The first turn keeps what its attempt was told.
+    """
+    found, begin = list[Trajectory](), 0
+    for number, turn in enumerate(trajectory.turns, start=1):
+        if ATTEMPT not in turn.reward_terms:
+            continue
+        paid, is_last = turn.reward_terms[ATTEMPT], number == len(trajectory.turns)
+        turns = [
+            replace(each, observation=split_head(each.observation)[2], reward=0.0, reward_terms={})
+            for each in trajectory.turns[begin:number]
+        ]
+        turns[-1] = replace(turns[-1], reward=paid)
+        found.append(
+            replace(
+                trajectory,
+                turns=tuple(turns),
+                outcome=Score(value=paid, is_success=is_last and trajectory.is_success),
+                stop=trajectory.stop if is_last else Stop.TERMINATED,
+                final_observation=split_head(trajectory.final_observation)[2] if is_last else "",
+                group=f"{trajectory.group}/{trajectory.index}",
+                index=len(found),
+                id="",
+            )
+        )
+        begin = number
+    return found
+
+
 def number_actions(trajectory: Trajectory) -> list[int]:
     """Return the number of the action of each turn, from 0; turns in which nothing is done go with the next one."""
     found, number = list[int](), 0
@@ -62,7 +95,7 @@ def with_head(observation: Observation, what: str, way: Sequence[int]) -> Observ
 
 
 def split_head(observation: Observation) -> tuple[str, tuple[int, ...], Observation]:
-    """Return what is asked (``judge``, ``end``, or nothing), where the search stands, and the observation alone."""
+    """Return what is asked (``judge``, ``begin``, ``end``, or nothing), where the search stands, and what is shown."""
     if isinstance(observation, str):
         text, rest = observation, ()
     else:

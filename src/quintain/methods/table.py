@@ -127,7 +127,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "The model stays as it is, and what stands around it is to be better": (
         "reflexion", "memento", "practice", "generation", "dynasaur", "auto_flow", "react", "text2api", "agent_umf",
-        "toolchain", "rci",
+        "toolchain", "se_agent", "rci",
     ),
     "Several agents share a task": (
         "dr_mas", "marft", "marti", "iagents", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
@@ -289,7 +289,9 @@ TABLE: tuple[Entry, ...] = (
     Entry("ToolChain*", "search", "written", name="toolchain", page="ToolChain*", section=AROUND,
         about="a search that goes on from where the way so far and what is imagined to be left cost least",
         against="best-first by samples alone"),
-    Entry("SE-Agent", "search", "planned"),
+    Entry("SE-Agent", "search", "written", name="se_agent", page="SE-Agent", section=AROUND,
+        about="whole attempts at a task are recombined, refined and revised, and carried out again",
+        against="as many plain attempts"),
     Entry("AutoMind", "search", "planned"),
     Entry("ARIES", "search", "planned"),
     Entry("RL of Thoughts", "search", "planned"),

@@ -1,8 +1,12 @@
 """What searches compute, each beside a plain second version."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
 from itertools import combinations
+from random import Random
 from types import ModuleType
+from typing import Any
 
 from quintain_evidence.formulas.formula import Formula, Rng
 
@@ -66,7 +70,110 @@ def is_within(part: Sequence[str], whole: Sequence[str]) -> bool:
     return all(letter in left for letter in part)
 
 
+@dataclass(frozen=True)
+class Pool:
+    """Attempts as words of single letters, what each was paid, which letters changed something, and a seed."""
+
+    words: list[str]
+    paid: list[float]
+    changed: list[list[bool]]
+    seed: int
+
+    def attempts(self, module: ModuleType) -> list[Any]:
+        """Return them as the module's."""
+        both = zip(self.words, self.paid, self.changed, strict=True)
+        return [module.Attempt(actions=tuple(w), changed=tuple(c), paid=p) for w, p, c in both]
+
+
+def draw_pools(rng: Rng) -> list[Pool]:
+    """Return six pools of two to seven short attempts in few letters, some paid alike."""
+    found: list[Pool] = []
+    for _ in range(6):
+        words = [
+            "".join("abcdef"[k] for k in rng.integers(0, 6, int(rng.integers(1, 7))).tolist())
+            for _ in range(int(rng.integers(2, 8)))
+        ]
+        paid = [round(float(rng.random()), 1) for _ in words]
+        changed = [[bool(rng.random() < 0.7) for _ in word] for word in words]
+        found.append(Pool(words, paid, changed, int(rng.integers(0, 99))))
+    return found
+
+
+def number_word(word: Iterable[str]) -> float:
+    """Return a number that tells `word` from others."""
+    return float(sum(ord(sign) * 7**k for k, sign in enumerate(word)))
+
+
+def operate(module: ModuleType, case: Sequence[Pool]) -> list[float]:
+    """Return what the code's operators make of each pool, words as numbers, -1 for nothing."""
+    found: list[float] = []
+    for each in case:
+        pool = each.attempts(module)
+        best = module.find_best(pool)
+        mate = module.pick_mate(best, pool)
+        child = mate and module.recombine(best, mate, pool, Random(each.seed))
+        found += [number_word(best.actions), number_word(mate.actions) if mate else -1.0]
+        found += [number_word(child) if child else -1.0, number_word(module.prune(best))]
+        found += [number_word(module.find_risks(pool))]
+    return found
+
+
+def operate_by_rule(case: Sequence[Pool]) -> list[float]:
+    """Return the same, written out by indices."""
+    found: list[float] = []
+    for each in case:
+        words, paid = each.words, each.paid
+        top = min(k for k in range(len(words)) if paid[k] == max(paid))
+        span = (max(paid) - min(paid)) or 1.0
+        ranks: dict[int, float] = {}
+        for k, word in enumerate(words):
+            if word != words[top]:
+                common = sum(
+                    b.size for b in SequenceMatcher(None, words[top], word, False).get_matching_blocks()
+                )
+                ranks[k] = (paid[k] - min(paid)) / span + 0.5 - common / (len(word) + len(words[top]))
+        mate = max(ranks, key=lambda k: ranks[k]) if ranks else None
+        child = -1.0 if mate is None else mix(words[top], words[mate], words, paid, Random(each.seed))
+        kept = "".join(sign for sign, has in zip(words[top], each.changed[top], strict=True) if has)
+        letters = list(dict.fromkeys("".join(words)))
+        low = [sign for sign in letters if hold(sign, words, paid) < sum(paid) / len(paid)]
+        found += [number_word(words[top]), -1.0 if mate is None else number_word(words[mate]), child]
+        found += [number_word(kept), number_word(sorted(low, key=lambda sign: hold(sign, words, paid)))]
+    return found
+
+
+def hold(letters: str, words: Sequence[str], paid: Sequence[float]) -> float:
+    """Return what those with all `letters` were paid on average."""
+    own = [each for word, each in zip(words, paid, strict=True) if all(sign in word for sign in letters)]
+    return sum(own) / len(own) if own else 0.0
+
+
+def mix(one: str, other: str, words: Sequence[str], paid: Sequence[float], rng: Random) -> float:
+    """Return the number of the first new child of nine, the first of which takes the better side of each segment."""
+    parts: list[tuple[str, str]] = []
+    at, to = 0, 0
+    for block in SequenceMatcher(None, one, other, False).get_matching_blocks():
+        left, right = one[at : block.a], other[to : block.b]
+        if left and len(left) == len(right):
+            parts += zip(left, right, strict=True)
+        elif left or right:
+            parts.append((left, right))
+        same = one[block.a : block.a + block.size]
+        parts += [(same, same)] if same else []
+        at, to = block.a + block.size, block.b + block.size
+    for number in range(9):
+        child = ""
+        for left, right in parts:
+            lead = 0.0 if number else hold(left, words, paid) - hold(right, words, paid)
+            child += left if lead > 0 else right if lead < 0 else rng.choice((left, right))
+        if child not in words:
+            return number_word(child)
+    return -1.0
+
+
 FORMULAS: tuple[Formula, ...] = (
+    Formula("evolve.operators", "search.evolve", ("find_best", "pick_mate", "align", "weigh", "recombine", "prune",
+        "find_risks"), draw_pools, operate, operate_by_rule),
     Formula("toolchain.costs", "search.astar", ("PlanMemory", "count_common"), draw_plans, costs_of_plans,
         costs_by_lists),
 )  # fmt: skip
