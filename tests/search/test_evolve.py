@@ -184,6 +184,13 @@ def test_operators_come_in_turn_and_say_what_to_do() -> None:
     assert split_head(found[-1].observation)[1] == (0, 1, 2, 3, 4)
 
 
+def test_nobody_is_told_to_avoid_what_is_to_be_done() -> None:
+    says = words("A b c open b c c open C open" + " a" * 99)
+    found = play(EvolvedWorld(Lock(), settings(size=2, rounds=1)), says)
+    (told,) = [str(result.observation) for result in found if REFINE in str(result.observation)]
+    assert AVOID not in told, "b and c are paid less than the mean, and are what the best attempt did"
+
+
 def test_nobody_begins_again_after_what_cannot_be_undone() -> None:
     inner = Lock()
     inner.is_reversible = False

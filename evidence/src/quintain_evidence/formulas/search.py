@@ -93,7 +93,7 @@ def draw_pools(rng: Rng) -> list[Pool]:
             "".join("abcdef"[k] for k in rng.integers(0, 6, int(rng.integers(1, 7))).tolist())
             for _ in range(int(rng.integers(2, 8)))
         ]
-        paid = [round(float(rng.random()), 1) for _ in words]
+        paid = [int(rng.integers(0, 9)) / 8 for _ in words]
         changed = [[bool(rng.random() < 0.7) for _ in word] for word in words]
         found.append(Pool(words, paid, changed, int(rng.integers(0, 99))))
     return found
@@ -131,7 +131,8 @@ def operate_by_rule(case: Sequence[Pool]) -> list[float]:
                 common = sum(
                     b.size for b in SequenceMatcher(None, words[top], word, False).get_matching_blocks()
                 )
-                ranks[k] = (paid[k] - min(paid)) / span + 0.5 - common / (len(word) + len(words[top]))
+                likeness = 2 * common / (len(word) + len(words[top]))
+                ranks[k] = (paid[k] - min(paid)) / span + (1 - likeness) / 2
         mate = max(ranks, key=lambda k: ranks[k]) if ranks else None
         child = -1.0 if mate is None else mix(words[top], words[mate], words, paid, Random(each.seed))
         kept = "".join(sign for sign, has in zip(words[top], each.changed[top], strict=True) if has)
