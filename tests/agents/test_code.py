@@ -23,11 +23,13 @@ from quintain.errors import DataError, EnvironmentFault, SandboxError, UsageErro
 from quintain.rollout.collect import Limits, Rollout
 from quintain.safety.isolation import find_fault
 from quintain.safety.limits import Limits as BoxLimits
+from quintain.safety.python import PythonProcess
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
 from quintain.types import Action, Completion, Failure, Score, StepResult, Task, ToolCall
 from quintain.worlds.guess.game import Guess
 from quintain.worlds.keydoor.game import KeyDoor
+from quintain.worlds.ledger.game import LedgerWorld
 
 pytestmark = pytest.mark.skipif(bool(find_fault()), reason=find_fault())
 CORPUS = [
@@ -261,11 +263,120 @@ def test_a_state_of_lost_variables_has_none_and_code_that_is_not_repeated_is_a_f
     world.close()
 
 
-def test_long_output_is_cut_and_said_to_be() -> None:
-    world = InCode(Guess(), max_output=10)
+@pytest.mark.parametrize("withhold", [False, True])
+def test_long_output_is_cut_or_withheld_and_said_to_be(withhold: bool) -> None:
+    world = InCode(Guess(), max_output=10, withhold=withhold)
     begin(world, world.task("train", 0))
-    assert say(world, "print('x' * 50)").observation == "xxxxxxxxxx\n... (40 more characters; print less)"
+    told = "(50 characters, more than 10, were withheld; print less)"
+    shown = "xxxxxxxxxx\n... (40 more characters; print less)"
+    assert say(world, "print('x' * 50)").observation == (told if withhold else shown)
+    assert say(world, "print('x' * 10)").observation == "x" * 10
+    assert str(say(world, "nobody").observation).startswith("Traceback"), "an error is cut, never withheld"
     world.close()
+
+
+class Clock(Environment):
+    """Say the time, which is an object of the environment and goes on when it is asked for."""
+
+    def reset(self, task: Task) -> str:
+        self.hands: Any = {"hour": 0, "ticks": [0.0]}
+        return "Wait."
+
+    def objects(self) -> Mapping[str, Any]:
+        return {"clock": self.hands, "day": 1}
+
+    @tool
+    def wait(self) -> str:
+        """Wait."""
+        self.hands["hour"] += 1
+        self.hands["ticks"].append(-0.0)
+        return "later"
+
+    @tool
+    def stop(self) -> str:
+        """Stop the clock."""
+        self.hands = [0]
+        return "stopped"
+
+
+def test_what_the_environment_changes_is_bound_anew_also_in_a_new_process() -> None:
+    world = InCode(Clock(), limits=BoxLimits(seconds=30.0))
+    begin(world, world.task("train", 0))
+    assert say(world, "mine = clock; day = 7; print(wait()); print(mine)").observation == (
+        "later\n{'hour': 0, 'ticks': [0.0]}"
+    )
+    told = say(world, "print(mine is clock, clock, day)")
+    assert told.observation == "False {'hour': 1, 'ticks': [0.0, -0.0]} 7", (
+        "what code bound to another name stays"
+    )
+    assert say(world, "same = clock").is_valid and say(world, "print(same is clock)").observation == "True"
+    say(world, "import os; os._exit(0)")
+    assert say(world, "print(clock['hour'], day)").observation == "1 1", "and a new process has it as it is"
+    say(world, "stop()")
+    with pytest.raises(
+        EnvironmentFault, match=r"got clock as list, which was dict; let an object keep its type"
+    ):
+        say(world, "print(1)")
+    world.close()
+
+
+def test_a_restored_state_has_its_objects_as_they_were_bound() -> None:
+    world = InCode(LedgerWorld(rows=4, changes=True, ask="sum"), limits=BoxLimits(seconds=30.0))
+    begin(world, world.task("train", 0))
+    say(world, "old = rows; print(refresh())")
+    say(world, "seen = [old == rows, rows is old]")
+    assert isinstance(world, Snapshot)
+    saved = world.snapshot()
+    say(world, "rows.clear(); old.clear(); seen = None")
+    world.restore(saved)
+    assert say(
+        world, "print(seen, len(rows), len(old), sum(a != b for a, b in zip(rows, old)))"
+    ).observation == ("[False, False] 4 4 1")
+    world.close()
+
+
+def draw_json(rng: Random, depth: int = 3) -> Any:
+    """Return an object that has a JSON form."""
+    kinds: list[Any] = [
+        None, True, False, -0.0, 0.1 + 0.2, 5e-324, 1.7976931348623157e308, 2**70, -1, "", "\u00e9\u6f22\U0001f600",
+        'a"b\\c\n\x00', "\ud800", rng.random(), rng.randint(-99, 99),
+    ]  # fmt: skip
+    if depth and rng.random() < 0.6:
+        parts = [draw_json(rng, depth - 1) for _ in range(rng.randrange(4))]
+        return parts if rng.random() < 0.5 else {f"k{n}\u00df": part for n, part in enumerate(parts)}
+    return rng.choice(kinds)
+
+
+def test_500_objects_come_back_as_they_went_in() -> None:
+    rng = Random(1)
+    given = [draw_json(rng) for _ in range(500)]
+    with PythonProcess(BoxLimits(seconds=30.0), objects={"given": given}) as python:
+        assert not python.run("kept = list(given); shared = [kept, kept]; shared[0].append(1)").error
+        assert repr(python.get("kept")) == repr([*given, 1])
+        assert repr(python.get("shared")) == repr([[*given, 1], [*given, 1]]), "an alias is followed"
+        for broken in ("float('nan')", "{1}", "[given, object()]"):
+            python.run(f"broken = {broken}")
+            with pytest.raises(DataError, match="no JSON form"):
+                python.get("broken")
+    with pytest.raises(DataError, match="no JSON form"):
+        PythonProcess(objects={"x": float("nan")})
+
+
+def test_no_detour_of_imports_leads_out_of_the_box(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("outside")
+    with PythonProcess(BoxLimits(seconds=30.0)) as python:
+        for way in (
+            "import os.path as p; seen = p.exists",
+            "seen = __import__('importlib').import_module('os').path.exists",
+            "seen = [c for c in object.__subclasses__() if c.__name__ == '_wrap_close'][0].__init__"
+            ".__globals__['stat']",
+            "import subprocess; seen = lambda path: subprocess.run(['/bin/cat', path], capture_output=True).stdout",
+        ):
+            found = python.run(
+                f"{way}\ntry: print(bool(seen({str(secret)!r})))\nexcept OSError: print(False)"
+            )
+            assert found.output == "False\n", way
 
 
 ADD = """def add_all(numbers):

@@ -45,6 +45,8 @@ class CodeAct:
     """Calls of tools in one turn."""
     max_output: int = 2_000
     """Characters of a turn's output that are shown."""
+    withhold: bool = False
+    """Whether longer output is not shown at all, and said to be withheld (CaveAgent), where else its beginning is."""
     shows_state: bool = False
     """Whether the observation ends with the variables that are new or have another type (CaveAgent)."""
     library: str = ""
@@ -93,6 +95,7 @@ class CodeAct:
             limits=Limits(seconds=self.seconds, memory_bytes=self.memory * MEBIBYTE),
             max_calls=self.max_calls,
             max_output=self.max_output,
+            withhold=self.withhold,
             shows_state=self.shows_state,
             library=self.shelf,
             shown=self.shown,

@@ -7,11 +7,14 @@ could not.
 A snapshot holds the code that was run and what its calls were answered: a restored state runs it again before the
 next turn, in a new Python, without calling anything. Code that does not do then what it did (it asked the time) is a
 fault. Randomness of the module `random` begins with the seed of the task.
+
+Objects of the environment that have changed since the last turn are bound anew before the next, of the same type.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, ClassVar, cast
@@ -96,6 +99,8 @@ class _Ran:
     code: str
     answers: tuple[ToolResult, ...]
     output: str
+    bound: Mapping[str, Any] = NOTHING
+    """objects that were bound anew before it"""
 
 
 class InCode(Wrapped):
@@ -113,6 +118,7 @@ class InCode(Wrapped):
         "_ran",
         "_setup",
         "_given",
+        "_known",
         "_shelf",
         "_state",
     )
@@ -124,6 +130,7 @@ class InCode(Wrapped):
         limits: Limits | None = None,
         max_calls: int = 64,
         max_output: int = 2_000,
+        withhold: bool = False,
         shows_state: bool = False,
         library: ActionLibrary | None = None,
         shown: int = 5,
@@ -131,6 +138,7 @@ class InCode(Wrapped):
         super().__init__(inner)
         self._limits = limits or Limits()
         self._max_calls, self._max_output, self._shows_state = max_calls, max_output, shows_state
+        self._withhold = withhold
         self._library, self._shown = library or ActionLibrary(), shown
         self._python: PythonProcess | None = None
         self._ran: list[_Ran] = []
@@ -139,6 +147,9 @@ class InCode(Wrapped):
         """those of them that a new Python is yet to run"""
         self._setup = ""
         self._given: Mapping[str, Any] = NOTHING
+        """objects that every new Python begins with"""
+        self._known: Mapping[str, Any] = NOTHING
+        """objects as they were bound last"""
         self._state: Mapping[str, str] = NOTHING
         self._taken = ""
 
@@ -149,7 +160,7 @@ class InCode(Wrapped):
         self._ran, self._missing, self._state = [], [], NOTHING
         shelf = self._shelve(f"{task.prompt} {as_text(first)}")
         self._setup = f"__import__('random').seed({task.seed})\n{shelf}"
-        self._given = self.inner.objects() if isinstance(self.inner, GivesObjects) else NOTHING
+        self._given = self._known = self._objects()
         self._open_python()
         return first
 
@@ -159,6 +170,7 @@ class InCode(Wrapped):
             return StepResult(observation=f"Error: {action.error}", is_valid=False)
         code = code_of(action) if action.tool_calls else action.text
         turn, answers, python = _Turn(), list[ToolResult](), self._find_python()
+        bound = self._bind(python)
 
         def serve(name: str, arguments: Mapping[str, Any]) -> ToolResult:
             answers.append(self._serve(turn, name, arguments))
@@ -166,9 +178,9 @@ class InCode(Wrapped):
 
         cell = python.run(code, serve)
         if cell.reason or cell.was_cut:
-            self._ran = []  # the variables are gone
+            self._ran, self._known = [], self._given  # the variables are gone
         else:
-            self._ran.append(_Ran(code, tuple(answers), cell.output))
+            self._ran.append(_Ran(code, tuple(answers), cell.output, bound))
         if not turn.is_over and not cell.reason:
             self._hand_over(turn, cell)
         if turn.is_over:
@@ -255,12 +267,40 @@ class InCode(Wrapped):
             answers.append(known[0] if known else ToolResult(text="not called before", is_error=True))
             return answers[-1]
 
+        python.put(**ran.bound)
         cell = python.run(ran.code, serve)
         if cell.reason or (tuple(answers), cell.output) != (ran.answers, ran.output):
             raise EnvironmentFault(
                 f"{self.name} in code: got a restored state in which {ran.code[:60]!r} did not do what it had done; "
                 "let code depend on its variables and calls alone, or go on without snapshots"
             )
+
+    def _objects(self) -> Mapping[str, Any]:
+        """Return a copy of the objects that the environment gives now."""
+        return deepcopy({**self.inner.objects()}) if isinstance(self.inner, GivesObjects) else NOTHING
+
+    def _bind(self, python: PythonProcess) -> Mapping[str, Any]:
+        """Bind in `python` the objects that have changed, and return them.
+
+        Raises:
+            EnvironmentFault: one has another type than before.
+        """
+        now = self._objects()
+        known = {
+            name: repr(value) for name, value in self._known.items()
+        }  # tells 0.0 from -0.0, and 1 from True
+        changed = {name: value for name, value in now.items() if known.get(name) != repr(value)}
+        for name, value in changed.items():
+            before = self._known.get(name, value)
+            if type(value) is not type(before):
+                raise EnvironmentFault(
+                    f"{self.name} in code: got {name} as {type(value).__name__}, which was {type(before).__name__}; "
+                    "let an object keep its type"
+                )
+        if changed:
+            python.put(**changed)
+        self._known = now
+        return changed
 
     def _shelve(self, query: str) -> str:
         """Choose the functions that an episode is told; return the code that defines all that it can call."""
@@ -314,8 +354,8 @@ class InCode(Wrapped):
         """Return what the agent is told of its turn, and what it is worth."""
         taken, self._taken = self._taken, ""
         parts = [
-            _shorten(cell.output.rstrip("\n"), self._max_output),
-            _shorten(cell.error, self._max_output),
+            shorten(cell.output.rstrip("\n"), self._max_output, withhold=self._withhold),
+            shorten(cell.error, self._max_output),
         ]
         if cell.reason:
             parts.append(f"The code was stopped: {KILLED[cell.reason]}. Its variables are lost.")
@@ -370,10 +410,11 @@ def _signature(tool: ToolSpec) -> str:
     return f"{tool.name}({', '.join(parts)})"
 
 
-def _shorten(text: str, max_length: int) -> str:
-    """Return `text` cut to `max_length` characters; what is left out is told."""
-    return (
-        text
-        if len(text) <= max_length
-        else f"{text[:max_length]}\n... ({len(text) - max_length} more characters; print less)"
-    )
+def shorten(text: str, max_length: int, *, withhold: bool = False) -> str:
+    """Return `text` cut to `max_length` characters, or nothing of it with `withhold`; what is left out is told."""
+    num_over = len(text) - max_length
+    if num_over <= 0:
+        return text
+    if withhold:
+        return f"({len(text)} characters, more than {max_length}, were withheld; print less)"
+    return f"{text[:max_length]}\n... ({num_over} more characters; print less)"

@@ -433,7 +433,8 @@ class GivesObjects(Protocol):
     """An environment with objects that code finds as variables (CaveAgent's injection)."""
 
     def objects(self) -> Mapping[str, Any]:
-        """Return variables with their values, which have a JSON form, at the start of an episode."""
+        """Return variables with their values, which have a JSON form: at the start of an episode, and before each turn
+        as they are by then, of the same types."""
         ...
 
 

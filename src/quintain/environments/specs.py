@@ -51,6 +51,7 @@ CATALOG: dict[str, str] = {
     "house": "quintain.worlds.house.game:House",
     "http-tools": "quintain.adapters.http_tools.environment:HttpTools",
     "keydoor": "quintain.worlds.keydoor.game:KeyDoor",
+    "ledger": "quintain.worlds.ledger.game:LedgerWorld",
     "miniwob": "quintain.adapters.miniwob.environment:MiniWoB",
     "mcp": "quintain.adapters.mcp.environment:MCP",
     "openenv": "quintain.adapters.openenv.environment:OpenEnv",

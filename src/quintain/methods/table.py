@@ -128,6 +128,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     "The model stays as it is, and what stands around it is to be better": (
         "reflexion", "memento", "practice", "generation", "dynasaur", "auto_flow", "react", "text2api", "agent_umf",
         "toolchain", "se_agent", "rci",
+        "cave_agent",
     ),
     "Several agents share a task": (
         "dr_mas", "marft", "marti", "iagents", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
@@ -304,7 +305,9 @@ TABLE: tuple[Entry, ...] = (
         about="a harness: a thought and an action in words, and chains of thought where acting brings no answer",
         against="acting without thoughts"),
     Entry("CodeAct", "agents", "written"),
-    Entry("CaveAgent", "agents", "written"),
+    Entry("CaveAgent", "agents", "written", name="cave_agent", page="CaveAgent", section=AROUND,
+        about="data are variables of the code that a model writes, and its answer is an object: neither is printed",
+        against="the same data printed in the prompt"),
     add_row("DynaSaur", "agents", "dynasaur", AROUND, "code as actions without a library"),
     Entry("PoAct", "agents", "planned"),
     Entry("AgentOccam", "agents", "written"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from random import Random
 from types import ModuleType, SimpleNamespace
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from quintain.types import (
     Trajectory,
     Turn,
 )
+from quintain.worlds.ledger.book import ASKS, Book, draw_book
 from quintain_evidence.formulas.formula import Formula, Rng
 
 Told = tuple[int, str, bool, int]
@@ -571,9 +573,92 @@ def scan_facts(case: Navigated) -> list[float]:
     return found
 
 
+Asked = tuple[Book, list[object]]
+
+
+def draw_questions(rng: Rng) -> list[Asked]:
+    """Return six ledgers of up to nine rows with questions, some of them corrected, and values given as answers."""
+    found: list[Asked] = []
+    for _ in range(6):
+        drawn = Random(int(rng.integers(1 << 30)))
+        book = draw_book(drawn, int(rng.integers(2, 10)), ASKS, is_corrected=bool(rng.random() < 0.5))
+        right = answer_by_hand(book)
+        near = [
+            right,
+            right[0],
+            float(right[0]),
+            str(right[0]),
+            [*right, 1],
+            right[::-1],
+            [float(n) for n in right],
+        ]
+        found.append((book, [*near, True, None, [[right[0]]]]))
+    return found
+
+
+def answer_questions(module: ModuleType, case: Sequence[Asked]) -> list[float]:
+    """Return the code's answers, and which of the values it takes for them."""
+    found: list[float] = []
+    for book, values in case:
+        answer = module.find_answer(book.corrected)
+        found += [*map(float, answer), *(float(module.is_answer(value, answer)) for value in values)]
+    return found
+
+
+def answer_by_hand(book: Book) -> list[int]:
+    """Return the answer row by row, after the correction."""
+    amounts = [row.amount for row in book.rows]
+    if book.late is not None:
+        amounts[book.late[0]] = book.late[1]
+    places = list(range(len(amounts)))
+    if book.ask == "sort":
+        return sorted(places, key=lambda place: (-amounts[place], place))
+    regions = dict(book.regions)
+    keys = [row.shop if book.ask == "sum" else regions[row.shop] for row in book.rows]
+    return [sum(amounts[place] for place in places if keys[place] == book.of)]
+
+
+def take_by_hand(case: Sequence[Asked]) -> list[float]:
+    """Return the answers by hand, and whether each value is written as they are, in a list or as one number."""
+    found: list[float] = []
+    for book, values in case:
+        right = answer_by_hand(book)
+        written = {repr(right)} | ({repr(right[0])} if len(right) == 1 else set())
+        found += [*map(float, right), *(float(repr(value) in written) for value in values)]
+    return found
+
+
+def draw_outputs(rng: Rng) -> list[tuple[str, int, bool]]:
+    """Return twelve texts of up to nine signs, the most of them that are shown, and whether more is withheld."""
+    return [
+        ("abcdefghi"[: int(rng.integers(10))], int(rng.integers(1, 9)), bool(rng.random() < 0.5))
+        for _ in range(12)
+    ]
+
+
+def shorten_by(module: ModuleType, case: Sequence[tuple[str, int, bool]]) -> list[float]:
+    """Return what the code shows of each text, as a number."""
+    return [code(module.shorten(text, most, withhold=withhold)) for text, most, withhold in case]
+
+
+def shorten_by_hand(case: Sequence[tuple[str, int, bool]]) -> list[float]:
+    """Return the text where it fits, else its first signs and the number of the others, or its length alone."""
+    found: list[float] = []
+    for text, most, withhold in case:
+        long = sum(1 for _ in text)
+        shown = "".join(sign for place, sign in enumerate(text) if place < most)
+        cut = f"{shown}\n... ({long - most} more characters; print less)"
+        kept = f"({long} characters, more than {most}, were withheld; print less)"
+        found.append(code(text if long <= most else kept if withhold else cut))
+    return found
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula("rci.turns", "agents.rci", ("CritiqueSession", "accepts"), draw_drafts, drafts_criticised,
         criticise_by_rule),
+    Formula("ledger.answers", "worlds.ledger.book", ("find_answer", "is_answer"), draw_questions, answer_questions,
+        take_by_hand),
+    Formula("agents.shorten", "agents.code_world", ("shorten",), draw_outputs, shorten_by, shorten_by_hand),
     Formula("agents.lessons", "agents.reflexion", ("Lessons",), lessons_drawn, lessons_kept, keep_lessons),
     Formula("agents.repeats", "agents.reflexion", ("count_repeats",), moves_drawn, repeats_counted,
         count_own_repeats),

@@ -1,0 +1,1 @@
+"""A long ledger as objects or as text (CaveAgent). Start at `game`."""
