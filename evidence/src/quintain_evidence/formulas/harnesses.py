@@ -600,8 +600,13 @@ def answer_questions(module: ModuleType, case: Sequence[Asked]) -> list[float]:
     """Return the code's answers, and which of the values it takes for them."""
     found: list[float] = []
     for book, values in case:
-        answer = module.find_answer(book.corrected)
-        found += [*map(float, answer), *(float(module.is_answer(value, answer)) for value in values)]
+        own = module.Book(rows=book.rows, regions=book.regions, ask=book.ask, of=book.of, late=book.late)
+        answer = module.find_answer(own.corrected)
+        found += [
+            code(own.question()),
+            *map(float, answer),
+            *(float(module.is_answer(value, answer)) for value in values),
+        ]
     return found
 
 
@@ -623,8 +628,13 @@ def take_by_hand(case: Sequence[Asked]) -> list[float]:
     found: list[float] = []
     for book, values in case:
         right = answer_by_hand(book)
+        asked = {
+            "sort": "List the ids of the rows by amount, the largest first; of equal amounts the lower id.",
+            "sum": f"Add up the amounts of the shop {book.of}.",
+            "join": f"Add up the amounts of the shops of the region {book.of}.",
+        }[book.ask]
         written = {repr(right)} | ({repr(right[0])} if len(right) == 1 else set())
-        found += [*map(float, right), *(float(repr(value) in written) for value in values)]
+        found += [code(asked), *map(float, right), *(float(repr(value) in written) for value in values)]
     return found
 
 
