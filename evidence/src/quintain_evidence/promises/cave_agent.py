@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from quintain.agents.code_world import InCode
-from quintain.environments.protocol import Environment, Snapshot, advance, begin
+from quintain.environments.protocol import Snapshot, advance, begin
 from quintain.safety.limits import Limits
-from quintain.types import Action, StepResult, Task, as_text
+from quintain.types import Action, StepResult, as_text
+from quintain.worlds.ledger.game import RESULT, LedgerWorld
 from quintain_evidence.layers.verdict import Check
 
 MODEL = "tables of the standard library"
@@ -50,52 +51,36 @@ RIGHT: Mapping[str, Any] = {
 """what is right, out of the libraries themselves"""
 
 
-class Tables(Environment):
+class Tables(LedgerWorld):
     """Work on tables that are there as variables."""
-
-    name = "tables"
-
-    def reset(self, task: Task) -> str:
-        """Give the tables."""
-        return "Bind what is asked for to result."
 
     def objects(self) -> Mapping[str, Any]:
         """Return the tables."""
         return TABLES
 
-    def wanted(self) -> tuple[str, ...]:
-        """Return what is looked at."""
-        return ("result", "which")
-
     def take(self, objects: Mapping[str, Any]) -> StepResult:
-        """Compare the object that was found."""
-        is_right = "result" in objects and objects["result"] == RIGHT[objects["which"]]
+        """Compare what was found of a table: ``["codes", ["EPERM", …]]``."""
+        name, found = objects[RESULT]
+        is_right = found == RIGHT[name]
         return StepResult(observation="right" if is_right else "wrong", reward=float(is_right))
-
-    def snapshot(self) -> tuple[()]:
-        """Return nothing: tables stay."""
-        return ()
-
-    def restore(self, state: tuple[()]) -> None:
-        """Continue."""
 
 
 def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
     """Give the tables, ask, take the answers, spoil and bring back, and print too much."""
     world = InCode(Tables(), limits=Limits(seconds=60.0), withhold=True)
-    told = begin(world, Task(id="tables/eval/0", environment="tables", seed=0, split="eval"))
+    told = begin(world, world.task("eval", 0))
     same = [name for name, table in TABLES.items() if repr(world.retrieve(name)) == repr(table)]
     seen = [told]
     right: list[str] = []
     for name, code in CODES.items():
-        result = advance(world, Action(text=f"which, result = {name!r}, {code}"))
+        result = advance(world, Action(text=f"result = [{name!r}, {code}]"))
         seen.append(result.observation)
         right += [name] if result.reward == 1 else []
     assert isinstance(world, Snapshot)
     saved = world.snapshot()
     advance(world, Action(text="del result; entities.clear(); letters = None"))
     world.restore(saved)
-    back = advance(world, Action(text=f"which, result = 'entities', {CODES['entities']}"))
+    back = advance(world, Action(text=f"result = ['entities', {CODES['entities']}]"))
     printed = as_text(advance(world, Action(text="print(letters)")).observation)
     world.close()
     rows, signs = sum(map(len, TABLES.values())), sum(len(repr(table)) for table in TABLES.values())
