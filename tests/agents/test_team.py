@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from quintain.agents.catalog import build as build_agent
 from quintain.agents.team import Role, Team, TeamWorld, Together, UnshownTeamWorld, read_team
 from quintain.config import build
 from quintain.environments.baselines import expert, noop, play
@@ -189,6 +190,13 @@ def test_a_team_that_is_not_there_is_refused(tmp_path: Path) -> None:
         read_team("debat")
     with pytest.raises(UsageError, match="team: got "):
         read_team(str(tmp_path / "none.toml"))
+
+
+def test_a_file_is_named_as_the_option_of_the_harness(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("order = ['x']\n[roles.x]\nacts = true")
+    chat = Chat(new_tokenizer(find(CRAFT), seed=0))
+    assert build_agent(f"team?of={file}", chat, find(CRAFT)()) == Together(chat, of=str(file))
 
 
 def test_the_harness_puts_the_team_around_what_it_acts_in() -> None:

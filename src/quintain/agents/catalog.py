@@ -163,7 +163,7 @@ def check(spec: str) -> tuple[Layer, ...]:
     Raises:
         UsageError: an unknown name or option, a value that does not fit, or parts in an impossible order.
     """
-    if spec.endswith(FILE):
+    if spec.endswith(FILE) and "?" not in spec:  # team?of=team.toml is a harness with a file of its own
         from quintain.agents.configured import load_configuration
 
         spec = f"configured?file={spec}+{load_configuration(Path(spec)).agent}"

@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quintain.cli.arguments import Parser, whole_number
+from quintain.cli.arguments import TRUST, Parser, whole_number
 from quintain.errors import DataError, UsageError, suggestion
 from quintain.types.json_text import load_json
 from quintain.types.terminal import write_line
@@ -34,14 +34,32 @@ def play(argv: Sequence[str]) -> int:
     parser.flag("--seed", "number of the task (default 0); the same number is the same task", "N", "0")
     parser.flag("--split", "tasks to play: train (default) or eval", "SPLIT", "train")
     parser.flag(
-        "--record", "file of demonstrations, .jsonl, that the episode is added to when it ends", "FILE"
+        "--record",
+        "file of demonstrations, .jsonl, that the episode is added to when it ends; with --plans a new folder",
+        "FILE",
     )
+    parser.flag("--plans", "a run that plans and acts (agent=plan+...): you correct its plans", "RUN")
+    parser.flag("--episodes", "with --plans: how many, on the tasks from --seed on (default 1)", "N", "1")
+    parser.switch("--trust-run", TRUST)
+    parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
     arguments = parser.read(argv)
     seed = whole_number(arguments.seed, "--seed")
+    episodes = whole_number(arguments.episodes, "--episodes", least=1)
     if arguments.split not in ("train", "eval"):
         raise UsageError(f"--split: got {arguments.split!r}; choose train or eval")
 
     out = None if arguments.record is None else Path(arguments.record)
+    if arguments.plans is not None:
+        from quintain.cli.plan_correction import correct_in_terminal
+
+        if arguments.split != "train":
+            raise UsageError("--plans: got tasks of eval, which nothing is learned from; leave --split out")
+        return correct_in_terminal(
+            arguments.environment, arguments.plans, out, ask_or_leave, runs=arguments.runs, episodes=episodes,
+            seed=seed, is_trusted=arguments.trust_run,
+        )  # fmt: skip
+    if episodes > 1:
+        raise UsageError(f"--episodes: got {episodes}, which are played with --plans alone; name a run there")
     if out is not None and (out.suffix != ".jsonl" or arguments.split != "train"):
         raise UsageError(
             f"--record: got {arguments.record!r} with tasks of {arguments.split}; give a file that ends in .jsonl, and "
@@ -59,6 +77,12 @@ def ask() -> str | None:
     except EOFError:
         write_line("")
         return None
+
+
+def ask_or_leave() -> str | None:
+    """Return the next line that was typed, None at the end of the input or where it says to leave."""
+    line = ask()
+    return None if line is None or line.lower() in QUIT else line
 
 
 def episode(
