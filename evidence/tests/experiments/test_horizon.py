@@ -1,11 +1,17 @@
 """The experiments of long episodes: what their arms do, and that they run."""
 
+from contextlib import closing
+from random import Random
+
 import pytest
 import torch
 
+from quintain.agents.routed import PlanStep, RoutedWorld, write_plan
+from quintain.environments.protocol import advance, begin
 from quintain.methods.horizon.tti import Config
-from quintain.types import flatten_scored
-from quintain_evidence.experiments.horizon import agile, mem1, mem_agent, pilot_rl, tti
+from quintain.types import Action, flatten_scored
+from quintain.worlds.house.game import House
+from quintain_evidence.experiments.horizon import agile, mem1, mem_agent, pilot_rl, router, tti
 from quintain_evidence.labs.observed import observed_world
 from quintain_evidence.labs.tabular import TablePolicy
 
@@ -63,3 +69,36 @@ def test_a_relay_is_solved_by_who_agrees_on_words_and_given_words_are_the_codes(
     assert all([turn.seat for turn in t.turns] == ["agent/plan", "agent"] for t in flatten_scored(own))
     words = pilot_rl.choose_words(5, code, deranged=False)
     assert pilot_rl.choose_words(5, code, deranged=True) == [*words[1:], words[0]]
+
+
+def test_a_plan_solves_a_house_where_every_step_has_who_can_do_it() -> None:
+    """The rule that the experiment plays by, beside plans that the harness' own world carries out."""
+    rng = Random(3)
+    seen: set[bool] = set()
+    for number in range(12):
+        task = router.draw_tasks(number, 1)[0]
+        cards, way = router.draw_cards(number), router.find_way(task.seed)
+        able = [
+            [k for k, name in enumerate(router.WORKERS) if {*verbs} <= {*cards[name]}] for _, verbs in way
+        ]
+        workers = [rng.choice(own or [0]) for own in able]
+        workers[-1] = rng.randrange(3)
+        steps = zip(way, workers, strict=True)
+        plan = tuple(PlanStep(router.WORKERS[w], thing, k) for k, ((thing, _), w) in enumerate(steps))
+        with closing(RoutedWorld(House(rooms=1), cards, steps=router.MOST)) as world:
+            begin(world, task)
+            is_solved = advance(world, Action(text=write_plan(plan))).is_success
+        assert is_solved == router.solves(task.seed, cards, workers)
+        seen.add(is_solved)
+    assert seen == {True, False}
+
+
+def test_a_planner_has_the_outcomes_of_others_in_the_control() -> None:
+    cards = router.draw_cards(1)
+    (group,) = router.play(router.make_planner(), lambda _: cards, router.draw_tasks(2, 1), size=4, seed=5)
+    told = router.exchange(group)
+    assert [t.outcome for t in told.trajectories] == [
+        t.outcome for t in (*group.trajectories[1:], group.trajectories[0])
+    ]
+    (row,) = router.measure({"seeds": 1, "updates": 1, "rate": 0.1, "tests": 4}, 3)
+    assert {"method", "control", "null_method", "null_control", "extra.imitation"} <= row.keys()

@@ -132,6 +132,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "Several agents share a task": (
         "dr_mas", "marft", "marti", "iagents", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
+        "router",
     ),
     "An agent is to be measured as others are": ("bfcl", "agentissue", "rexbench", "agentif"),
     "Tasks or transcripts are to be made first": (
@@ -274,7 +275,8 @@ TABLE: tuple[Entry, ...] = (
     add_row("AGILE", "horizon", "agile", LONG, "itself, each question credited for itself"),
     Entry("Reflexion", "horizon", "written", name="reflexion", page="Reflexion", section=AROUND,
         about="rounds of attempts: lessons of failed ones stand in the next prompt", against="plain retries"),
-    Entry("Trained planner / router", "horizon", "planned"),
+    add_row("Trained planner / router", "horizon", "router", LONG, "imitation of plans that worked",
+        page="Trained planner"),
     add_row("MARFT", "multiagent", "marft", RETURNS, "`ppo` for each agent by itself"),
     add_row("Dr. MAS", "multiagent", "dr_mas", GROUPS, "`grpo` with one baseline for the team"),
     add_row("MARTI", "multiagent", "marti", TURNS, "itself with outcomes alone"),

@@ -459,6 +459,57 @@ def weigh_roles_by_hand(case: list[list[tuple[bool, int, float]]]) -> list[float
     return [*weights, *(float(a) for num, a in kept for _ in range(num)), float(len(kept))]
 
 
+Routed = list[tuple[list[int], bool]]
+"""of each episode the steps of its plans, in order, and whether it solved its task"""
+
+
+def draw_routed(rng: Rng) -> Routed:
+    """Return one to six episodes of up to eight plans of up to nine steps; some of no line."""
+    return [
+        ([int(k) for k in rng.integers(0, 10, int(rng.integers(1, 9)))], bool(rng.random() < 0.5))
+        for _ in range(int(rng.integers(1, 7)))
+    ]
+
+
+def _make_routed(case: Routed) -> list[Trajectory]:
+    """Return the episodes of `case`."""
+    return [
+        episode_of(
+            [
+                turn_of((2,), Action(text="\n".join(f"{k}. anna: mug until done" for k in range(num))))
+                for num in plans
+            ],
+            float(won),
+            is_success=won,
+        )
+        for plans, won in case
+    ]
+
+
+def pay_routed(module: ModuleType, case: Routed) -> list[float]:
+    """Return what the trained planner's code pays at its defaults and at ten times the price, turn by turn."""
+    groups = [Group(task=t.task, trajectories=(t,)) for t in _make_routed(case)]
+    return [
+        turn.reward
+        for cost in (0.02, 0.2)
+        for group in module.pay(groups, module.Config(step_cost=cost))
+        for turn in group.trajectories[0].turns
+    ]
+
+
+def pay_routed_by_hand(case: Routed) -> list[float]:
+    """Return the same: each line costs, an empty plan as one of a line, until half a point is spent."""
+    found: list[float] = []
+    for cost in (0.02, 0.2):
+        for plans, won in case:
+            left = 0.5
+            for number, steps in enumerate(plans, 1):
+                paid = min(left, cost * (steps or 1))
+                left -= paid
+                found.append(float(won and number == len(plans)) - paid)
+    return found
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula("tti.horizon", "methods.horizon.tti", ("horizon",), draw_schedule, allow, allow_by_hand),
     Formula("tti.weights", "methods.horizon.tti", ("weigh",), draw_kept, weigh, weigh_by_hand),
@@ -472,5 +523,7 @@ FORMULAS: tuple[Formula, ...] = (
     Formula("pilot_rl.paid", "methods.horizon.pilot_rl", ("pay", "stage_at"), draw_paid, pay_plans, pay_plans_by_hand),
     Formula("credit.train_role", "credit.roles", ("train_role",), draw_roles, weigh_roles, weigh_roles_by_hand,
         aside=("_refuse_none",)),
+    Formula("router.paid", "methods.horizon.router", ("pay", "count_steps"), draw_routed, pay_routed,
+        pay_routed_by_hand),
     Formula("mem1.matches", "methods.horizon.mem1", ("count_matches",), draw_answers, match, match_by_hand),
 )  # fmt: skip
