@@ -841,6 +841,10 @@ class RlspOptions(EpisodesOptions, total=False):
     has_gate: bool
     kl_coef: float
 
+class RouterOptions(GroupOptions, total=False):
+    step_cost: float
+    max_cost: float
+
 class RroOptions(PreferenceRoundsOptions, total=False):
     rollouts: int
     cap: int
@@ -1180,6 +1184,8 @@ def train(method: Literal["rladapter"], **options: Unpack[RladapterOptions]) -> 
 def train(method: Literal["rloo"], **options: Unpack[RlooOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["rlsp"], **options: Unpack[RlspOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["router"], **options: Unpack[RouterOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["rro"], **options: Unpack[RroOptions]) -> TrainedRun: ...
 @overload
