@@ -5,7 +5,8 @@ two of them, so that no name says anything before. A plan gives each thing of th
 after the one before it, so that it solves the house if and only if all of its steps are done (a test carries such plans
 out in the harness' own world). The planner is a table over what a thing asks for (go, go and open, take, clean, …).
 Config, reward, credit and update are the method's. In the control outcomes are dealt to other plans of the same house.
-The rival imitates the plans that solved their house, as often. In the null world cards are drawn anew for every house.
+The rival is the worker who alone solves most of the same houses. Imitation of the plans that solved theirs is measured,
+too. In the null world cards are drawn anew for every house.
 """
 
 from __future__ import annotations
@@ -185,7 +186,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
         def same(_: int, cards: Cards = cards) -> Cards:
             return cards
 
-        def drawn(house: int, own: int = own) -> Cards:
+        def deal_each(house: int, own: int = own) -> Cards:
             return draw_cards(derive_seed(own, house))
 
         def arm(deal: Deal, name: str, scale: float = 1.0, own: int = own) -> float:
@@ -196,8 +197,8 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
             {
                 "method": arm(same, "method"),
                 "control": arm(same, "control"),
-                "null_method": arm(drawn, "method"),
-                "null_control": arm(drawn, "control"),
+                "null_method": arm(deal_each, "method"),
+                "null_control": arm(deal_each, "control"),
                 "extra.imitation": arm(same, "imitation"),
                 "extra.half": arm(same, "method", 0.5),
                 "extra.double": arm(same, "method", 2.0),
