@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quintain.errors import UsageError
-from quintain.types.terminal import write_line
+from quintain.types.terminal import write_command, write_line
 
 if TYPE_CHECKING:
     from quintain.agents.plan import Plan
@@ -68,10 +68,8 @@ def correct_in_terminal(
     settings = {"environment": environment, "agent": run, "seed": seed, "split": "train"}
     write_run(kept, tokenizer, out, settings, make_environment=find(environment))
     solved = sum(bool(trajectory.is_success) for trajectory in kept)
-    write_line(
-        f"{out}: {len(kept)} episodes, {solved} solved, which are what is learned from: "
-        f"quintain train sft --model {run} --demonstrations {out}"
-    )
+    train = write_command("quintain", "train", "sft", "--model", run, "--demonstrations", out)
+    write_line(f"{out}: {len(kept)} episodes, {solved} solved, which are what is learned from: {train}")
     return 0
 
 
