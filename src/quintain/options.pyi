@@ -289,6 +289,10 @@ class AutoglmOptions(GroupOptions, total=False):
     updates: int
     batch_size: int
 
+class BacktrackOptions(GroupOptions, total=False):
+    error_rate: float
+    judged_weight: float
+
 class CispoOptions(GroupOptions, total=False):
     clip_high: float
     kl_coef: float
@@ -1030,6 +1034,8 @@ def train(method: Literal["atlas"], **options: Unpack[AtlasOptions]) -> TrainedR
 def train(method: Literal["auto_flow"], **options: Unpack[AutoFlowOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["autoglm"], **options: Unpack[AutoglmOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["backtrack"], **options: Unpack[BacktrackOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["cispo"], **options: Unpack[CispoOptions]) -> TrainedRun: ...
 @overload

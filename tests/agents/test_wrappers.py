@@ -33,6 +33,7 @@ from quintain.types import Action, StepResult, Task
 USUAL = ("plan", "web", "twocards", "desk")
 FITTING: dict[str, tuple[str, ...]] = {
     "advised": ("craft",),
+    "backtracked?retries=0": ("plan", "web", "keydoor"),
     "capped?calls=99": USUAL,
     "capped?calls=99+code?seconds=30": ("desk",),
     "chunks": ("stream",),

@@ -52,6 +52,7 @@ MORE = (
     "constrained?calls=mistral&max_calls=2",
     "plan+pivotal?turns=2+simplified+rci",
     "again?ends=guess+tools",
+    "backtracked+react",
     "evolved+react",
     "searched?size=1+react",
     "searched?by=mcts&score=model+tools",

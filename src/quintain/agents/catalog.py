@@ -53,6 +53,7 @@ HARNESSES: dict[str, str] = {
 WRAPPERS: dict[str, str] = {
     "again": "quintain.agents.again:Again",
     "backoff": "quintain.agents.backoff:Backoff",
+    "backtracked": "quintain.search.backtracking:Backtracked",
     "budget": "quintain.agents.budget:Budget",
     "capped": "quintain.agents.capped:Capped",
     "cased": "quintain.agents.cased:Cased",

@@ -29,7 +29,8 @@ CONVERSATION = "conversation"
 FORGETFUL: Mapping[str, str] = {"window": "", "plan": "replan_every"}
 """Layers behind which nothing older than a few turns is known, and the option with which they forget, if any."""
 FILLS: Mapping[str, Module] = {
-    "advised": "planning", "backoff": "planning", "evolved": "planning", "foresight": "planning",
+    "advised": "planning", "backoff": "planning", "backtracked": "planning", "evolved": "planning",
+    "foresight": "planning",
     "infonav": "planning", "plan": "planning", "rci": "planning", "routed": "planning", "searched": "planning",
     "workflow": "planning", "workforce": "planning",
     "cased": "memory", "experienced": "memory", "memory": "memory", "pivotal": "memory", "summary": "memory",

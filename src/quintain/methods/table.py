@@ -110,7 +110,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "Episodes are long, and which turn it was is not told": (
         "gigpo", "openmanus", "mt_grpo", "spa_rl", "pag", "metaspatial", "vine", "mucode", "epo", "swirl", "agile",
-        "mem_agent", "mem1", "tti", "pilot_rl",
+        "mem_agent", "mem1", "tti", "pilot_rl", "backtrack",
     ),
     "Steps of the environment are dear, so that they are used again": ("archer", "digi_rl", "digi_q", "web_rl"),
     "It tries too little, or thinks too long": ("coso", "greedy", "rlsp", "act_more"),
@@ -299,7 +299,7 @@ TABLE: tuple[Entry, ...] = (
     Entry("ARIES", "search", "planned"),
     Entry("RL of Thoughts", "search", "planned"),
     Entry("WebCoT", "search", "planned"),
-    Entry("BacktrackAgent", "search", "planned"),
+    add_row("BacktrackAgent", "search", "backtrack", TURNS, "rules without a judge"),
     Entry("WebRollback", "search", "planned"),
     Entry("GuidNav", "search", "planned"),
     Entry("RLM blueprint / x1", "search", "planned"),
