@@ -21,7 +21,7 @@ AGENT: Any = None
 
 
 class Stairs(Environment):
-    """Go up four stairs. Act: up, side (a dead end), stay, or jump, which cannot be undone."""
+    """Go up four stairs. Act: up, leap (two at once), side (a dead end), stay, or jump, which cannot be undone."""
 
     name = "stairs"
     max_turns = 12
@@ -34,11 +34,11 @@ class Stairs(Environment):
         return self.place
 
     def step(self, action: Action) -> StepResult:
-        if action.text not in ("up", "side", "stay", "jump"):
+        if action.text not in ("up", "leap", "side", "stay", "jump"):
             return StepResult(observation=self.place, is_valid=False)
         self.has_jumped = action.text == "jump"
-        if action.text == "up":
-            self.place = str(int(self.place) + 1) if self.place.isdigit() else self.place
+        if action.text in ("up", "leap"):
+            self.place = str(int(self.place) + len(action.text) // 2) if self.place.isdigit() else self.place
         elif action.text != "stay":
             self.place = f"beside {self.place}"
         is_up = self.place == str(self.steps)
@@ -93,13 +93,16 @@ def world_of(retries: int, inner: Environment | None = None) -> BacktrackWorld:
 
 
 def test_a_step_that_is_judged_wrong_is_taken_back_and_told_of() -> None:
-    found = go(world_of(2), say("side", "up", "up", "up", "up"), knows)
+    found = go(world_of(2), say("side", "up", "side", "up", "up", "up"), knows)
     shown = [split_head(result.observation) for result in found]
     assert shown[0] == ("judge", (0,), "beside 0")
     assert shown[1] == ("", (), f"0\n\n{UNDONE}\nside → beside 0\n{INSTEAD}")
     assert shown[2] == ("judge", (2,), "1") and shown[3] == ("", (2,), "1"), "a fresh state tells of nothing"
-    assert shown[-1] == ("end", (2, 4, 6, 8), "4")
-    assert [result.reward for result in found] == [0.0] * 8 + [1.0] and found[-1].is_success
+    assert shown[5] == ("", (2,), f"1\n\n{UNDONE}\nside → beside 1\n{INSTEAD}"), (
+        "of what was tried here alone"
+    )
+    assert shown[-1] == ("end", (2, 6, 8, 10), "4")
+    assert [result.reward for result in found] == [0.0] * 10 + [1.0] and found[-1].is_success
 
 
 def test_the_verifier_needs_no_judge_and_the_last_attempt_is_kept_whatever_it_is() -> None:
@@ -155,12 +158,15 @@ def test_the_expert_judges_by_what_it_would_have_done_or_by_what_is_done() -> No
     world = world_of(2)
     begin(world, TASK)
     assert world.legal_actions() == ("up", "side") and world.expert_action().text == "up"
-    for action, verdict in (("side", "no"), ("up", "yes")):
-        advance(world, Action(text=action))
+    for action, verdict in (("side", "no"), ("leap", "yes")):
+        place = advance(world, Action(text=action)).observation
         assert world.legal_actions() == ("yes", "no")
         assert world.expert_action().text == verdict == world.mistaken_action(Random(0)).text
+        assert isinstance(world.inner, Stairs) and split_head(place)[2] == world.inner.place, (
+            "it changes nothing"
+        )
         advance(world, Action(text=verdict))
-    assert split_head(advance(world, Action(text="up")).observation)[1] == (2, 4), "asking changed nothing"
+    assert split_head(advance(world, Action(text="up")).observation)[1:] == ((2, 4), "3")
 
 
 def play(chat: Chat, spec: str, words: Sequence[str]) -> Trajectory:

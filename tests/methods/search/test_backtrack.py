@@ -24,7 +24,7 @@ from quintain.testing.episodes import episode_of, turn_of
 from quintain.types import Group, Text, Trajectory
 
 
-def attempted(heads: str, way: tuple[int, ...], value: float) -> Trajectory:
+def make_episode(heads: str, way: tuple[int, ...], value: float) -> Trajectory:
     """Return an episode of a turn for each letter of `heads`: a for an attempt, j for a verdict."""
     turns = [
         turn_of((2, 3), observation=(Text(text=str(with_head("x", "judge" if head == "j" else "", ()))),))
@@ -35,9 +35,9 @@ def attempted(heads: str, way: tuple[int, ...], value: float) -> Trajectory:
 
 
 def test_attempts_are_told_from_verdicts_and_kept_ones_from_others() -> None:
-    found = attempted("ajaja", (2, 4), 1.0)
+    found = make_episode("ajaja", (2, 4), 1.0)
     assert read_attempts(found) == [False, None, True, None, True]
-    group = Group(task=found.task, trajectories=(found, attempted("a", (), 0.0)))
+    group = Group(task=found.task, trajectories=(found, make_episode("a", (), 0.0)))
     assert measure_attempts([group]) == {
         "backtrack/attempts": 2.0, "backtrack/undone": 0.5, "backtrack/verdicts": 0.5,
     }  # fmt: skip
@@ -46,7 +46,8 @@ def test_attempts_are_told_from_verdicts_and_kept_ones_from_others() -> None:
 
 def test_credit_is_the_outcome_and_how_much_oftener_an_attempt_was_kept_than_others() -> None:
     group = Group(
-        task=attempted("a", (), 0.0).task, trajectories=(attempted("aja", (2,), 1.0), attempted("a", (), 0.0))
+        task=make_episode("a", (), 0.0).task,
+        trajectories=(make_episode("aja", (2,), 1.0), make_episode("a", (), 0.0)),
     )
     credit = credit_attempts([group], weight=0.5)
     numbers = [[float(turn[0]) for turn in own] for own in credit.advantages]
@@ -56,20 +57,20 @@ def test_credit_is_the_outcome_and_how_much_oftener_an_attempt_was_kept_than_oth
     assert credit.is_trained == ((True, False, True), (True,))
     outcomes = credit_attempts([group], weight=0.0)
     assert [float(own[0][0]) for own in outcomes.advantages] == pytest.approx([2**-0.5, -(2**-0.5)], abs=1e-5)
-    alone = credit_attempts([replaced(group, 0)], weight=1.0)
+    alone = credit_attempts([take_one(group, 0)], weight=1.0)
     assert float(np.sum([turn[0] for turn in alone.advantages[0]])) == pytest.approx(0.0), (
         "no outcome to compare"
     )
 
 
-def replaced(group: Group, index: int) -> Group:
+def take_one(group: Group, index: int) -> Group:
     return Group(task=group.task, trajectories=(group.trajectories[index],))
 
 
 def test_what_was_taken_back_is_context_and_what_failed_is_left_out() -> None:
     (made,) = (
         choose_attempts()
-        .run([as_example(t) for t in (attempted("aja", (2,), 1.0), attempted("a", (0,), 0.0))])
+        .run([as_example(t) for t in (make_episode("aja", (2,), 1.0), make_episode("a", (0,), 0.0))])
         .examples
     )
     assert [own.tolist() for own in made.weights or ()] == [[0.0, 0.0], [1.0, 1.0], [1.0, 1.0]]
