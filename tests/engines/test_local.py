@@ -1,4 +1,5 @@
 from dataclasses import replace
+from random import Random
 from typing import Any, cast
 
 import pytest
@@ -30,6 +31,17 @@ def collect(engine: Local, names: list[str]) -> dict[str, Completion]:
         if len(replies) == len(names):
             return replies
     raise AssertionError(f"only {sorted(replies)} of {names} came")
+
+
+def expect_alone(
+    model: PreTrainedModel, prompt: tuple[int, ...], found: Completion, seed: int, **sampling: Any
+) -> None:
+    """Fail unless an engine of its own says the same to `prompt`."""
+    engine = Local(model)
+    ask(engine, "alone", prompt, seed, **sampling)
+    expected = collect(engine, ["alone"])["alone"]
+    assert found.token_ids == expected.token_ids
+    assert found.logprobs == pytest.approx(expected.logprobs, abs=1e-5)
 
 
 def reference(
@@ -95,6 +107,67 @@ def test_equal_prompts_are_read_once(qwen: PreTrainedModel) -> None:
         single = Local(qwen)
         ask(single, "s", (10, 11, 12, 13), seed=i, max_tokens=1)
         assert collect(single, ["s"])["s"].token_ids == together[f"s{i}"].token_ids
+
+
+def test_what_prompts_begin_alike_is_read_once(qwen: PreTrainedModel) -> None:
+    engine = Local(qwen)
+    beginning = tuple(5 + k % 50 for k in range(100))
+    for i in range(8):
+        ask(engine, f"s{i}", (*beginning, 10 + i, *range(20, 39)), seed=i, max_tokens=4)
+    together = collect(engine, [f"s{i}" for i in range(8)])
+    assert engine.stats().num_prefilled == 100 + 8 * 20
+    for i in range(8):
+        prompt = (*beginning, 10 + i, *range(20, 39))
+        expect_alone(qwen, prompt, together[f"s{i}"], seed=i, max_tokens=4)
+
+
+def test_a_new_stream_takes_over_what_a_live_one_begins_with_whoever_it_belongs_to() -> None:
+    model = small_model("qwen3")
+    engine = Local(model)
+    beginning = tuple(5 + k % 50 for k in range(40))
+    ask(engine, "a", (*beginning, 50), max_tokens=4)
+    collect(engine, ["a"])
+    ask(engine, "b", (*beginning, 51, 52), seed=2, max_tokens=4)
+    expect_alone(model, (*beginning, 51, 52), collect(engine, ["b"])["b"], seed=2, max_tokens=4)
+    assert engine.stats().num_prefilled == 41 + 2
+    ask(engine, "c", beginning, seed=3, max_tokens=4)
+    expect_alone(model, beginning, collect(engine, ["c"])["c"], seed=3, max_tokens=4)
+    assert engine.stats().num_prefilled == 43 + 1, "the last token is read, since it is asked what follows it"
+    change(model)
+    engine.load_weights(1, None)
+    ask(engine, "d", (*beginning, 51), seed=2, max_tokens=4)
+    found = collect(engine, ["d"])["d"]
+    assert engine.stats().num_prefilled == 44 + 41, "nothing of the old weights is taken over"
+    with torch.no_grad():
+        expected = reference(model, [*beginning, 51], found, 0.8)
+    assert found.logprobs == pytest.approx(expected, abs=1e-4)
+    for name in "abcd":
+        engine.release(name)
+    ask(engine, "e", (*beginning, 51), seed=2, max_tokens=4)
+    assert collect(engine, ["e"])["e"].token_ids == found.token_ids
+    assert engine.stats().num_prefilled == 85 + 41, "nobody holds it any more"
+
+
+def test_random_streams_that_share_what_they_begin_with_say_what_each_says_alone(
+    qwen: PreTrainedModel,
+) -> None:
+    rng = Random(0)
+    for _ in range(12):
+        engine = Local(qwen)
+        engine.min_shared = rng.choice([1, 3, 16])
+        prompts: dict[str, tuple[int, ...]] = {}
+        for number in range(rng.randint(2, 9)):
+            others = [*prompts.values(), ()]
+            before = rng.choice(others)
+            cut = before[: rng.randint(0, len(before))]
+            prompts[f"s{number}"] = (*cut, *(rng.randrange(5, 60) for _ in range(rng.randint(1, 40))))
+        for number, (name, prompt) in enumerate(prompts.items()):
+            ask(engine, name, prompt, seed=number, max_tokens=9, stop_ids=frozenset())
+            if rng.random() < 0.5:
+                engine.advance()  # none is over before the last is asked
+        found = collect(engine, list(prompts))
+        for number, (name, prompt) in enumerate(prompts.items()):
+            expect_alone(qwen, prompt, found[name], number, max_tokens=9, stop_ids=frozenset())
 
 
 def test_completion_ends_with_the_stop_token_or_at_the_limit(qwen: PreTrainedModel) -> None:

@@ -45,6 +45,9 @@ BLOCK_TOKENS = 1024
 class Decoder(Protocol):
     """Cached forward passes over slots."""
 
+    can_cut: bool
+    """Whether the beginning of a stream can be copied, and not the whole alone."""
+
     def forward(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:
         """Append `new_ids[i]` to the stream in `slots[i]` and return the logits [R, V] after each last token."""
         ...
@@ -69,8 +72,8 @@ class Decoder(Protocol):
         """Go back to the first `length` tokens in `slot` after a pass that broke off; return how many are left."""
         ...
 
-    def copy(self, source: int, targets: Sequence[int]) -> None:
-        """Make the streams in `targets` equal to the one in `source`."""
+    def copy(self, source: int, targets: Sequence[int], length: int | None = None) -> None:
+        """Make the streams in `targets` equal to the one in `source`, or to its first `length` tokens (`can_cut`)."""
         ...
 
     def refresh(self) -> None:
@@ -85,6 +88,8 @@ class GenericDecoder:
     would forget it, without a word. What a model can do is found out on five tokens before the first stream, by
     comparison with one pass over all of them (`reading`).
     """
+
+    can_cut = False
 
     def __init__(self, model: PreTrainedModel, *, precision: Precision = "fp32") -> None:
         self.model = model
@@ -182,8 +187,8 @@ class GenericDecoder:
         self.clear(slot)
         return 0
 
-    def copy(self, source: int, targets: Sequence[int]) -> None:
-        """See `Decoder.copy`."""
+    def copy(self, source: int, targets: Sequence[int], length: int | None = None) -> None:
+        """See `Decoder.copy`; a stream is copied as a whole, whatever `length` says."""
         for target in targets:
             self._caches[target] = deepcopy(self._caches[source])
 
@@ -199,6 +204,8 @@ class FastDecoder:
     (`records_steps`). Weights that the model keeps in 16 bits are read where they are;
     others are joined in copies, of which a layer's old ones go before its new ones are made.
     """
+
+    can_cut = True
 
     def __init__(self, model: PreTrainedModel, *, max_length: int, precision: Precision = "fp32") -> None:
         self.model = model
@@ -266,9 +273,9 @@ class FastDecoder:
         return length
 
     @torch.inference_mode()
-    def copy(self, source: int, targets: Sequence[int]) -> None:
+    def copy(self, source: int, targets: Sequence[int], length: int | None = None) -> None:
         """See `Decoder.copy`."""
-        length = self.lengths[source]
+        length = self.lengths[source] if length is None else length
         self._reserve(max(targets) + 1, length)
         index = torch.tensor(targets, device=self._keys[0].device)
         for cache in (*self._keys, *self._values):

@@ -2,8 +2,8 @@
 
 One call of a kernel takes new tokens through all layers. The cache of a layer is laid out for the kernels: keys in
 blocks of 16 with the dimension outermost, so that scores of 16 keys are one vector. In bf16 it is kept in 16 bits.
-Streams that were opened with the same prompt read it from one slot while it is live, so the prompt of a group stays in
-the processor's cache. Results equal those of `engines.decoder.FastDecoder`.
+Streams that begin alike read that from one slot while it is live, so the prompt of a group stays in the processor's
+cache. Results equal those of `engines.decoder.FastDecoder`.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ def can_decode(model: PreTrainedModel) -> bool:
 
 class FusedDecoder:
     """See the module; implements `engines.decoder.Decoder`."""
+
+    can_cut = True
 
     def __init__(self, model: PreTrainedModel, *, max_length: int, precision: Precision = "fp32") -> None:
         self.model = model
@@ -100,9 +102,9 @@ class FusedDecoder:
         return length
 
     @torch.inference_mode()
-    def copy(self, source: int, targets: Sequence[int]) -> None:
+    def copy(self, source: int, targets: Sequence[int], length: int | None = None) -> None:
         """See `Decoder.copy`."""
-        length = self.lengths[source]
+        length = self.lengths[source] if length is None else length
         self._reserve(max(targets) + 1, length)
         blocks = -(-length // BLOCK)
         index = torch.tensor(targets)
@@ -110,8 +112,9 @@ class FusedDecoder:
             # A view that fills a slot counts as overlapping with the whole cache, which cannot be written to then.
             cache[index, :, :blocks] = cache[source, :, :blocks].clone()
         self._num_groups += 1
-        for slot in (source, *targets):
+        for slot in targets:
             self.lengths[slot] = length
+        for slot in (source, *targets):
             self._shared[slot] = self._num_groups, length // BLOCK * BLOCK
 
     @torch.inference_mode()

@@ -1,9 +1,10 @@
 """The engine in this process: continuous batching over a Hugging Face causal model, cache kept across turns.
 
 Each session (one token stream) holds a slot of the decoder's cache; a request prefills only the tokens that
-are new. Sessions that open with the same prompt are prefilled once. Weights may be shared with whoever trains
-them: `load_weights` takes over the new ones, and every session is then read again from its first token when it goes
-on, so no stale key or value is ever used.
+are new. What sessions begin alike is prefilled once (`engines.prefixes`), among those that open together and with
+those that are live, whoever they belong to. Weights may be shared with whoever trains them: `load_weights` takes over
+the new ones, and every session is then read again from its first token when it goes on, so no stale key or value is
+ever used, nor copied.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from torch import Tensor
 from quintain.engines.decoder import Decoder, FastDecoder, GenericDecoder
 from quintain.engines.fused_decoder import FusedDecoder, can_decode
 from quintain.engines.grammar import Grammars, Guide, is_available
+from quintain.engines.prefixes import find_longest, plan_pieces
 from quintain.engines.protocol import (
     Capability,
     EngineStats,
@@ -64,6 +66,8 @@ LARGE = 1 << 24
 """Weights of a model after which it is worth while to give memory back."""
 SMALL_CACHE = 1 << 28
 """Bytes of a cache that a processor keeps while nothing is sampled."""
+MIN_SHARED = 16
+"""Fewest tokens that streams begin alike for them to be read once: a pass of its own costs something."""
 MAX_SCORED = 1 << 25
 """Logits that `Local.score` holds at once."""
 
@@ -130,6 +134,7 @@ class Local:
         self._grammars = Grammars(self.vocabulary, tokenizer)
         self._max_length = min(limit, max_length or limit)
         self.max_batch = max_batch
+        self.min_shared = MIN_SHARED
         self.fallback_reason = find_unsupported(model)
         if self.fallback_reason:
             LOG.warning("the model runs on the generic, slower path: %s", self.fallback_reason)
@@ -403,6 +408,7 @@ class Local:
                     followers.setdefault(first, []).append(index)
         following = {index for members in followers.values() for index in members}
         computed = [index for index in range(len(jobs)) if index not in following]
+        self._share([jobs[index].session for index in computed if jobs[index].session.num_cached == 0])
         rows = sorted(computed, key=lambda index: jobs[index].session.slot)
         sessions = [jobs[index].session for index in rows]
         new_ids = [session.ids[session.num_cached :] for session in sessions]
@@ -420,6 +426,30 @@ class Local:
         for job in jobs:
             job.session.num_cached = len(job.session.ids)
         return logits[[where[index] for index in range(len(jobs))]]
+
+    def _share(self, new: Sequence[_Session]) -> None:
+        """Read once what the `new` sessions, all different, begin alike, or with one that is live."""
+        live = [each for each in self._sessions.values() if each.num_cached] if self.decoder.can_cut else []
+        known = [each.ids[: each.num_cached] for each in live] if new else []
+        for session in new:
+            place, length = find_longest(session.ids[:-1], known)
+            if length >= self.min_shared:
+                self.decoder.copy(live[place].slot, [session.slot], length)
+                session.num_cached = length
+        starts = [session.num_cached for session in new]
+        for level in plan_pieces([session.ids for session in new], starts, self.min_shared):
+            pieces = sorted(level, key=lambda piece: new[piece.leader].slot)
+            leaders = [new[piece.leader] for piece in pieces]
+            new_ids = [
+                leader.ids[leader.num_cached : piece.length]
+                for leader, piece in zip(leaders, pieces, strict=True)
+            ]
+            self.decoder.forward([leader.slot for leader in leaders], new_ids)
+            self._tally.add(num_prefilled=sum(map(len, new_ids)))
+            for leader, piece in zip(leaders, pieces, strict=True):
+                self.decoder.copy(leader.slot, [new[place].slot for place in piece.others])
+                for place in (piece.leader, *piece.others):
+                    new[place].num_cached = piece.length
 
     def _draw(self, jobs: list[_Job]) -> _Drawn:
         """Return what is sampled freely for each of `jobs`; the processor draws where a device has no float64."""

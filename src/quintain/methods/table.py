@@ -128,7 +128,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     "The model stays as it is, and what stands around it is to be better": (
         "reflexion", "memento", "practice", "generation", "dynasaur", "auto_flow", "react", "text2api", "agent_umf",
         "toolchain", "se_agent", "rci",
-        "cave_agent",
+        "cave_agent", "parrot",
     ),
     "Several agents share a task": (
         "dr_mas", "marft", "marti", "iagents", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
@@ -326,7 +326,9 @@ TABLE: tuple[Entry, ...] = (
         about="wrong calls are named, not carried out, and told to the next attempt", against="plain retries"),
     Entry("LLM-Agent-UMF", "agents", "written", name="agent_umf", page="LLM-Agent-UMF", section=AROUND,
         about="what an agent is made of, read off its name, and whether anything stands before its tools"),
-    Entry("Parrot", "agents", "planned"),
+    Entry("Parrot", "agents", "written", name="parrot", page="Parrot", section=AROUND,
+        about="an engine: a graph of calls at once, what prompts begin alike is read once, deep calls begin first",
+        against="calls in the order in which they come"),
     add_row("EnvGen", "synthesis", "env_gen", GROUPS, "`grpo`"),
     Entry("MAG-V", "synthesis", "written", name="mag_v", page="MAG-V", section=TOOLS,
         about="a verifier: a trajectory is right if what is asked back leads to the same",

@@ -6,7 +6,6 @@ at once and returns each as soon as it is done.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
@@ -14,6 +13,8 @@ from typing import Protocol, runtime_checkable
 
 from quintain.agents.harness import ChatSession
 from quintain.agents.protocol import Brief, Foresees, Session
+from quintain.engines.graph import Call, run_graph
+from quintain.engines.patience import Patience
 from quintain.engines.protocol import Engine, Request
 from quintain.environments.protocol import Environment
 from quintain.environments.recorded import RecordedAction
@@ -68,37 +69,6 @@ class Sampler(Protocol):
         ...
 
 
-class Patience:
-    """Bounds how long `engine` may say nothing.
-
-    An engine that samples a token per round answers within as many rounds as it may sample tokens; one that is
-    asked across a network has `seconds`. When both have passed without any reply, the requests are lost.
-    """
-
-    def __init__(self, engine: Engine, seconds: float) -> None:
-        self.name = f"the engine {type(engine).__name__}"
-        self._seconds = seconds
-        self._num_silent = 0
-        self._heard = time.monotonic()
-
-    def listen(self, waiting: Mapping[str, int], *, is_reply: bool) -> None:
-        """Count a round in which there was a reply or none; `waiting` are the sessions that wait and their most tokens.
-
-        Raises:
-            EngineFault: there were too many rounds without a reply over too long a time.
-        """
-        now = time.monotonic()
-        if is_reply or not waiting:
-            self._num_silent, self._heard = 0, now
-            return
-        self._num_silent += 1
-        if self._num_silent > sum(waiting.values()) and now - self._heard > self._seconds:
-            raise EngineFault(
-                f"{len(waiting)} requests to {self.name}: got no reply in {now - self._heard:.0f} s, the "
-                f"first for session {min(waiting)!r}; restart it, then resume"
-            )
-
-
 def sample_all(
     engine: Engine, requests: Sequence[Request], *, patience: float
 ) -> dict[str, Completion | Failure]:
@@ -107,20 +77,11 @@ def sample_all(
     Raises:
         EngineFault: it says nothing for `patience` seconds.
     """
-    found: dict[str, Completion | Failure] = {}
-    most = {request.session: request.sampling.max_tokens for request in requests}
-    watch = Patience(engine, patience)
-    try:
-        for request in requests:
-            engine.submit(request)
-        while waiting := {name: tokens for name, tokens in most.items() if name not in found}:
-            replies = engine.advance()
-            found |= {reply.session: reply.result for reply in replies}
-            watch.listen(waiting, is_reply=bool(replies))
-    finally:
-        for session in most:
-            engine.release(session)
-    return found
+    calls = [
+        Call(fills=each.session, prompt=(each.prompt_ids,), seed=each.seed, sampling=each.sampling)
+        for each in requests
+    ]
+    return run_graph(engine, calls, patience=patience) if calls else {}
 
 
 class EngineSampler:

@@ -10,9 +10,9 @@ import threading
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 
+from quintain.engines.patience import Patience
 from quintain.engines.protocol import Engine, Request
 from quintain.errors import QuintainError
-from quintain.rollout.samplers import Patience
 from quintain.types import Completion, Failure
 
 Answered = Future[Completion | Failure]

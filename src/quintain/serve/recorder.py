@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from quintain.data.used import refuse_newer
+from quintain.engines.prefixes import common_length
 from quintain.safety.guard import REFUSED, Guard
 from quintain.serve.chat_types import (
     CLOSING,
@@ -412,15 +413,6 @@ def chat_keys(tools: str, messages: Sequence[AssistantMessage]) -> list[str]:
         total.update(len(data).to_bytes(8, "little") + data)
         keys.append(total.hexdigest())
     return keys
-
-
-def common_length(first: Sequence[int], second: Sequence[int]) -> int:
-    """Return how many ids two streams have in common from their beginning."""
-    low, high = 0, min(len(first), len(second))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if first[:middle] == second[:middle] else (low, middle - 1)
-    return low
 
 
 def goes_on_from_cut(messages: Sequence[AssistantMessage], node: Node) -> bool:
