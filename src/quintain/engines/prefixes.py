@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-Streams = Sequence[Sequence[int]]
-"""all of one type: a list equals no tuple"""
+Streams = Sequence[list[int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,18 +13,21 @@ they must not.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import permutations
 from random import Random
 from typing import Any
 
+from quintain.engines.build import build_engine
 from quintain.engines.graph import Call, Criterion, Objective, deduce_objectives, run_graph
-from quintain.engines.local import Local
 from quintain.engines.protocol import Engine, Reply, Request, Sampling
 from quintain.engines.scripted import Scripted
-from quintain.testing.pupil import new_pupil
+from quintain.engines.settings import EngineSettings
+from quintain.testing.pupil import Pupil, new_pupil
 from quintain.types import derive_seed
 
+NEVER = 1 << 30
 BATCH, SMALL = 8, 2
 """Calls at once, of a mix and of a small graph."""
 SMALL_GRAPHS, TRIES = 30, 6
@@ -168,33 +171,29 @@ def measure_small(seed: int) -> dict[str, float]:
 
 def measure_sharing(seed: int) -> dict[str, float]:
     """Return the tokens read for a group of eight, and how many completions of random streams change by sharing."""
-    model = new_pupil(["guess"], seed=seed % 10_000).model
+    pupil = new_pupil(["guess"], seed=seed % 10_000)
     rng = Random(seed)
     group = [[5 + k % 50 for k in range(100)] + [rng.randrange(5, 60) for _ in range(20)] for _ in range(8)]
-    together = Local(model)
-    found = sample(together, group)
-    apart = Local(model)
-    apart.min_shared = 1 << 30
-    changed = sum(one != other for one, other in zip(found, sample(apart, group), strict=True))
-    read = together.stats().num_prefilled, apart.stats().num_prefilled
+    (read, found), (read_apart, others) = (sample(pupil, group, least) for least in (16, NEVER))
+    changed = sum(one != other for one, other in zip(found, others, strict=True))
     for _ in range(25):
         streams: list[list[int]] = []
         for _ in range(8):
             before = rng.choice([*streams, []])
             own = [rng.randrange(5, 60) for _ in range(rng.randint(1, 60))]
             streams.append([*before[: rng.randint(0, len(before))], *own])
-        shared, single = Local(model), Local(model)
-        single.min_shared = 1 << 30
-        shared.min_shared = rng.choice([1, 16])
-        pairs = zip(sample(shared, streams), sample(single, streams), strict=True)
-        changed += sum(one != other for one, other in pairs)
-    return {"extra.read": float(read[0]), "extra.read_apart": float(read[1]), "extra.changed": float(changed)}
+        (_, found), (_, others) = (sample(pupil, streams, least) for least in (rng.choice([1, 16]), NEVER))
+        changed += sum(one != other for one, other in zip(found, others, strict=True))
+    return {"extra.read": float(read), "extra.read_apart": float(read_apart), "extra.changed": float(changed)}
 
 
-def sample(engine: Local, streams: Sequence[Sequence[int]]) -> list[Any]:
-    """Return what `engine` says to each of `streams`."""
+def sample(pupil: Pupil, streams: Sequence[Sequence[int]], min_shared: int) -> tuple[int, list[object]]:
+    """Return the tokens that are read, and what is said to each of `streams`, by sharing so many tokens at least."""
     calls = [
         replace(make_call(f"s{k}", tokens=6), prompt=(tuple(ids),), seed=k) for k, ids in enumerate(streams)
     ]
-    found = run_graph(engine, calls)
-    return [found[f"s{k}"] for k in range(len(streams))]
+    engine: Any = build_engine(EngineSettings(), pupil.model, pupil.tokenizer)
+    with closing(engine):
+        engine.min_shared = min_shared
+        found = run_graph(engine, calls)
+        return engine.stats().num_prefilled, [found[f"s{k}"] for k in range(len(streams))]
