@@ -42,6 +42,7 @@ FITTING: dict[str, tuple[str, ...]] = {
     "experts": ("collab", "twocards"),
     "grounded": ("screen?interface=text",),
     "plan?actor=scripted": ("keydoor", "house"),
+    "rollback": ("plan", "web", "keydoor"),
     "routed": ("house", "keydoor"),
     "searched?size=1&steps=200": ("plan", "web", "keydoor"),
     "team?of=debate": ("craft", "keydoor"),

@@ -54,11 +54,13 @@ MORE = (
     "again?ends=guess+tools",
     "backtracked+react",
     "evolved+react",
+    "rollback+text",
+    "rollback+window?turns=2+text",
     "searched?size=1+react",
     "searched?by=mcts&score=model+tools",
 )
 
-NEED_MORE = (OUTSIDE, "again", "capped", "backoff", "evolved", "ordered", "searched", "team")
+NEED_MORE = (OUTSIDE, "again", "capped", "backoff", "evolved", "ordered", "rollback", "searched", "team")
 SPECS = [*(name for name in names() if name not in NEED_MORE), *MORE]
 
 

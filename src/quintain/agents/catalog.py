@@ -72,6 +72,7 @@ WRAPPERS: dict[str, str] = {
     "ramp": "quintain.agents.ramp:Ramp",
     "rci": "quintain.agents.rci:Critique",
     "refined": "quintain.agents.refined:Refined",
+    "rollback": "quintain.agents.rollback:Rollback",
     "searched": "quintain.search.harness:Searched",
     "simplified": "quintain.agents.shaping:Simplified",
     "summary": "quintain.agents.context:Summary",
@@ -91,6 +92,7 @@ REMEMBERERS = frozenset(
         "memory",
         "plan",
         "refined",
+        "rollback",
         "summary",
         "workflow",
     }

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from quintain.types import Observation, Score, Stop, Text, Trajectory, as_content
 
-HEAD = re.compile(r"\[search(?P<what>| judge| begin| end)(?P<way>(?: \d+)*)\]\n?")
+HEAD = re.compile(r"\[search(?P<what>| judge| back| begin| end)(?P<way>(?: \d+)*)\]\n?")
 ATTEMPT = "attempt"
 """Under which name the last turn of an attempt says what it came to, where an episode has several."""
 
@@ -18,12 +18,19 @@ ATTEMPT = "attempt"
 def follow_found(trajectory: Trajectory) -> Trajectory:
     """Return an episode as that of an agent who went the way that a search found, and no other; others as they are.
 
+    One who went back by actions (`quintain.agents.rollback`) went the whole way, which states were on offer left out.
+
     Each turn keeps its prompt, which holds the way to it alone; the last one has the reward of the whole way. A search
     that came to nothing leaves no turn.
     """
     what, way, last = split_head(trajectory.final_observation)
     if what != "end":
-        return trajectory
+        heads = [split_head(turn.observation) for turn in trajectory.turns]
+        if all(head[0] != "back" for head in heads):
+            return trajectory
+        turns = zip(trajectory.turns, heads, strict=True)
+        shown = tuple(replace(turn, observation=head[2]) for turn, head in turns)
+        return replace(trajectory, turns=shown, final_observation=last)
     found = [
         (turn, number)
         for turn, number in zip(trajectory.turns, number_actions(trajectory), strict=True)
@@ -95,7 +102,7 @@ def with_head(observation: Observation, what: str, way: Sequence[int]) -> Observ
 
 
 def split_head(observation: Observation) -> tuple[str, tuple[int, ...], Observation]:
-    """Return what is asked (``judge``, ``begin``, ``end``, or nothing), where the search stands, and what is shown."""
+    """Return what is asked (``judge``, ``end``, …, or nothing), where the search stands, and what is shown."""
     if isinstance(observation, str):
         text, rest = observation, ()
     else:

@@ -127,8 +127,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "The model stays as it is, and what stands around it is to be better": (
         "reflexion", "memento", "practice", "generation", "dynasaur", "auto_flow", "react", "text2api", "agent_umf",
-        "toolchain", "se_agent", "rci",
-        "cave_agent", "parrot",
+        "toolchain", "se_agent", "web_rollback", "rci", "cave_agent", "parrot",
     ),
     "Several agents share a task": (
         "dr_mas", "marft", "marti", "iagents", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
@@ -300,7 +299,8 @@ TABLE: tuple[Entry, ...] = (
     Entry("RL of Thoughts", "search", "planned"),
     Entry("WebCoT", "search", "planned"),
     add_row("BacktrackAgent", "search", "backtrack", TURNS, "rules without a judge"),
-    Entry("WebRollback", "search", "planned"),
+    Entry("WebRollback", "search", "written", name="web_rollback", page="WebRollback", section=AROUND,
+        about="a harness: a critique of each state, then back to any visited one", against="always one step back"),
     Entry("GuidNav", "search", "planned"),
     Entry("RLM blueprint / x1", "search", "planned"),
     Entry("ReAct", "agents", "written", name="react", page="ReAct", section=AROUND,

@@ -8,6 +8,8 @@ from random import Random
 from types import ModuleType
 from typing import Any
 
+from quintain.environments.protocol import Environment, advance, begin
+from quintain.types import Action, StepResult, Task
 from quintain_evidence.formulas.formula import Formula, Rng
 
 Planned = tuple[list[list[str]], list[str], list[str], float]
@@ -101,7 +103,7 @@ def draw_pools(rng: Rng) -> list[Pool]:
 
 def number_word(word: Iterable[str]) -> float:
     """Return a number that tells `word` from others."""
-    return float(sum(ord(sign) * 7**k for k, sign in enumerate(word)))
+    return float(sum(ord(sign) * 7 ** (k % 17) for k, sign in enumerate(word)))
 
 
 def operate(module: ModuleType, case: Sequence[Pool]) -> list[float]:
@@ -172,7 +174,90 @@ def mix(one: str, other: str, words: Sequence[str], paid: Sequence[float], rng: 
     return -1.0
 
 
+class Tower(Environment):
+    """Letters on one another, each paid by its place in the alphabet."""
+
+    name = "tower"
+    max_turns = 99
+    built = ""
+
+    def reset(self, task: Task) -> str:
+        """Begin with nothing."""
+        self.built = ""
+        return "."
+
+    def step(self, action: Action) -> StepResult:
+        """Put a letter on top."""
+        self.built += action.text
+        return StepResult(observation=f".{self.built}", reward=float(ord(action.text)))
+
+    def snapshot(self) -> str:
+        """Return the letters."""
+        return self.built
+
+    def restore(self, state: str) -> None:
+        """Have these letters."""
+        self.built = state
+
+
+def draw_ways(rng: Rng) -> list[list[str]]:
+    """Return five lists of a dozen actions: letters, and going back to states that are there or not."""
+
+    def draw_action() -> str:
+        if rng.random() < 0.4:
+            return f"goto {int(rng.integers(0, 8))}: {int(rng.integers(0, 9))}"
+        return "abc"[int(rng.integers(0, 3))]
+
+    return [[draw_action() for _ in range(12)] for _ in range(5)]
+
+
+def go_back(module: ModuleType, case: Sequence[Sequence[str]]) -> list[float]:
+    """Return after each action what the code shows, as a number, and what it paid."""
+    found: list[float] = []
+    for actions in case:
+        world = module.RollbackWorld(Tower())
+        found.append(number_word(str(begin(world, Task(id="t", environment="tower", seed=0)))))
+        for action in actions:
+            result = advance(world, Action(text=action))
+            found += [number_word(str(result.observation)), result.reward, float(result.is_valid)]
+    return found
+
+
+def go_back_by_list(case: Sequence[Sequence[str]]) -> list[float]:
+    """Return the same from one list of all states with their parents, and notes by state."""
+    found: list[float] = []
+    for actions in case:
+        parents, letters, notes, here = [-1], [""], [list[str]()], 0
+        for action in ["", *actions]:
+            way, said, paid, is_valid = lineage(parents, here), "", 0.0, True
+            if action.startswith("goto"):
+                number, why = int(action[5]), action.split(": ")[1]
+                if number in way[:-1]:
+                    left = way[way.index(number) + 1 :]
+                    paid = -float(sum(ord(letters[k]) for k in left))
+                    notes[number].append(f"{' > '.join(letters[k] for k in left)}: {why}")
+                    here = number
+                else:
+                    there = ", ".join(map(str, way[:-1])) or "none"
+                    said, is_valid = f"\n\nError: goto {number}: there are {there}.", False
+            elif action:
+                parents, letters, notes = [*parents, here], [*letters, action], [*notes, []]
+                here, paid = len(parents) - 1, float(ord(action))
+            way = lineage(parents, here)
+            tower = "".join(letters[k] for k in way)
+            note = f"\n\nLeft from here: {'; '.join(notes[here])}" if notes[here] else ""
+            found.append(number_word(f"[search back {' '.join(map(str, way))}]\n.{tower}{said}{note}"))
+            found += [paid, float(is_valid)] if action else []
+    return found
+
+
+def lineage(parents: Sequence[int], here: int) -> list[int]:
+    """Return the states from the first one to `here`."""
+    return [] if here < 0 else [*lineage(parents, parents[here]), here]
+
+
 FORMULAS: tuple[Formula, ...] = (
+    Formula("rollback.way", "agents.rollback", ("RollbackWorld",), draw_ways, go_back, go_back_by_list),
     Formula("evolve.operators", "search.evolve", ("find_best", "pick_mate", "align", "weigh", "recombine", "prune",
         "find_risks"), draw_pools, operate, operate_by_rule),
     Formula("toolchain.costs", "search.astar", ("PlanMemory", "count_common"), draw_plans, costs_of_plans,
