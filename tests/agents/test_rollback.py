@@ -10,6 +10,7 @@ from quintain.agents.rollback import ACT, CHOOSE, CRITICISE, LEFT, RollbackWorld
 from quintain.data.searched import follow_found, split_head
 from quintain.engines.scripted import Scripted
 from quintain.environments.catalog import find
+from quintain.environments.noisy import noisy
 from quintain.environments.protocol import Environment, advance, begin
 from quintain.errors import UsageError
 from quintain.rollout.collect import Rollout
@@ -179,13 +180,15 @@ def test_an_expert_s_way_back_is_a_choice_of_a_state() -> None:
     world = RollbackWorld(inner)
     begin(world, task)
     gone = list[str]()
-    for _ in range(30):
+    is_success: bool | None = None
+    while is_success is None or len(gone) < 30:
         action = world.expert_action()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
         gone.append(str(action.text))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
         result = advance(world, Action(text=gone[-1]))
+        is_success = result.is_success
         if result.is_over:
             break
-    assert result.is_success and not any(action.startswith("back") for action in gone)
+    assert is_success and not any(action.startswith("back") for action in gone)
     assert any(action.startswith("goto ") for action in gone)
 
 
@@ -243,6 +246,33 @@ def test_where_nothing_is_bad_actions_are_those_of_the_harness_inside(
     acts = [turn for turn in found.turns if not turn.is_internal]
     assert [t.completion.token_ids for t in acts] == [t.completion.token_ids for t in plain.turns]
     assert found.outcome == plain.outcome
+
+
+def test_a_state_that_is_not_on_offer_is_none(small_chat: Chat) -> None:
+    found = collect(small_chat, "rollback+text", iter(["a", "bad", "7", "b", "bad", "the door", "c"]))
+    assert [turn.action.text for turn in found.turns if not turn.is_internal] == ["a", "b", "c"]
+
+
+def test_an_expert_criticises_chooses_and_goes_back(small_chat: Chat) -> None:
+    make = find("web?labels=vague&depth=2&kinds=3&goal=open&popups=0")
+    engine = Scripted(lambda request, stream: (), small_chat.tokenizer)
+    rollout = Rollout(build("rollback+text", small_chat, make()), make, engine)
+    groups = rollout.demonstrations([make().task("train", k) for k in range(4)], noisy(0.0), seed=0)
+    rollout.close()
+    went = 0
+    for found in (group.trajectories[0] for group in groups):
+        assert found.is_success
+        said = [(turn.seat.partition("/")[2], turn.action.text) for turn in found.turns]
+        critiques = [text for role, text in said if role == "critique"]
+        goes = [number for number, (_, text) in enumerate(said) if text.startswith("goto")]
+        assert [said[k] for k in goes] == [("", "goto 0: bad")] * len(goes), (
+            "the only page there is to go back to"
+        )
+        assert [said[k - 1] for k in goes] == [("critique", "bad")] * len(goes) and critiques.count(
+            "bad"
+        ) == len(goes)
+        went += len(goes)
+    assert went > 2
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""WebRollback on a real model: SmolLM2 looks for a thing on a site, says of each page whether it is good, and goes back.
+"""WebRollback on a real model: SmolLM2 looks for a thing on a site, says whether each page is good, and goes back.
 
 The model has seen the expert through the same harness, who looks into one section after the other.
 """

@@ -129,7 +129,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     return rows
 
 
-def play(how: Choice, world: str, seed: int, count: int) -> list[Trajectory]:
+def play(how: Choice, world: str, seed: int, count: int) -> Sequence[Trajectory]:
     """Return the episode of the script on each of `count` sites."""
     mind, limits = Mind(partial(say, how)), Limits(max_turns=ACTIONS)
     with play_mind(mind, world, seed=seed, agent="rollback+text", limits=limits) as probe:
