@@ -138,10 +138,10 @@ def test_behind_a_pop_up_the_page_is_gone_back_to_and_not_the_pop_up() -> None:
     while not page.startswith(("small", "large")):
         result = advance(world, inner.expert_action())
         page = str(split_head(result.observation)[2]).split(":")[0]
-        offers[page] = [str(each.observation).split(":")[0] for each in world.offered()]
+        offers[page] = [str(each.observation).split(":")[0] for each in world.list_offered()]
     assert offers["pop-up"] == [], "while a pop-up is open nothing is on offer"
     assert offers[page] == ["Task", page.split()[-1]], "home as it was first seen, and the list of kinds"
-    advance(world, Action(text=f"goto {world.offered()[-1].number}"))
+    advance(world, Action(text=f"goto {world.list_offered()[-1].number}"))
     assert inner.snapshot()[1] == ("home", page.split()[-1]), "one page back"
 
 
@@ -155,7 +155,7 @@ def test_the_index_is_always_of_a_visited_state() -> None:
             _, numbers, _ = split_head(observation)
             assert set(numbers[:-1]) <= visited and numbers[-1] == max(numbers)
             visited.add(numbers[-1])
-            keys = {each.number: str(each.observation) for each in world.offered()}
+            keys = {each.number: str(each.observation) for each in world.list_offered()}
             goes = bool(keys) and rng.random() < 0.3
             chosen = rng.choice([*keys]) if goes else 0
             action = (

@@ -137,7 +137,7 @@ class RollbackWorld(Wrapped):
             self._visit(describe_action(action), result.observation, self._way[-1].paid + result.reward)
         return self._arrive(result)
 
-    def offered(self) -> list[VisitedState]:
+    def list_offered(self) -> list[VisitedState]:
         """Return the states that can be gone back to from here, of those of one page the first."""
         *before, here = self._way
         if not self._goes_by_itself:
@@ -153,9 +153,9 @@ class RollbackWorld(Wrapped):
 
     def _go_back(self, number: int, why: str) -> StepResult:
         """Go back to the state `number`, which was left for the reason `why`."""
-        target = next((each for each in self.offered() if each.number == number), None)
+        target = next((each for each in self.list_offered() if each.number == number), None)
         if target is None:
-            numbers = ", ".join(str(each.number) for each in self.offered()) or "none"
+            numbers = ", ".join(str(each.number) for each in self.list_offered()) or "none"
             said = with_words(self._way[-1].observation, f"Error: goto {number}: there are {numbers}.")
             return self._arrive(StepResult(observation=said, is_success=False, is_valid=False))
         here = self._way[-1]
@@ -202,7 +202,7 @@ class RollbackWorld(Wrapped):
 
     def _find(self, depth: int) -> VisitedState | None:
         """Return the state of so many pages, of those that can be gone back to."""
-        return next((each for each in self.offered() if each.depth == depth), None)
+        return next((each for each in self.list_offered() if each.depth == depth), None)
 
     def _arrive(self, result: StepResult) -> StepResult:
         """Return `result`, with what was left here and which states can be gone back to."""
@@ -214,7 +214,7 @@ class RollbackWorld(Wrapped):
 
     def _show(self, observation: Observation) -> Observation:
         """Return `observation` behind the numbers of the states on offer and of this one."""
-        return with_head(observation, "back", [each.number for each in (*self.offered(), self._way[-1])])
+        return with_head(observation, "back", [each.number for each in (*self.list_offered(), self._way[-1])])
 
 
 class RollbackSession(Deliberation):
