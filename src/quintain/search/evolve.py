@@ -28,8 +28,7 @@ from random import Random
 from statistics import fmean
 from typing import ClassVar
 
-from quintain.agents.context import Exchange, Rewriting
-from quintain.agents.deliberation import describe_action, with_words
+from quintain.agents.deliberation import Reopening, describe_action, with_words
 from quintain.agents.protocol import Agent, Brief, Prompt, equip
 from quintain.data.searched import ATTEMPT, split_head, with_head
 from quintain.environments.protocol import (
@@ -306,17 +305,12 @@ class EvolvedWorld(Wrapped):
         return self.inner.state_key() if isinstance(self.inner, StateKey) else as_text(observation)
 
 
-class EvolvedSession(Rewriting):
+class EvolvedSession(Reopening):
     """An episode of `Evolved`: every attempt is a conversation of its own, which begins with what it is told."""
-
-    _begins = False
 
     def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
         """See `Session.observe`."""
         what, _, shown = split_head(observation)
-        self._begins = what == "begin"
+        if what == "begin":
+            self._reopen(self.brief_without([shown]))
         return super().observe(shown, legal_actions)
-
-    def kept(self, history: Sequence[Exchange]) -> Sequence[Exchange] | None:
-        """See `Rewriting.kept`: nothing of the attempts before."""
-        return [] if self._begins else None
