@@ -49,6 +49,10 @@ class CodeAct:
     """Whether longer output is not shown at all, and said to be withheld (CaveAgent), where else its beginning is."""
     shows_state: bool = False
     """Whether the observation ends with the variables that are new or have another type (CaveAgent)."""
+    turns: int = 0
+    """Turns of an episode; how many are left is told after each. 0: those of the environment, untold."""
+    proposals: int = 1
+    """Answers that may be given: a wrong one before the last does not end the episode, but is told to be wrong."""
     library: str = ""
     """File of functions that code can call."""
     shown: int = 5
@@ -68,9 +72,10 @@ class CodeAct:
             for name in ("seconds", "memory", "max_calls", "max_output")
             if getattr(self, name) <= 0
         }
-        if small or self.shown < 0 or self.style not in FORMS:
+        rest = {name: getattr(self, name) for name in ("shown", "turns", "proposals", "style")}
+        if small or min(self.shown, self.turns, self.proposals - 1) < 0 or self.style not in FORMS:
             raise UsageError(
-                f"harness code: got {small or {'shown': self.shown, 'style': self.style}}; "
+                f"harness code: got {small or rest}; "
                 f"give positive numbers, and a style of {' or '.join(FORMS)}"
             )
         if self.library:
@@ -88,6 +93,7 @@ class CodeAct:
 
         Raises:
             SandboxError: isolation is missing or does not work.
+            UsageError: answers are to be taken back where the environment cannot be.
         """
         require()
         return InCode(
@@ -97,6 +103,8 @@ class CodeAct:
             max_output=self.max_output,
             withhold=self.withhold,
             shows_state=self.shows_state,
+            turns=self.turns,
+            proposals=self.proposals,
             library=self.shelf,
             shown=self.shown,
         )

@@ -8,12 +8,16 @@ A snapshot holds the code that was run and what its calls were answered: a resto
 next turn, in a new Python, without calling anything. Code that does not do then what it did (it asked the time) is a
 fault. Randomness of the module `random` begins with the seed of the task.
 
+With `proposals` an answer that ends the episode in vain is taken back, and told to be wrong, while others are left: the
+environment then tells who acts, so agents are compared at equal numbers. It and `turns` are counted down in what is
+seen.
+
 Objects of the environment that have changed since the last turn are bound anew before the next, of the same type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -30,13 +34,14 @@ from quintain.environments.protocol import (
     Legal,
     Seats,
     SimultaneousSeats,
+    Snapshot,
     StateKey,
     TakesObjects,
     advance,
     join_results,
 )
 from quintain.environments.wrapped import Wrapped
-from quintain.errors import DataError, EnvironmentFault
+from quintain.errors import DataError, EnvironmentFault, UsageError
 from quintain.safety.limits import Limits
 from quintain.safety.python import Cell, PythonProcess, ToolResult
 from quintain.types import (
@@ -66,6 +71,8 @@ FIND = ToolSpec(
     description="Return functions that were kept and fit what you describe; call them as they are.",
     parameters={"type": "object", "properties": {"wanted": {"type": "string"}}, "required": ["wanted"]},
 )
+WRONG = "This is not the answer."
+"""What is told of an answer that is taken back."""
 MAX_FOUND = 10
 """Functions that are found at once."""
 KILLED = {
@@ -115,6 +122,8 @@ class InCode(Wrapped):
     )
     adds: ClassVar[frozenset[type]] = frozenset({Fallible})
     own: ClassVar[tuple[str, ...]] = (
+        "_num_turns",
+        "_answers_left",
         "_ran",
         "_setup",
         "_given",
@@ -132,10 +141,18 @@ class InCode(Wrapped):
         max_output: int = 2_000,
         withhold: bool = False,
         shows_state: bool = False,
+        turns: int = 0,
+        proposals: int = 1,
         library: ActionLibrary | None = None,
         shown: int = 5,
     ) -> None:
+        self._turns, self._proposals = turns, proposals
+        self._num_turns, self._answers_left = 0, proposals
         super().__init__(inner)
+        if proposals > 1 and not isinstance(inner, Snapshot):
+            raise UsageError(
+                f"code: got proposals={proposals} in {self.name}, which cannot be brought back; leave it at 1"
+            )
         self._limits = limits or Limits()
         self._max_calls, self._max_output, self._shows_state = max_calls, max_output, shows_state
         self._withhold = withhold
@@ -157,6 +174,7 @@ class InCode(Wrapped):
         """Begin the episode inside, in a Python of its own."""
         self.close_python()
         first = self.begin_inner(task)
+        self._num_turns, self._answers_left = 0, self._proposals
         self._ran, self._missing, self._state = [], [], NOTHING
         shelf = self._shelve(f"{task.prompt} {as_text(first)}")
         self._setup = f"__import__('random').seed({task.seed})\n{shelf}"
@@ -166,8 +184,9 @@ class InCode(Wrapped):
 
     def step(self, action: Action) -> StepResult:
         """Run the code of `action`; calls of tools are carried out as they are."""
+        self._num_turns += 1
         if action.error is not None:
-            return StepResult(observation=f"Error: {action.error}", is_valid=False)
+            return StepResult(observation=self._count_down(f"Error: {action.error}"), is_valid=False)
         code = code_of(action) if action.tool_calls else action.text
         turn, answers, python = _Turn(), list[ToolResult](), self._find_python()
         bound = self._bind(python)
@@ -223,7 +242,15 @@ class InCode(Wrapped):
     def instructions(self) -> str:
         """Return the instructions of the environment, and the functions that code can call."""
         lines = [f"{_signature(tool)}: {tool.description}" for tool in self.tools()]
-        return "\n".join((self.inner.instructions(), "", "Functions:", *lines, *self._shelf)).strip()
+        told = (self.inner.instructions(), "", "Functions:", *lines, *self._shelf)
+        most = [f"{self._turns} turns"] * bool(self._turns) + [f"{self._proposals} answers"] * (
+            self._proposals > 1
+        )
+        return "\n".join((*told, *([f"At most {' and '.join(most)}."] if most else []))).strip()
+
+    def count_turns(self) -> int:
+        """Return the turns of an episode: those of the environment, or fewer."""
+        return min(self._turns or self.inner.max_turns, self.inner.max_turns)
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return the functions that code can call: the tools, or else `act`; and what finds kept ones, if there are."""
@@ -325,7 +352,7 @@ class InCode(Wrapped):
             action = Action(tool_calls=(ToolCall(name=name, arguments=arguments),))
         else:
             action = Action(text=str(arguments.get("action", "")))
-        result = advance(self.inner, action)
+        result = self._propose(lambda: advance(self.inner, action))
         turn.results.append(result)
         is_refused = not result.is_valid and bool(self.inner.tools())
         return ToolResult(
@@ -346,9 +373,31 @@ class InCode(Wrapped):
                 except DataError:
                     continue  # no plain data: nothing that could be handed over
         if objects:
-            result = self.inner.take(objects)
+            inner = self.inner
+            result = self._propose(lambda: inner.take(objects))
             turn.results.append(result)
             self._taken = as_text(result.observation)
+
+    def _propose(self, act: Callable[[], StepResult]) -> StepResult:
+        """Return what `act` leads to; an answer that ends the episode in vain is taken back while others are left."""
+        if self._answers_left < 2:
+            return act()
+        saved = cast(Snapshot, self.inner).snapshot()
+        result = act()
+        if not result.is_terminated or (
+            result.reward > 0 if result.is_success is None else result.is_success
+        ):
+            return result
+        cast(Snapshot, self.inner).restore(saved)
+        self._answers_left -= 1
+        return StepResult(observation=WRONG)
+
+    def _count_down(self, text: str) -> str:
+        """Return `text`, and what is left of turns and answers."""
+        left = self.max_turns - self._num_turns
+        told = [f"turns left: {left}"] * bool(self._turns)
+        told += [f"answers left: {self._answers_left}"] * (self._proposals > 1)
+        return f"{text}\n({', '.join(told)})" if told else text
 
     def _result(self, turn: _Turn, total: StepResult, cell: Cell) -> StepResult:
         """Return what the agent is told of its turn, and what it is worth."""
@@ -366,10 +415,11 @@ class InCode(Wrapped):
         self._state = cell.state
         if self._shows_state and new:
             parts.append(f"Variables: {', '.join(f'{name}: {kind}' for name, kind in new.items())}")
+        told = "\n".join(filter(None, parts)) or "(no output)"
         has_failed = bool(cell.error or cell.reason)
         return replace(
             total,
-            observation="\n".join(filter(None, parts)) or "(no output)",
+            observation=told if turn.is_over else self._count_down(told),
             is_valid=any(result.is_valid for result in turn.results) or not (has_failed or turn.num_calls),
         )
 

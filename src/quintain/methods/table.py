@@ -93,6 +93,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     "There are recordings of good behaviour, or an expert": (
         "sft", "fireact", "agent_tuning", "agent_flan", "agent_bank", "atlas", "steca", "ire_vla", "world_of_bits",
         "plan_and_act",
+        "code_act",
     ),
     "An environment says whether a task is solved": (
         "grpo", "rloo", "loop", "dr_grpo", "dapo", "gspo", "cispo", "lite_ppo", "reinforce", "reinforce_plus_plus",
@@ -306,7 +307,7 @@ TABLE: tuple[Entry, ...] = (
     Entry("ReAct", "agents", "written", name="react", page="ReAct", section=AROUND,
         about="a harness: a thought and an action in words, and chains of thought where acting brings no answer",
         against="acting without thoughts"),
-    Entry("CodeAct", "agents", "written"),
+    add_row("CodeAct", "agents", "code_act", RECORDED, "as many episodes of those that solve their task"),
     Entry("CaveAgent", "agents", "written", name="cave_agent", page="CaveAgent", section=AROUND,
         about="data are variables of the code that a model writes, and its answer is an object: neither is printed",
         against="the same data printed in the prompt"),

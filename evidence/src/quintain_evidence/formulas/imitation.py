@@ -17,7 +17,9 @@ from quintain.types import (
     Example,
     Group,
     Outputs,
+    Text,
     Trajectory,
+    Turn,
     derive_seed,
 )
 from quintain_evidence.formulas.formula import Formula, Rng, flatten
@@ -587,6 +589,44 @@ def blamed_plainly(case: tuple[list[bool], list[bool], list[bool]]) -> list[floa
     return [float(first), float(second), float(case[0].count(False) - first - second)]
 
 
+def draw_repairs(rng: Rng) -> list[Trajectory]:
+    """Return ten episodes of up to five turns in code: some fail, are unreadable, raise, or give a wrong answer."""
+    told = ("ok", "Traceback (most recent call last)\nNameError: x", "This is not the answer.", "ok", "ok")
+    found: list[Trajectory] = []
+    for _ in range(10):
+        turns: list[Turn] = []
+        for number in range(int(rng.integers(1, 6))):
+            kind = int(rng.integers(0, 8))
+            made = turn_of([1], Action(text="a", error="no code" if kind == 0 else None))
+            shown = (Text(text=told[int(rng.integers(5))] if number else "Go."),)
+            seat = "agent/plan" if kind == 2 else "agent"
+            turns.append(replace(made, is_valid=kind != 1, observation=shown, seat=seat))
+        found.append(episode_of(turns, 1.0, is_success=True))
+    return found
+
+
+def repairs_found(module: ModuleType, case: Sequence[Trajectory]) -> list[float]:
+    """Return what the code says failed, and whether it says that it was mended."""
+    return [
+        x for each in case for x in (*map(float, module.find_failures(each)), float(module.is_mended(each)))
+    ]
+
+
+def find_repairs(case: Sequence[Trajectory]) -> list[float]:
+    """Return the same, turn by turn from the last one to the first."""
+    found: list[float] = []
+    for trajectory in case:
+        marks, after, works_later, is_mended = list[float](), "", False, False
+        for turn in reversed([t for t in trajectory.turns if "/" not in t.seat]):
+            is_bad = turn.action.error is not None or not turn.is_valid
+            is_bad = is_bad or "Traceback" in after or "not the answer" in after
+            is_mended, works_later = is_mended or (is_bad and works_later), works_later or not is_bad
+            marks.insert(0, float(is_bad))
+            after = "".join(part.text for part in turn.observation if isinstance(part, Text))
+        found += [*marks, float(is_mended)]
+    return found
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula("imitation.in_order", "methods.imitation.autoglm", ("in_order", "expect_success"), played, ordered,
         ordered_plainly),
@@ -604,6 +644,8 @@ FORMULAS: tuple[Formula, ...] = (
         compared_plainly),
     Formula("imitation.rehearsal_batch", "methods.imitation.imitation_phase", ("rehearsal_batch",), rehearsals,
         rehearsed, rehearsed_plainly),
+    Formula("code_act.mended", "methods.agents.code_act", ("is_mended", "find_failures"), draw_repairs, repairs_found,
+        find_repairs),
     Formula("data.odds", "data.mixtures", ("odds",), parts, drawn, drawn_plainly),
     Formula("imitation.difficulty_gap", "methods.imitation.agent_bank", ("difficulty_gap",), levels,
         lambda m, case: [m.difficulty_gap(*case)], gap_plainly),
