@@ -63,6 +63,7 @@ def test_who_errs_first_and_then_mends_it_is_imitated() -> None:
     assert chosen(*traces) == [1, 2, 3, 4]
     assert chosen(*traces, turns=6) == [1, 2, 3, 4, 7] and chosen(traces[1], turns=1) == []
     assert find_failures(traces[2]) == [True, False] and not is_mended(traces[5])
+    assert find_failures(make_episode()) == [] and not is_mended(make_episode())
     thought = replace(turn("think", is_valid=False), seat="agent/plan")
     assert chosen(make_episode(thought, turn(), turn("ok"))) == [], "who thinks has done nothing"
 

@@ -113,10 +113,10 @@ def find_failures(trajectory: Trajectory) -> list[bool]:
     Of the last turn nobody was told.
     """
     turns = [turn for turn in trajectory.turns if not turn.is_internal]
-    replies = [*(as_text(turn.observation) for turn in turns[1:]), ""]
+    shown = [*(as_text(turn.observation) for turn in turns), ""]
     return [
-        not turn.is_valid or turn.action.error is not None or TRACE in reply or WRONG in reply
-        for turn, reply in zip(turns, replies, strict=True)
+        not turn.is_valid or turn.action.error is not None or TRACE in shown[k] or WRONG in shown[k]
+        for k, turn in enumerate(turns, 1)
     ]
 
 
