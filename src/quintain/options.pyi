@@ -298,6 +298,12 @@ class CispoOptions(GroupOptions, total=False):
     kl_coef: float
     entropy_coef: float
 
+class CodeActOptions(ImitationOptions, total=False):
+    error_rate: float
+    turns: int
+    corpus: str
+    agent_fraction: float
+
 class CosoOptions(ClipHigherOptions, total=False):
     entropy_coef: float
     is_causal: bool
@@ -1038,6 +1044,8 @@ def train(method: Literal["autoglm"], **options: Unpack[AutoglmOptions]) -> Trai
 def train(method: Literal["backtrack"], **options: Unpack[BacktrackOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["cispo"], **options: Unpack[CispoOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["code_act"], **options: Unpack[CodeActOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["coso"], **options: Unpack[CosoOptions]) -> TrainedRun: ...
 @overload

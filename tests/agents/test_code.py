@@ -323,15 +323,19 @@ def test_what_the_environment_changes_is_bound_anew_also_in_a_new_process() -> N
 def test_a_restored_state_has_its_objects_as_they_were_bound() -> None:
     world = InCode(LedgerWorld(rows=4, changes=True, ask="sum"), limits=BoxLimits(seconds=30.0))
     begin(world, world.task("train", 0))
-    say(world, "old = rows; print(refresh())")
-    say(world, "seen = [old == rows, rows is old]")
     assert isinstance(world, Snapshot)
+    say(world, "old = rows")
+    earlier = world.snapshot()
+    say(world, "print(refresh())")
+    say(world, "seen = [old == rows, rows is old]")
     saved = world.snapshot()
     say(world, "rows.clear(); old.clear(); seen = None")
     world.restore(saved)
     assert say(
         world, "print(seen, len(rows), len(old), sum(a != b for a, b in zip(rows, old)))"
     ).observation == ("[False, False] 4 4 1")
+    world.restore(earlier)
+    assert say(world, "print(rows is old)").observation == "True", "nothing had changed by then"
     world.close()
 
 

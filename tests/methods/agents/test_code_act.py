@@ -14,7 +14,8 @@ from quintain.agents.code_world import WRONG, InCode
 from quintain.data.pack import pack
 from quintain.data.pipeline import as_example, example_samples
 from quintain.environments.baselines import play
-from quintain.environments.protocol import advance, begin
+from quintain.environments.protocol import Environment, advance, begin
+from quintain.environments.tools import tool
 from quintain.errors import ConfigError, DataError, UsageError
 from quintain.losses.imitation import imitation
 from quintain.methods.agents.code_act import (
@@ -32,7 +33,7 @@ from quintain.methods.agents.code_act import (
 from quintain.safety.isolation import find_fault
 from quintain.safety.limits import Limits
 from quintain.store.run import Run
-from quintain.types import Action, Outputs, Sample, Score, Trajectory, Turn, as_text
+from quintain.types import Action, Outputs, Sample, Score, Task, Trajectory, Turn, as_text
 from quintain.worlds.calc.game import Calc
 from quintain.worlds.twenty.game import Twenty
 
@@ -121,7 +122,10 @@ def test_budgets_are_told_and_a_wrong_answer_before_the_last_is_taken_back() -> 
     assert isinstance(world.inner, Calc)
     right = int(world.inner.solution()[-1].arguments["number"])
     assert world.max_turns == 4 and world.instructions().endswith("At most 4 turns and 2 answers.")
-    first = advance(world, Action(text=f"print(answer({right + 1}))\nprint('on')"))
+    begun = world.snapshot()
+    for _ in range(2):
+        world.restore(begun)
+        first = advance(world, Action(text=f"print(answer({right + 1}))\nprint('on')"))
     assert first.observation == f"{WRONG}\non\n(turns left: 3, answers left: 1)"
     assert (first.reward, first.is_over, first.is_success) == (0, False, None)
     saved = world.snapshot()
@@ -131,6 +135,35 @@ def test_budgets_are_told_and_a_wrong_answer_before_the_last_is_taken_back() -> 
     unread = advance(world, Action(error="there is no code"))
     assert unread.observation == "Error: there is no code\n(turns left: 2, answers left: 1)"
     assert advance(world, Action(text=f"answer({right})")).is_success
+    world.close()
+
+
+class Locked(Environment):
+    """Say the number; a wrong one is noted."""
+
+    def reset(self, task: Task) -> str:
+        self.said = 0
+        return "Say 3."
+
+    @tool
+    def answer(self, number: int) -> str:
+        """Say a number."""
+        self.said += 1
+        return self.finish(f"said {self.said}", reward=float(number == 3) - 0.5)
+
+    def snapshot(self) -> int:
+        return self.said
+
+    def restore(self, state: int) -> None:
+        self.said = state
+
+
+@needs_box
+def test_what_is_taken_back_was_not_done_and_pays_nothing() -> None:
+    world = InCode(Locked(), limits=Limits(seconds=30.0), proposals=3)
+    begin(world, world.task("train", 0))
+    first = advance(world, Action(text="print(answer(1), answer(2))\nanswer(3)"))
+    assert first.observation == f"{WRONG} {WRONG}\nsaid 1" and first.reward == 0.5 and first.is_terminated
     world.close()
 
 
