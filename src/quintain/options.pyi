@@ -118,6 +118,7 @@ class SignalsOptions(TrainConfigOptions, total=False):
 class OnPolicyOptions(SignalsOptions, PassesSectionOptions, total=False):
     train_branches: Literal["used", "all", "last", "longest", "root"]
     whole_groups: bool
+    normalise_by: Literal["none", "environment", "seat"]
 
 class GroupOptions(OnPolicyOptions, GroupFieldsOptions, total=False):
     pass
@@ -212,6 +213,14 @@ class AgentRftOptions(GroupOptions, total=False):
     call_budget: int
     token_penalty: float
     call_penalty: float
+
+class AgentRlOptions(GroupOptions, total=False):
+    sampling: Literal["progress", "even"]
+    window: int
+    floor: float
+    oversample_factor: int
+    clip_low: float
+    clip_high: float
 
 class AgentTuningOptions(ImitationOptions, total=False):
     general: Sequence[str]
@@ -1024,6 +1033,8 @@ def train(method: Literal["agent_q"], **options: Unpack[AgentQOptions]) -> Train
 def train(method: Literal["agent_r"], **options: Unpack[AgentROptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["agent_rft"], **options: Unpack[AgentRftOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["agent_rl"], **options: Unpack[AgentRlOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["agent_tuning"], **options: Unpack[AgentTuningOptions]) -> TrainedRun: ...
 @overload

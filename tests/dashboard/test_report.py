@@ -171,3 +171,16 @@ def test_a_full_disk_is_named_and_the_old_report_stays(run: Run) -> None:
     ):
         write_report(run, None)
     assert file.read_bytes() == old
+
+
+def test_environments_of_a_mixture_stand_in_the_report_the_worst_first(run: Run, make: Any) -> None:
+    run.append([make()], step=1)
+    run.commit(1, {"task/a/gradient_share": 0.9, "task/b/gradient_share": 0.1})
+    shown = {"eval/success": 0.6, "eval/low": 0.4, "eval/high": 0.8, "eval/worst_success": 0.25}
+    parts = {"eval/task/a/success": 0.95, "eval/task/b/success": 0.25, "task/a/gradient_share": 0.5}
+    run.append([make()], step=2)
+    run.commit(2, {**shown, **parts})
+    text = checked(write_report(run, None))
+    assert "worst environment, last" in text and "25.0 %" in text
+    first, second = (text.index(name) for name in ("10% of the gradient", "70% of the gradient"))
+    assert text.index("Environments, the worst first") < first < second

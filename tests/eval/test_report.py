@@ -185,3 +185,17 @@ def test_costs_abilities_and_tasks_are_told() -> None:
     assert episodes[1]["outcome"] == "broken" and episodes[1]["failure"] == "tool/timeout: late"
     lost = make_report([replace(first, outcome=BROKEN), second])
     assert lost.tasks[0].success is None
+
+
+def test_the_environment_of_a_mixture_that_is_solved_least_comes_first() -> None:
+    def of(name: str, *solved: bool) -> list[Trajectory]:
+        tasks = [Task(id=f"{name}{i}", environment=name, seed=i) for i in range(len(solved))]
+        return [replace(played(t.id, won), task=t) for t, won in zip(tasks, solved, strict=True)]
+
+    easy, hard = of("easy", True, True, False, True), of("hard", True, False)
+    found = make_report([*easy, *hard]).environments
+    assert [(name, rate.success, rate.num) for name, rate in found.items()] == [
+        ("hard", 0.5, 2),
+        ("easy", 0.75, 4),
+    ]
+    assert make_report(easy).environments == {}

@@ -61,3 +61,13 @@ def test_the_error_of_a_reward_is_that_of_tasks_or_of_one_task_of_episodes(
     assert rollout_metrics(groups).get("train/reward_error") == (
         None if error is None else pytest.approx(error)
     )
+
+
+def test_the_environment_that_is_solved_least_has_a_number_of_its_own() -> None:
+    def of(name: str, value: float) -> Trajectory:
+        task = Task(id=name, environment=name, seed=0)
+        return replace(episode("answer"), task=task, outcome=Score(value=value, is_success=value > 0))
+
+    found = evaluation_metrics([of("a", 1.0), of("a", 1.0), of("b", 9.0), of("b", 0.0), of("c", 1.0)])
+    assert (found["eval/success"], found["eval/worst_success"]) == (0.8, 0.5)
+    assert "eval/worst_success" not in evaluation_metrics([of("a", 1.0)])

@@ -555,6 +555,10 @@ def print_evaluation(report: "Report", is_json: bool, more: Mapping[str, float])
         ("ended by", counts(found.by_stop)),
         *([("refused calls", f"{found.terms[REFUSED]:.2f}")] if REFUSED in found.terms else []),
         *((f"asks for {name}", str(rate)) for name, rate in report.abilities.items()),
+        *(
+            (f"{'worst environment' if place == 0 else 'environment'}, {name}", str(rate))
+            for place, (name, rate) in enumerate(report.environments.items())
+        ),
         *((name.replace("_", " "), f"{value:.3g}") for name, value in more.items()),
     ]
     show(("measure", "value"), [(name, str(value)) for name, value in rows])

@@ -6,7 +6,7 @@ theirs once, by its mean. Singleton rule: one unit → 0. No variance → exactl
 statistics.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
@@ -21,6 +21,21 @@ from quintain.types import Credit, Group, Trajectory, Turn, is_constant
 
 Unit = Literal["token", "turn", "trajectory"]
 Key = Callable[[Trajectory, Turn], str]
+NormaliseBy = Literal["none", "environment", "seat"]
+
+
+def by_environment(trajectory: Trajectory, _: Turn) -> str:
+    """Return the environment of a trajectory's task: the kind of task in a mixed run."""
+    return trajectory.task.environment
+
+
+def by_seat(_: Trajectory, turn: Turn) -> str:
+    """Return who acted in a turn."""
+    return turn.seat
+
+
+KEYS: Mapping[NormaliseBy, Key] = {"environment": by_environment, "seat": by_seat}
+"""name → what has statistics of its own"""
 
 
 def whiten(credit: Credit, *, unit: Unit = "token", epsilon: float = 1e-8, by: Key | None = None) -> Credit:

@@ -1,4 +1,4 @@
-"""Which kind of tasks next: a proposer that is paid for its proposals, or an optimist about what can be learned.
+"""Which kind of tasks next: a proposer that is paid for them, an optimist about learning, or what changes most.
 
 A level is a name for tasks that are alike, such as a part of ``mix:sums?digits=1,sums?digits=2``. What a chooser knows
 is a fold over recorded groups, so a resumed run chooses as the first one would have.
@@ -136,3 +136,51 @@ class Optimist:
         for group in groups:
             if group.returns:
                 self.found.setdefault(level_of(group.task), []).append(self.value(group.returns))
+
+
+class Progress:
+    """Draws levels as fast as success on them changes, in either direction (arXiv 1707.00183; 1704.03003).
+
+    p = (1 - f) · |change| / Σ|change| + f / levels, with the change of the mean success from the `window` tasks before
+    the last `window` to these. A level with fewer tasks, of which nothing is known, counts as changing by 1; where
+    nothing changes, all are as likely. Success and no rewards, whose scales differ between environments. What falls is
+    drawn as often as what rises: it is being forgotten.
+
+    Args:
+        window: tasks of a level that a mean is taken over.
+        floor: f, the share that is drawn evenly, so that a level that stands still is looked at again.
+    """
+
+    def __init__(self, *, window: int, floor: float) -> None:
+        self.window, self.floor = window, floor
+        self.found: dict[str, list[float]] = {}
+        """level → success on its last tasks, two windows at most"""
+
+    def change(self, level: str) -> float:
+        """Return how much success on `level` changed, 0 to 1."""
+        known = self.found.get(level, [])
+        if len(known) < 2 * self.window:
+            return 1.0
+        return abs(float(np.mean(known[self.window :])) - float(np.mean(known[: self.window])))
+
+    def chances(self, levels: Sequence[str]) -> list[float]:
+        """Return the probability of drawing each of `levels`."""
+        changes = np.array([self.change(level) for level in levels])
+        if not changes.sum():
+            changes = np.ones(len(levels))
+        return ((1 - self.floor) * changes / changes.sum() + self.floor / len(levels)).tolist()
+
+    def choose(self, levels: Sequence[str], count: int, seed: int) -> list[str]:
+        """See `Chooser.choose`."""
+        drawn: list[int] = (
+            np.random.default_rng(seed).choice(len(levels), count, p=self.chances(levels)).tolist()
+        )
+        return [levels[place] for place in drawn]
+
+    def update(self, groups: Sequence[Group]) -> None:
+        """See `Chooser.update`; a task of which every episode broke says nothing."""
+        for group in groups:
+            if group.scored:
+                own = self.found.setdefault(level_of(group.task), [])
+                own.append(sum(t.is_success for t in group.scored) / len(group.scored))
+                del own[: -2 * self.window]

@@ -53,6 +53,7 @@ def report_body(run: Run, decode: Decode | None) -> str:
         _curve(rows),
         _notices(run),
         _reward_model(rows),
+        _environments(rows),
         _forgetting(rows),
         _data(run, rows),
         _pairs(run, rows, decode),
@@ -81,6 +82,8 @@ def _tiles(rows: Rows) -> str:
         ):
             low, high = band.get(step, (value, value))
             tiles.append((f"{name} ({100 * low:.0f} to {100 * high:.0f} %)", f"{100 * value:.1f} %"))
+        for _, value in points(rows, "eval/worst_success")[-1:]:
+            tiles.append(("worst environment, last", f"{100 * value:.1f} %"))
     elif found.training:
         tiles.append(("success in training", f"{100 * found.training[-1][1]:.1f} %"))
     if rows:
@@ -111,6 +114,27 @@ def _reward_model(rows: Rows) -> str:
     picture = reward_model_svg(rows)
     told = "The reward model's score and the environment's reward over steps"
     return f'<h2>Reward model</h2><div role="img" aria-label="{told}">{picture}</div>' if picture else ""
+
+
+def _environments(rows: Rows) -> str:
+    """Return success and share of the gradient of each environment of a mixture, the worst first."""
+    held = next((row for row in reversed(rows) if row.get("eval/worst_success") is not None), None)
+    if held is None:
+        return ""
+    names = [
+        name.removeprefix("eval/task/").removesuffix("/success")
+        for name in held
+        if name.startswith("eval/task/") and name.endswith("/success")
+    ]
+    solved = {name: float(held[f"eval/task/{name}/success"]) for name in names}
+    shown: list[tuple[str, object]] = []
+    for name in sorted(solved, key=lambda each: (solved[each], each)):
+        shares = [
+            float(share) for row in rows if (share := row.get(f"task/{name}/gradient_share")) is not None
+        ]
+        share = f", {sum(shares) / len(shares):.0%} of the gradient where it was drawn" if shares else ""
+        shown.append((name, f"{solved[name]:.1%} held out{share}"))
+    return f"<h2>Environments, the worst first</h2>{table(shown)}"
 
 
 def _forgetting(rows: Rows) -> str:

@@ -91,6 +91,8 @@ class Report:
     """number of attempts → share of the tasks that were solved in so many; each after the first knows of a failure"""
     abilities: Mapping[str, Rate]
     """success on the tasks that ask for an ability, by name; nothing where all tasks ask for the same"""
+    environments: Mapping[str, Rate]
+    """success in each environment of a mixture, the worst first; nothing where there is one"""
     tasks: tuple[TaskReport, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -131,6 +133,7 @@ def make_report(
         cost=sum_cost(attempts or trajectories),
         by_round=rate_rounds(attempts) if attempts else {},
         abilities=rate_abilities(scored, key),
+        environments=rate_environments(scored, key),
         tasks=describe_tasks(trajectories),
     )
 
@@ -246,10 +249,25 @@ def rate_abilities(scored: Sequence[Trajectory], cluster: str) -> dict[str, Rate
     for ability in ABILITIES if len(set(asked)) > 1 else ():
         own = [t for t, tags in zip(scored, asked, strict=True) if ability in tags]
         if own:
-            is_alone = len(set(_scored_clusters(own, cluster or TASK)[0])) < 2
-            rate = evaluate_clustered(own, "" if is_alone else cluster)
-            found[ability] = Rate(success=rate.success, low=rate.low, high=rate.high, num=rate.num)
+            found[ability] = _rate(own, cluster)
     return found
+
+
+def rate_environments(scored: Sequence[Trajectory], cluster: str) -> dict[str, Rate]:
+    """Return success in each environment, over each `cluster`, the lowest first; {} where there is one."""
+    by_name: dict[str, list[Trajectory]] = {}
+    for trajectory in scored:
+        by_name.setdefault(trajectory.task.environment, []).append(trajectory)
+    rates = {name: _rate(own, cluster) for name, own in by_name.items()}
+    ranked = sorted(rates.items(), key=lambda each: (each[1].success, each[0]))
+    return dict(ranked) if len(rates) > 1 else {}
+
+
+def _rate(own: Sequence[Trajectory], cluster: str) -> Rate:
+    """Return the success of scored episodes, with its interval over each `cluster` where they are of several."""
+    is_alone = len(set(_scored_clusters(own, cluster or TASK)[0])) < 2
+    rate = evaluate_clustered(own, "" if is_alone else cluster)
+    return Rate(success=rate.success, low=rate.low, high=rate.high, num=rate.num)
 
 
 def describe_tasks(trajectories: Sequence[Trajectory]) -> tuple[TaskReport, ...]:

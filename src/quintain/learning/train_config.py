@@ -15,6 +15,7 @@ from quintain.agents.catalog import is_outside
 from quintain.config import check_ranges
 from quintain.config.ranges import PositiveFloat, PositiveInt
 from quintain.config.spec import split_list
+from quintain.credit.whiten import NormaliseBy
 from quintain.data.leaves import LeafRule
 from quintain.errors import ConfigError, UsageError
 from quintain.learning.sections import (
@@ -229,6 +230,9 @@ class OnPolicyConfig(SignalsConfig, PassesSection):
     whole_groups: bool = False
     """Learn only from groups of which every episode has an outcome: where one failed, was cut or became too old, the
     others of its group are left out, too."""
+    normalise_by: NormaliseBy = "none"
+    """Whiten advantages over the tokens of each environment of a mixture, or of each seat, apart (AgentRL, arXiv
+    2510.04206), after any credit: none, environment or seat."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,7 @@ WARM = "by methods with a warm start, such as grpo and eto; one that imitates al
 WITH_LORA = "with a lora_rank of 1 or more, where there are LoRA layers"
 READERS: Mapping[str, str] = {
     "whole_groups": "by methods that learn from groups as they come, such as grpo and rloo",
+    "normalise_by": "by methods that assign credit to the episodes of a step, such as grpo and ppo",
     "train_branches": "by methods that assign credit to the episodes of a step, such as grpo and ppo",
     "num_epochs": IN_EPOCHS,
     "num_minibatches": IN_EPOCHS,

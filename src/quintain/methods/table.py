@@ -98,6 +98,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     "An environment says whether a task is solved": (
         "grpo", "rloo", "loop", "dr_grpo", "dapo", "gspo", "cispo", "lite_ppo", "reinforce", "reinforce_plus_plus",
         "ppo", "starpo", "ui_tars2", "grpo_tcr", "scaling_inter", "policy_gradient",
+        "agent_rl",
     ),
     "It succeeds now and then, and compute is little": (
         "rft", "star", "rest", "rest_react", "agent_evol", "rest_mcts", "androidgen", "pae", "paprika",
@@ -357,7 +358,8 @@ TABLE: tuple[Entry, ...] = (
         against="a run on what can be seen"),
     Entry("AgentIF-OneDay", "evaluation", "written", name="agentif", page="AgentIF-OneDay", section=JUDGED,
         about="everyday work on files, judged by rubrics with penalties", against="rubrics of other tasks"),
-    Entry("Unified multi-task agentic RL", "infra", "planned"),
+    add_row("Unified multi-task agentic RL", "infra", "agent_rl", GROUPS, "one deviation for all environments",
+        page="AgentRL, many environments", module="rl.agent_rl"),
     Entry("verl, OpenRLHF, TRL, ms-swift", "infra", "planned"),
     Entry("Beyond Single-Turn", "surveys", "planned"),
     Entry("Meta-Thinking via MARL", "surveys", "planned"),

@@ -32,6 +32,7 @@ SHOWN = {
     "train/reward": "reward {:.2f}",
     "train/loss": "loss {:.3f}",
     "eval/success": "held-out {:.0%}",
+    "eval/worst_success": "worst environment {:.0%}",
     "eval/loss": "held-out loss {:.3f}",
     "tokens_per_second": "{:,.0f} tok/s",
 }

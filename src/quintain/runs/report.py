@@ -56,6 +56,7 @@ def report_metrics(report: StepReport) -> dict[str, float]:
 def evaluation_metrics(trajectories: Sequence[Trajectory], tools: Sequence[str] = ()) -> dict[str, float]:
     """Return ``eval/…`` over all of `trajectories`, and of a mixture ``eval/task/NAME/…`` of each environment.
 
+    ``eval/worst_success`` is that of the environment of a mixture that is solved least, which no mean hides.
     ``eval/calls/TOOL`` is how often each of `tools` was called in a scored episode, on average.
     """
     found = evaluate(trajectories)
@@ -63,6 +64,7 @@ def evaluation_metrics(trajectories: Sequence[Trajectory], tools: Sequence[str] 
     calls = {f"eval/calls/{tool}": counts.get(f"tools/{tool}/calls", 0.0) / found.num for tool in tools}
     metrics = found.metrics() | calls
     metrics |= {f"eval/return/{seat}": value for seat, value in mean_seat_returns(trajectories).items()}
-    for name, part in evaluate_by_environment(trajectories).items():
+    parts = evaluate_by_environment(trajectories)
+    for name, part in parts.items():
         metrics |= part.metrics(f"eval/task/{name}/")
-    return metrics
+    return metrics | ({"eval/worst_success": min(each.success for each in parts.values())} if parts else {})

@@ -232,6 +232,44 @@ def test_a_mixed_run_weighs_kinds_of_tasks_and_normalises_each_apart(runner: Any
     assert sorted(kinds.values()) == [4, 8]
 
 
+def test_many_environments_have_scales_of_their_own_and_are_drawn_by_progress(
+    runner: Any, rows: Rows, weights: Callable[[Path], str]
+) -> None:
+    world = runner.config("grpo").environment
+    given: dict[str, Any] = {
+        "environment": f"mix:{world},{world.replace('Corridor', 'Long')}", "tasks": 4, "group_size": 4, "steps": 2,
+        "eval_every": 2, "eval_episodes": 4,
+    }  # fmt: skip
+    folder = runner.train("agent_rl", **given)
+    last = rows(folder)[-1]
+    parts = [
+        value for name, value in last.items() if name.startswith("eval/task/") and name.endswith("/success")
+    ]
+    assert len(parts) == 2 and last["eval/worst_success"] == min(parts)
+    even = runner.train("agent_rl", **given, sampling="even")
+    with Run.open(even, writable=False) as run:
+        kinds = Counter(t.task.environment for t in run.trajectories(step=1, phase="train"))
+    assert sorted(kinds.values()) == [8, 8]
+    assert weights(even / "model") != weights(
+        runner.train("agent_rl", **given, sampling="even", normalise_by="none") / "model"
+    )
+
+
+def test_any_credit_is_normalised_by_environment_and_what_selects_is_refused(
+    runner: Any, weights: Callable[[Path], str]
+) -> None:
+    world = runner.config("grpo").environment
+    given: dict[str, Any] = {
+        "environment": f"mix:{world},{world.replace('Corridor', 'Long')}", "credit": "return", "tasks": 4,
+        "group_size": 1, "steps": 1, "eval_every": 5,
+    }  # fmt: skip
+    by_loop = runner.train("policy_gradient", **given, normalise_by="environment")
+    by_option = runner.train("policy_gradient", **given, normaliser="task")
+    assert weights(by_loop / "model") == weights(by_option / "model")
+    with pytest.raises(ConfigError, match="got environment with credit that selects what is imitated"):
+        runner.train("policy_gradient", **{**given, "credit": "awr"}, normalise_by="environment")
+
+
 def test_ui_r1_and_imitation_learn_from_the_same_few_tasks(runner: Any) -> None:
     def tasks_in(folder: Path, step: int, phase: str) -> set[str]:
         with Run.open(folder, writable=False) as run:

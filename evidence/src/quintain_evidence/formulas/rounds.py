@@ -249,6 +249,39 @@ def leveled(
     return [*chosen, *(proposer.logits.get(name, 0.0) for name in names)]
 
 
+def progressed(
+    module: ModuleType, case: tuple[list[tuple[int, list[float]]], list[tuple[int, float]]]
+) -> list[float]:
+    """Return the chances of levels by how success on them changes, over windows of one and two tasks."""
+    found: list[float] = []
+    for window in (1, 2):
+        chooser = module.Progress(window=window, floor=0.25)
+        for level, outcomes in case[0]:
+            chooser.update([level_group(level, outcomes)])
+            found += chooser.chances(["level0", "level1", "level2"])
+    return found
+
+
+def changed_most(case: tuple[list[tuple[int, list[float]]], list[tuple[int, float]]]) -> list[float]:
+    """Return the same from all that was seen of a level, by its last tasks and those before."""
+    found: list[float] = []
+    for window in (1, 2):
+        for place in range(1, len(case[0]) + 1):
+            weights: list[float] = []
+            for level in range(3):
+                solved = [
+                    sum(value > 0 for value in outcomes) / len(outcomes)
+                    for own, outcomes in case[0][:place]
+                    if own == level
+                ]
+                late, early = solved[-window:], solved[-2 * window : -window]
+                is_known = len(solved) >= 2 * window
+                weights.append(abs(sum(late) - sum(early)) / window if is_known else 1.0)
+            total = sum(weights)
+            found += [0.75 * (w / total if total else 1 / 3) + 0.25 / 3 for w in weights]
+    return found
+
+
 def optimistic(case: tuple[list[tuple[int, list[float]]], list[tuple[int, float]]]) -> list[float]:
     """Return the same by hand."""
     seen, paid = case
@@ -554,4 +587,5 @@ FORMULAS: tuple[Formula, ...] = (
         told_failures, failed_plainly),
     Formula("rounds.levels", "curriculum.levels", ("Optimist", "Proposer", "learnability"), draw_outcomes,
         leveled, optimistic),
+    Formula("rounds.progress", "curriculum.levels", ("Progress",), draw_outcomes, progressed, changed_most),
 )  # fmt: skip

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, cast
 
 from quintain.credit.layout import Critic
+from quintain.credit.whiten import KEYS, NormaliseBy, whiten
 from quintain.data.filters import whole
 from quintain.data.pairs import all_ids
 from quintain.data.seats import split_seats
-from quintain.errors import UsageError
+from quintain.errors import ConfigError, UsageError
 from quintain.eval.reward_model import refuse_constant
 from quintain.learning.train_config import (
     ColdStart,
@@ -183,6 +184,7 @@ def train_on_policy(method: OnPolicy, config: OnPolicyConfig | RoundsConfig, run
 
     needs = method.needs
     own = config if isinstance(config, OnPolicyConfig) else OnPolicyConfig()
+    method = normalise_credit(method, own.normalise_by)
     is_prepared = method.prepare is not no_preparation
     if not is_prepared:
         refuse_credit(method)  # before anything is imitated
@@ -273,6 +275,26 @@ def refuse_credit(method: OnPolicy) -> None:
             f"credit of the method: got {type(assigned).__name__} for no episodes; return a Credit, which credit_of of "
             "quintain.credit.layout makes (docs/own-method.md)"
         )
+
+
+def normalise_credit(method: OnPolicy, by: NormaliseBy) -> OnPolicy:
+    """Return `method` whose advantages are whitened over the tokens of each environment, or seat, apart.
+
+    In a mixed batch the environment whose rewards are largest would otherwise have most of the gradient.
+
+    Raises:
+        ConfigError: its credit weighs what is imitated; less their mean, weights would push away from it.
+    """
+    if by == "none":
+        return method
+    if not method.update.is_on_policy:
+        raise ConfigError(
+            f"normalise_by: got {by} with credit that selects what is imitated, whose weights are positive; leave it "
+            "out"
+        )
+    return replace(
+        method, credit=lambda groups, estimates: whiten(method.credit(groups, estimates), by=KEYS[by])
+    )
 
 
 def hold(method: OnPolicy, *, kl_coef: float, entropy_coef: float) -> OnPolicy:

@@ -22,14 +22,14 @@ from quintain.credit.progress import progress_rewards
 from quintain.credit.selection import exponential_weights
 from quintain.credit.step_value import step_value
 from quintain.credit.turn_group import turn_group_relative
-from quintain.credit.whiten import Key, Unit, whiten
+from quintain.credit.whiten import Key, Unit, by_environment, by_seat, whiten
 from quintain.data.filters import best_of_group
 from quintain.losses.importance import mask_importance, truncate_importance
 from quintain.losses.policy import cispo, clip_ratio, gspo, reinforce
 from quintain.methods.loops.on_policy import Assign, Branch, no_branches
 from quintain.methods.method import Needs
 from quintain.methods.rl.parts.continuations import continue_turns, state_values
-from quintain.types import Credit, Group, Loss, Trajectory, Turn
+from quintain.types import Credit, Group, Loss
 
 NOTHING, NUM_CONTINUED = Needs(), 2
 """What most ideas need, and the episodes that `vine` continues from each state."""
@@ -155,16 +155,6 @@ LOSSES: Mapping[str, PolicyLoss] = {
     "masked": PolicyLoss(lambda: mask_importance(reinforce()), has_ratio=False),
 }
 """name → policy loss"""
-
-
-def by_environment(trajectory: Trajectory, _: Turn) -> str:
-    """Return the environment of a trajectory's task: the kind of task in a mixed run."""
-    return trajectory.task.environment
-
-
-def by_seat(_: Trajectory, turn: Turn) -> str:
-    """Return who acted in a turn."""
-    return turn.seat
 
 
 NORMALISERS: Mapping[str, tuple[Unit, Key | None] | None] = {
