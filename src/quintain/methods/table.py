@@ -360,7 +360,7 @@ TABLE: tuple[Entry, ...] = (
         about="everyday work on files, judged by rubrics with penalties", against="rubrics of other tasks"),
     add_row("Unified multi-task agentic RL", "infra", "agent_rl", GROUPS, "one deviation for all environments",
         page="AgentRL, many environments", module="rl.agent_rl"),
-    Entry("verl, OpenRLHF, TRL, ms-swift", "infra", "planned"),
+    Entry("verl, OpenRLHF, TRL, ms-swift", "infra", "written"),
     Entry("Beyond Single-Turn", "surveys", "planned"),
     Entry("Meta-Thinking via MARL", "surveys", "planned"),
     Entry("Landscape of agentic RL", "surveys", "planned"),

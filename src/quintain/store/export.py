@@ -7,7 +7,7 @@ The file appears under its name when it is complete.
 
 import importlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,20 @@ def export_parquet(
     finally:
         temporary.unlink(missing_ok=True)
     return count
+
+
+def write_table(rows: Sequence[Mapping[str, Any]], file: Path) -> None:
+    """Write `rows`, whose values are plain, to the Parquet file `file`, which appears when it is complete.
+
+    Raises `MissingExtra` without pyarrow.
+    """
+    arrow, parquet = _package("pyarrow"), _package("pyarrow.parquet")
+    temporary = file.with_name(f".{file.name}.writing")
+    try:
+        parquet.write_table(arrow.Table.from_pylist(list(rows)), temporary)
+        temporary.replace(file)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _package(name: str) -> Any:
