@@ -34,7 +34,7 @@ def test_tasks_of_a_pool_are_taken_once() -> None:
     assert [task.id for task in take(pool, ["a", "a", "a", "c"])] == ["0", "2", "3"]
 
 
-def played(level: str, *solved: bool) -> Group:
+def make_played(level: str, *solved: bool) -> Group:
     """Episodes of a task of `level`, which pay 100 where they are solved."""
     task = Task(id="t", environment=level, seed=0)
     outcomes = [Score(value=100.0 * own, is_success=own) for own in solved]
@@ -49,9 +49,9 @@ def test_levels_are_drawn_as_fast_as_success_on_them_changes() -> None:
     """Rising by .5, falling by 1, standing still: 1/3, 2/3 and 0 of the three quarters that are not drawn evenly."""
     chooser = Progress(window=2, floor=0.25)
     names = ["falls", "new", "rises", "stands"]
-    chooser.update([played("falls", True, True)] * 2 + [played("falls", False, False)] * 2)
-    chooser.update([played("rises", False, False)] * 2 + [played("rises", True, False)] * 2)
-    chooser.update([played("stands", True, False)] * 4)
+    chooser.update([make_played("falls", True, True)] * 2 + [make_played("falls", False, False)] * 2)
+    chooser.update([make_played("rises", False, False)] * 2 + [make_played("rises", True, False)] * 2)
+    chooser.update([make_played("stands", True, False)] * 4)
     assert (
         chooser.change("falls") == 1.0 and chooser.change("rises") == 0.5 and chooser.change("stands") == 0.0
     )
@@ -66,11 +66,13 @@ def test_levels_are_drawn_as_fast_as_success_on_them_changes() -> None:
 
 def test_progress_forgets_what_is_older_than_two_windows_and_counts_no_broken_task() -> None:
     chooser = Progress(window=1, floor=0.0)
-    chooser.update([played("a", True), played("a", False), played("b", True), played("b", True)])
+    chooser.update(
+        [make_played("a", True), make_played("a", False), make_played("b", True), make_played("b", True)]
+    )
     assert chooser.chances(["a", "b"]) == [1.0, 0.0]
-    (episode,) = played("a", True).trajectories
+    (episode,) = make_played("a", True).trajectories
     broken = replace(episode, outcome=Failure(owner="engine", kind="k", message="m"))
     chooser.update([replace(make_group(broken), task=episode.task)])
     assert chooser.found["a"] == [1.0, 0.0]
-    chooser.update([played("a", False)])
+    chooser.update([make_played("a", False)])
     assert chooser.found["a"] == [0.0, 0.0] and chooser.chances(["a", "b"]) == [0.5, 0.5]

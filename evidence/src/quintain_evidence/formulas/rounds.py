@@ -249,7 +249,7 @@ def leveled(
     return [*chosen, *(proposer.logits.get(name, 0.0) for name in names)]
 
 
-def progressed(
+def draw_chances(
     module: ModuleType, case: tuple[list[tuple[int, list[float]]], list[tuple[int, float]]]
 ) -> list[float]:
     """Return the chances of levels by how success on them changes, over windows of one and two tasks."""
@@ -262,7 +262,7 @@ def progressed(
     return found
 
 
-def changed_most(case: tuple[list[tuple[int, list[float]]], list[tuple[int, float]]]) -> list[float]:
+def weigh_changes(case: tuple[list[tuple[int, list[float]]], list[tuple[int, float]]]) -> list[float]:
     """Return the same from all that was seen of a level, by its last tasks and those before."""
     found: list[float] = []
     for window in (1, 2):
@@ -587,5 +587,5 @@ FORMULAS: tuple[Formula, ...] = (
         told_failures, failed_plainly),
     Formula("rounds.levels", "curriculum.levels", ("Optimist", "Proposer", "learnability"), draw_outcomes,
         leveled, optimistic),
-    Formula("rounds.progress", "curriculum.levels", ("Progress",), draw_outcomes, progressed, changed_most),
+    Formula("rounds.progress", "curriculum.levels", ("Progress",), draw_outcomes, draw_chances, weigh_changes),
 )  # fmt: skip

@@ -48,7 +48,10 @@ def replication(start: TablePolicy, options: Mapping[str, Any], number: int, see
     plain = agent_rl.method(config)
     own = normalise_credit(plain, config.normalise_by)
     one, dealt = replace(plain, credit=whiten_all(plain)), replace(plain, credit=whiten_dealt(plain, seed))
-    paid, alike = scaled(start, np.roll(SCALES, number).tolist()), scaled(start, [1.0] * len(SCALES))
+    paid, alike = (
+        scale_rewards(start, np.roll(SCALES, number).tolist()),
+        scale_rewards(start, [1.0] * len(SCALES)),
+    )
 
     def worst(method: OnPolicy, table: TablePolicy, rate: float) -> float:
         run = train_table(
@@ -72,7 +75,7 @@ def replication(start: TablePolicy, options: Mapping[str, Any], number: int, see
     }
 
 
-def scaled(start: TablePolicy, scales: Sequence[float]) -> TablePolicy:
+def scale_rewards(start: TablePolicy, scales: Sequence[float]) -> TablePolicy:
     """Return `start` in the same world, whose task i is environment i and pays ``scales[i]`` times as much."""
     world = start.world
     tasks = tuple(replace(task, environment=f"e{i}") for i, task in enumerate(world.tasks))
