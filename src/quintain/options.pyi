@@ -854,6 +854,16 @@ class RladapterOptions(RoundsOptions, total=False):
 class RlooOptions(GroupOptions, total=False):
     kl_coef: float
 
+class RlotOptions(StepRoundsOptions, total=False):
+    discount: float
+    updates: int
+    transitions: int
+    memory: int
+    navigator_rate: float
+    polyak: float
+    explored_steps: int
+    least_explored: float
+
 class RlspOptions(EpisodesOptions, total=False):
     outcome_fraction: float
     base: float
@@ -1207,6 +1217,8 @@ def train(method: Literal["rft"], **options: Unpack[RftOptions]) -> TrainedRun: 
 def train(method: Literal["rladapter"], **options: Unpack[RladapterOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["rloo"], **options: Unpack[RlooOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["rlot"], **options: Unpack[RlotOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["rlsp"], **options: Unpack[RlspOptions]) -> TrainedRun: ...
 @overload

@@ -66,6 +66,7 @@ WRAPPERS: dict[str, str] = {
     "infonav": "quintain.agents.infonav:InfoNav",
     "labelled": "quintain.agents.labelled:Labelled",
     "memory": "quintain.agents.context:Memory",
+    "navigated": "quintain.agents.navigated:Navigated",
     "ordered": "quintain.agents.ordered:Ordered",
     "pivotal": "quintain.agents.shaping:Pivotal",
     "plan": "quintain.agents.plan:PlanAndAct",

@@ -67,6 +67,7 @@ CATALOG: dict[str, str] = {
     "screen": "quintain.worlds.screen.game:Screen",
     "shelf": "quintain.worlds.shelf.game:Shelf",
     "shop": "quintain.worlds.shop.game:Shop",
+    "solver": "quintain.worlds.solver.game:Solver",
     "sokoban": "quintain.worlds.sokoban.game:Sokoban",
     "stream": "quintain.worlds.stream.game:Stream",
     "sums": "quintain.worlds.sums.game:Sums",

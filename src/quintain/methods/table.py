@@ -129,7 +129,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "The model stays as it is, and what stands around it is to be better": (
         "reflexion", "memento", "practice", "generation", "dynasaur", "auto_flow", "react", "text2api", "agent_umf",
-        "toolchain", "se_agent", "web_rollback", "rci", "cave_agent", "parrot",
+        "toolchain", "se_agent", "web_rollback", "rci", "rlot", "cave_agent", "parrot",
     ),
     "Several agents share a task": (
         "dr_mas", "marft", "marti", "iagents", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
@@ -298,7 +298,7 @@ TABLE: tuple[Entry, ...] = (
         against="as many plain attempts"),
     Entry("AutoMind", "search", "planned"),
     Entry("ARIES", "search", "planned"),
-    Entry("RL of Thoughts", "search", "planned"),
+    add_row("RL of Thoughts", "search", "rlot", AROUND, "the best fixed sequence of blocks"),
     Entry("WebCoT", "search", "planned"),
     add_row("BacktrackAgent", "search", "backtrack", TURNS, "rules without a judge"),
     Entry("WebRollback", "search", "written", name="web_rollback", page="WebRollback", section=AROUND,

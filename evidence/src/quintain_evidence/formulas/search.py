@@ -6,9 +6,14 @@ from difflib import SequenceMatcher
 from itertools import combinations
 from random import Random
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from quintain.environments.protocol import Environment, advance, begin
+from quintain.models.navigator import Navigator
 from quintain.types import Action, StepResult, Task
 from quintain_evidence.formulas.formula import Formula, Rng
 
@@ -256,10 +261,81 @@ def lineage(parents: Sequence[int], here: int) -> list[int]:
     return [] if here < 0 else [*lineage(parents, parents[here]), here]
 
 
+class Steered(NamedTuple):
+    """States of a navigator of weights `seed`, and what it learns of them."""
+
+    seed: int
+    scores: NDArray[np.float32]
+    rewards: NDArray[np.float32]
+    following: NDArray[np.float32]
+    older: NDArray[np.float32]
+    legal: NDArray[np.bool_]
+    is_over: NDArray[np.bool_]
+    discount: float
+
+
+def draw_states(rng: Rng) -> Steered:
+    """Return eight states, some of which are the last."""
+    return Steered(
+        int(rng.integers(0, 1000)),
+        rng.integers(1, 4, (8, 7)).astype(np.float32),
+        rng.normal(size=8).astype(np.float32),
+        rng.normal(size=(8, 5)).astype(np.float32),
+        rng.normal(size=(8, 5)).astype(np.float32),
+        np.concatenate((rng.random((8, 4)) < 0.5, np.ones((8, 1), bool)), 1),
+        rng.random(8) < 0.3,
+        float(rng.choice([0.0, 0.5, 0.9])),
+    )
+
+
+def steer_by_code(module: ModuleType, case: Steered) -> list[float]:
+    """Return the code's values and targets, and the gradient of the squared error in the shared layer."""
+    navigator = module.Navigator(case.seed)
+    values = navigator(torch.from_numpy(case.scores))
+    targets = module.double_targets(
+        *map(torch.from_numpy, (case.rewards, case.following, case.older, case.legal, case.is_over)),
+        case.discount,
+    )
+    ((values[:, 0] - targets) ** 2).mean().backward()
+    return [*values.flatten().tolist(), *targets.tolist(), *navigator.shared.weight.grad.flatten().tolist()]
+
+
+def steer_by_loops(case: Steered) -> list[float]:
+    """Return the same with numpy, a state at a time, the gradient by hand."""
+    own = {name: value.numpy().astype(float) for name, value in Navigator(case.seed).state_dict().items()}
+    values: list[float] = []
+    targets: list[float] = []
+    gradient = np.zeros((32, 7))
+    for k in range(len(case.scores)):
+        seen = case.scores[k] - 2.0
+        before = own["shared.weight"] @ seen + own["shared.bias"]
+        shared = before * (before > 0)
+        state = own["of_state.weight"] @ shared + own["of_state.bias"]
+        blocks = own["of_blocks.weight"] @ shared + own["of_blocks.bias"]
+        value = own["value.weight"][0] @ (state * (state > 0)) + own["value.bias"][0]
+        raw = own["advantage.weight"] @ (blocks * (blocks > 0)) + own["advantage.bias"]
+        mine = [float(value + raw[a] - sum(raw) / 5) for a in range(5)]
+        target = float(case.rewards[k])
+        if not case.is_over[k]:
+            best = max((a for a in range(5) if case.legal[k][a]), key=lambda a, k=k: case.following[k][a])
+            target += case.discount * float(case.older[k][best])
+        slope = 2 * (mine[0] - target) / len(case.scores)
+        to_raw = (np.eye(5)[0] - 0.2) @ own["advantage.weight"] * (blocks > 0)
+        to_shared = (
+            own["value.weight"][0] * (state > 0) @ own["of_state.weight"] + to_raw @ own["of_blocks.weight"]
+        )
+        gradient += slope * np.outer(to_shared * (before > 0), seen)
+        values += mine
+        targets.append(target)
+    return [*values, *targets, *gradient.flatten().tolist()]
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula("rollback.way", "agents.rollback", ("RollbackWorld",), draw_ways, go_back, go_back_by_list),
     Formula("evolve.operators", "search.evolve", ("find_best", "pick_mate", "align", "weigh", "recombine", "prune",
         "find_risks"), draw_pools, operate, operate_by_rule),
     Formula("toolchain.costs", "search.astar", ("PlanMemory", "count_common"), draw_plans, costs_of_plans,
         costs_by_lists),
+    Formula("rlot.navigator", "models.navigator", ("Navigator", "double_targets"), draw_states, steer_by_code,
+        steer_by_loops),
 )  # fmt: skip
