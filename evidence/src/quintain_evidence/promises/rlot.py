@@ -87,7 +87,7 @@ def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
             has_passed=all(
                 torch.equal(kept[name], each) for name, each in again.navigator.state_dict().items()
             ),
-            detail=f"the same numbers, computed anew of {sum(len(read_transitions(t)) for t in played)} recorded blocks",
+            detail=f"the same, computed anew of {sum(len(read_transitions(t)) for t in played)} recorded blocks",
         ),
     ]
     return checks, {
