@@ -45,7 +45,7 @@ def turn(shows: str = "", *, is_valid: bool = True, error: str | None = None) ->
     return make_turn(shows=shows, is_valid=is_valid, action=Action(text="a", error=error))
 
 
-def chosen(*episodes: Trajectory, turns: int = 5) -> list[int]:
+def choose(*episodes: Trajectory, turns: int = 5) -> list[int]:
     made = pipeline(turns).run([as_example(replace(e, index=k)) for k, e in enumerate(episodes)])
     return [example.trajectory.index for example in made.examples]
 
@@ -61,18 +61,18 @@ def test_who_errs_first_and_then_mends_it_is_imitated() -> None:
         make_episode(turn(is_valid=False), turn(), outcome=FAILED),  # not solved
         make_episode(*[turn(is_valid=False)] * 5, turn()),  # six turns
     ]
-    assert chosen(*traces) == [1, 2, 3, 4]
-    assert chosen(*traces, turns=6) == [1, 2, 3, 4, 7] and chosen(traces[1], turns=1) == []
+    assert choose(*traces) == [1, 2, 3, 4]
+    assert choose(*traces, turns=6) == [1, 2, 3, 4, 7] and choose(traces[1], turns=1) == []
     assert find_failures(traces[2]) == [True, False] and not is_mended(traces[5])
     assert find_failures(make_episode()) == [] and not is_mended(make_episode())
     thought = replace(turn("think", is_valid=False), seat="agent/plan")
-    assert chosen(make_episode(thought, turn(), turn("ok"))) == [], "who thinks has done nothing"
+    assert choose(make_episode(thought, turn(), turn("ok"))) == [], "who thinks has done nothing"
 
 
 def test_general_conversations_pass_and_have_their_share() -> None:
     chats = [mark_general(make_episode(turn(), outcome=FAILED)) for _ in range(30)]
     acting = make_episode(turn(is_valid=False), turn())
-    assert chosen(*chats, acting) == list(range(31))
+    assert choose(*chats, acting) == list(range(31))
     odds = np.array(mix([*map(as_example, chats), as_example(acting)], PAPER))
     assert odds[-1] == pytest.approx(7_139 / 78_385, abs=1e-4) and odds.sum() == pytest.approx(1)
     with pytest.raises(DataError, match="none among 30 examples"):
@@ -122,11 +122,13 @@ def test_budgets_are_told_and_a_wrong_answer_before_the_last_is_taken_back() -> 
     assert isinstance(world.inner, Calc)
     right = int(world.inner.solution()[-1].arguments["number"])
     assert world.max_turns == 4 and world.instructions().endswith("At most 4 turns and 2 answers.")
-    begun = world.snapshot()
-    for _ in range(2):
-        world.restore(begun)
-        first = advance(world, Action(text=f"print(answer({right + 1}))\nprint('on')"))
-    assert first.observation == f"{WRONG}\non\n(turns left: 3, answers left: 1)"
+    begun, wrong = world.snapshot(), Action(text=f"print(answer({right + 1}))\nprint('on')")
+    advance(world, wrong)
+    world.restore(begun)
+    first = advance(world, wrong)
+    assert first.observation == f"{WRONG}\non\n(turns left: 3, answers left: 1)", (
+        "answers are brought back, too"
+    )
     assert (first.reward, first.is_over, first.is_success) == (0, False, None)
     saved = world.snapshot()
     last = advance(world, Action(text=f"answer({right + 1})\nprint('never')"))
