@@ -41,6 +41,7 @@ FITTING: dict[str, tuple[str, ...]] = {
     "evolved?size=1": ("plan", "web", "keydoor"),
     "experts": ("collab", "twocards"),
     "grounded": ("screen?interface=text",),
+    "guided?size=1": ("plan", "web", "keydoor"),
     "plan?actor=scripted": ("keydoor", "house"),
     "rollback": ("plan", "web", "keydoor"),
     "routed": ("house", "keydoor"),

@@ -56,11 +56,12 @@ MORE = (
     "evolved+react",
     "rollback+text",
     "rollback+window?turns=2+text",
+    "guided?size=2+react",
     "searched?size=1+react",
     "searched?by=mcts&score=model+tools",
 )
 
-NEED_MORE = (OUTSIDE, "again", "capped", "backoff", "evolved", "ordered", "rollback", "searched", "team")
+NEED_MORE = (OUTSIDE, "again", "capped", "backoff", "evolved", "guided", "ordered", "rollback", "searched", "team")
 SPECS = [*(name for name in names() if name not in NEED_MORE), *MORE]
 
 

@@ -63,6 +63,7 @@ WRAPPERS: dict[str, str] = {
     "evolved": "quintain.search.evolve:Evolved",
     "experienced": "quintain.agents.experienced:Experienced",
     "foresight": "quintain.agents.foresight:Foresight",
+    "guided": "quintain.search.guided:Guided",
     "infonav": "quintain.agents.infonav:InfoNav",
     "labelled": "quintain.agents.labelled:Labelled",
     "memory": "quintain.agents.context:Memory",

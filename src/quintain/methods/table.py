@@ -129,7 +129,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "The model stays as it is, and what stands around it is to be better": (
         "reflexion", "memento", "practice", "generation", "dynasaur", "auto_flow", "react", "text2api", "agent_umf",
-        "toolchain", "se_agent", "web_rollback", "rci", "rlot", "cave_agent", "parrot",
+        "toolchain", "se_agent", "web_rollback", "guidnav", "rci", "rlot", "cave_agent", "parrot",
     ),
     "Several agents share a task": (
         "dr_mas", "marft", "marti", "iagents", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
@@ -303,7 +303,9 @@ TABLE: tuple[Entry, ...] = (
     add_row("BacktrackAgent", "search", "backtrack", TURNS, "rules without a judge"),
     Entry("WebRollback", "search", "written", name="web_rollback", page="WebRollback", section=AROUND,
         about="a harness: a critique of each state, then back to any visited one", against="always one step back"),
-    Entry("GuidNav", "search", "planned"),
+    Entry("GuidNav", "search", "written", name="guidnav", page="GuidNav", section=AROUND,
+        about="a harness: of several drafts the one is done that a process reward model likes best",
+        against="what is drafted most"),
     Entry("RLM blueprint / x1", "search", "planned"),
     Entry("ReAct", "agents", "written", name="react", page="ReAct", section=AROUND,
         about="a harness: a thought and an action in words, and chains of thought where acting brings no answer",
