@@ -51,7 +51,7 @@ HOSTILE = {
         "code?library=lib": "library: the file lib",
         "cased?cases=x+text": "cases: the file x+text",
         "searched?score=plans&solved=x+text": "solved: the file x+text",
-        "guided?scores=x+text": "scores: the file x+text",
+        "guided?reward_model=x+text": "reward_model: the file x+text",
     },
     "engine": {
         "vllm": "the program vllm",

@@ -151,7 +151,7 @@ def test_all_drafts_follow_one_prompt_and_the_chosen_ones_are_learned(
     small_chat: Chat, tmp_path: Path
 ) -> None:
     write_run(tmp_path / "run", 4)
-    spec = f"guided?size=2&scores={tmp_path / 'run'}+text"
+    spec = f"guided?size=2&reward_model={tmp_path / 'run'}+text"
     found = play(small_chat, spec, ["take blue", "take red", "take red", "take green"])
     plain = play(small_chat, "text", ["take red", "take red"])
     assert found.outcome == Score(value=1.0, is_success=True)

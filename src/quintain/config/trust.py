@@ -102,7 +102,6 @@ FIELDS: Mapping[str, Kind] = {
     "retriever": "file",
     "reward_model": "file",
     "run": "Python module",
-    "scores": "file",
     "solved": "file",
     "teacher": "address",
     "tests": "file",

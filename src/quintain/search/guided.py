@@ -1,9 +1,9 @@
 """A harness that drafts several actions and does the one that a process reward model likes best: GuidNav
 (arXiv 2504.16073).
 
-``guided?size=4&scores=runs/NAME+text``: in each state the agent is asked for `size` actions, of one prompt; each is
-scored before anything is done, by what the episodes of a run teach (`quintain.search.step_scores`), or without
-``scores`` by the model itself, which is asked how much the action would help, a turn of its own. The best one is
+``guided?size=4&reward_model=runs/NAME+text``: in each state the agent is asked for `size` actions, of one prompt; each
+is scored before anything is done, by what the episodes of a run teach (`quintain.search.step_scores`), or without
+``reward_model`` by the model itself, which is asked how much the action would help, a turn of its own. The best one is
 carried out, of equal ones the first. An action that cannot be read is never preferred. Nothing is taken back, so that
 any environment of one seat will do.
 
@@ -47,7 +47,7 @@ class Guided:
     chat: Chat
     size: int = 4
     """Actions that are drafted in a state."""
-    scores: str = ""
+    reward_model: str = ""
     """A run whose training episodes teach what a good action looks like; empty: the model is asked."""
     most_drift: float = 0.05
     """Most of the actions in the newest quarter of that run's episodes that may name what no older one names."""
@@ -66,8 +66,8 @@ class Guided:
             raise UsageError(
                 f"guided: got size={self.size}, most_drift={self.most_drift}; give 1 or more drafts and a share"
             )
-        if self.scores:
-            object.__setattr__(self, "rate", load_scores(pathlib.Path(self.scores), self.most_drift))
+        if self.reward_model:
+            object.__setattr__(self, "rate", load_scores(pathlib.Path(self.reward_model), self.most_drift))
 
     @property
     def search(self) -> Searched:

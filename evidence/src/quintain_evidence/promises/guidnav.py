@@ -30,7 +30,7 @@ def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
     if not taught.exists():
         with Run.create(taught, recipe="collect", config={"environment": WORLD}) as run:
             run.append(made, step=0, phase="train")
-    agent = f"guided?size={SIZE}&scores={taught}+text"
+    agent = f"guided?size={SIZE}&reward_model={taught}+text"
     start = make_start(["train", "sft", "--environment", WORLD, "--agent", agent], runs, DEMONSTRATIONS)
     found, _ = api.collect(WORLD, str(start.parent), episodes=EPISODES, seed=1, trust_run=True)
     rate = load_scores(taught, 1.0)
