@@ -59,7 +59,7 @@ UNMEASURED = {
 }  # fmt: skip
 """What no tiny model is taught through here: agents outside and teams play as they like; others change how an agent
 that can act is asked (again, under a formula, at a rising temperature, from states it left), or what it is told of
-earlier episodes and pages, which their own claims measure."""
+earlier episodes, actions and pages, which their own claims measure."""
 
 
 def test_every_harness_is_imitated_through() -> None:

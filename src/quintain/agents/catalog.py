@@ -61,6 +61,7 @@ WRAPPERS: dict[str, str] = {
     "configured": "quintain.agents.configured:Configured",
     "consulting": "quintain.agents.consulting:Consulting",
     "evolved": "quintain.search.evolve:Evolved",
+    "costed": "quintain.agents.costed:Costed",
     "experienced": "quintain.agents.experienced:Experienced",
     "foresight": "quintain.agents.foresight:Foresight",
     "guided": "quintain.search.guided:Guided",

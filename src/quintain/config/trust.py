@@ -92,6 +92,7 @@ FIELDS: Mapping[str, Kind] = {
     "labels": "file",
     "library": "file",
     "notes": "file",
+    "utility": "file",
     "log": "file",
     "pairs": "file",
     "placement": "file",

@@ -133,7 +133,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "Several agents share a task": (
         "dr_mas", "marft", "marti", "iagents", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
-        "router",
+        "router", "liet",
     ),
     "An agent is to be measured as others are": ("bfcl", "agentissue", "rexbench", "agentif"),
     "Tasks or transcripts are to be made first": (
@@ -285,7 +285,7 @@ TABLE: tuple[Entry, ...] = (
     Entry("iAgents", "multiagent", "written", name="iagents", page="iAgents", section=AROUND,
         about="a harness: agents of several people talk, each with a plan of known and unknown facts and its own bank",
         against="a table of facts of the whole talk"),
-    Entry("LIET", "multiagent", "planned"),
+    add_row("LIET", "multiagent", "liet", AROUND, "itself without steps to go", page="LIET"),
     add_row("MUA-RL", "multiagent", "mua_rl", TOOLS, "its start, imitation"),
     Entry("tau-bench", "multiagent", "written", name="tau_bench", page="tau-bench and tau²", section=TOOLS,
         about="a benchmark: an agent with tools and a policy serves a user, who may have tools, too",

@@ -5,15 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.build import make_episode, make_turn
 from tests.methods.test_training import rows, train
 
 from quintain.agents.experienced import HEAD, Experienced, notes_text
-from quintain.memory.bank import Bank, Edit, Entry
+from quintain.memory.bank import Bank, Entry
+from quintain.memory.edits import replay_edits
 from quintain.methods.agents import practice
-from quintain.methods.agents.practice import MAX_LENGTH, merge, propose, read_edits, read_notes
+from quintain.methods.agents.practice import EVENT, propose
 from quintain.runs.collector import Collector
 from quintain.store.run import Run
 from quintain.types import Action, Group, Score, Split
@@ -60,33 +59,6 @@ def test_the_question_has_the_list_and_what_each_attempt_earned() -> None:
     assert "Attempt 2, which earned 0:" in text and notes_text(Bank()) == ""
 
 
-def test_two_edits_of_an_answer_are_read_and_the_rest_is_counted() -> None:
-    edits, unread = read_edits("Well.\nadd: Look  first.\nUPDATE [2]: Wait.\ndelete 3\nupdate: x", source="t")
-    assert edits == [
-        Edit(kind="add", key="Look first.", text="Look first.", source="t"),
-        Edit(kind="update", id="2", key="Wait.", text="Wait.", source="t"),
-    ]
-    assert unread == 3
-    assert read_edits("delete [4]", source="t") == ([Edit(kind="delete", id="4")], 0)
-
-
-@given(st.lists(st.text(max_size=60), max_size=6))
-def test_any_text_leaves_the_list_sound(texts: list[str]) -> None:
-    bank = Bank([Entry(id="1", key="a", text="a")], size=3, length=MAX_LENGTH)
-    for text in texts:
-        edits, _ = read_edits(text, source="t")
-        refused = bank.edit(edits)
-        assert len(refused) <= len(edits) <= 2
-    assert len(bank) <= 3 and all(entry.text.strip() for entry in bank.entries)
-
-
-def test_what_most_groups_ask_for_is_carried_out() -> None:
-    a, b = (Edit(kind="add", key=text, text=text, source=text * 3) for text in "ab")
-    gone = Edit(kind="delete", id="1")
-    assert merge([a, b, gone, replace(b, source="other")], 2) == [b, a]
-    assert merge([], 2) == []
-
-
 def test_a_resumed_run_has_its_list_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(_self: Collector, _told: str, questions: Sequence[str], *, seed: int) -> list[str]:
         return [f"add: note {seed % 97}" for _ in questions]
@@ -97,10 +69,10 @@ def test_a_resumed_run_has_its_list_again(tmp_path: Path, monkeypatch: pytest.Mo
     whole = train("practice", tmp_path / "whole", steps=2, **sizes)
     part = train("practice", tmp_path / "part", steps=1, **sizes)
     with Run.open(part) as run:
-        assert len(read_notes(run, 12)) == 1
+        assert len(replay_edits(run, EVENT, 12)) == 1
     assert (part / "notes.jsonl").read_text() != (whole / "notes.jsonl").read_text()
     with Run.open(whole) as run:
-        assert len(read_notes(run, 12)) == 2 and len(read_notes(run, 12, before=2)) == 1
+        assert len(replay_edits(run, EVENT, 12)) == 2 and len(replay_edits(run, EVENT, 12, before=2)) == 1
         assert len({*run.weights().values()}) == 1, "no weight changed"
     assert [row.get("practice/experiences") for row in rows(whole)][-2:] == [1.0, 2.0]
     told = Experienced(None, notes=str(whole / "notes.jsonl"))  # pyright: ignore[reportArgumentType]

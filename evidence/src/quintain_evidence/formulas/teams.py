@@ -1,5 +1,6 @@
 """Credit to agents of a team, each beside a plain second version that goes through who spoke when."""
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
@@ -461,6 +462,76 @@ def pay_by_numbers(case: Remarked) -> list[float]:
     return found
 
 
+Explored = tuple[list[list[int]], list[float], list[bool]]
+"""of each step its features, its steps to the goal or their bound, and whether it is a bound"""
+
+
+def draw_explored(rng: Rng) -> Explored:
+    """Return five to three hundred steps with up to six of a dozen features, a third of them censored."""
+    num = int(rng.integers(5, 300))
+    rows = [[int(k) for k in rng.integers(0, 12, int(rng.integers(1, 7)))] for _ in range(num)]
+    return rows, [float(k) for k in rng.integers(1, 20, num)], [bool(k) for k in rng.random(num) < 1 / 3]
+
+
+def fit_explored(module: ModuleType, case: Explored) -> list[float]:
+    """Return the weights that LIET's code fits."""
+    rows, steps, censored = case
+    found = module.fit_weights(
+        [np.array(row) for row in rows], np.array(steps), np.array(censored), size=12, ridge=0.5
+    )
+    return flatten(found)
+
+
+def fit_explored_by_hand(case: Explored) -> list[float]:
+    """Return the same by least squares over a table of counts with rows for the ridge, twenty times."""
+    rows, steps, censored = case
+    table = np.array([[float(row.count(k)) for k in range(12)] for row in rows])
+    ridge = np.sqrt(0.5) * np.eye(12)
+    goals, weights = list(steps), np.zeros(12)
+    for _ in range(20):
+        full = np.concatenate((np.array(goals), np.zeros(12)))
+        weights = np.linalg.lstsq(np.concatenate((table, ridge)), full, rcond=None)[0]
+        goals = [
+            max(y, float(f)) if c else y for y, f, c in zip(steps, table @ weights, censored, strict=True)
+        ]
+    return flatten(weights)
+
+
+def draw_seen(rng: Rng) -> tuple[str, str, str]:
+    """Return what a seat saw first and last, and an action that may name words of it."""
+    words = ["flag", "Red", "2", "north", "go", "to", ","]
+
+    def say(most: int) -> str:
+        return " ".join(words[int(k)] for k in rng.integers(0, 7, int(rng.integers(1, most))))
+
+    first = say(8)
+    return first, first if rng.random() < 0.3 else say(8), say(4)
+
+
+def name_seen(module: ModuleType, case: tuple[str, str, str]) -> list[float]:
+    """Return the features by LIET's code as numbers, in order."""
+    return sorted(float(zlib.crc32(name.encode())) for name in module.name_features(*case))
+
+
+def name_seen_by_hand(case: tuple[str, str, str]) -> list[float]:
+    """Return the same by going through all runs of words."""
+    first, last, action = (text.lower().split() for text in case)
+    parts = [(last, "")] + ([(first, "first ")] if first != last else [])
+    order = [w for k, w in enumerate(action) if any(w in p for p, _ in parts) and w not in action[:k]]
+    numbered = {word: f"#{order.index(word) + 1}" for word in order}
+    kind = " ".join(numbered.get(word, word) for word in action)
+    names = ["", kind]
+    for words, where in parts:
+        for start in range(len(words)):
+            for end in range(start + 1, min(start + 4, len(words)) + 1):
+                run = words[start:end]
+                if not where:
+                    names.append(" ".join(run))
+                if any(word in numbered for word in run):
+                    names.append(f"{where}{kind}|{' '.join(numbered.get(word, word) for word in run)}")
+    return sorted(float(zlib.crc32(name.encode())) for name in names)
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula("teams.over_agents", "credit.agents", ("over_agents",), draw_teams, by_ways,
         lambda case: [x for by, unit in WAYS for x in agents(case, by=by, unit=unit)], aside=("_moments",)),
@@ -474,5 +545,7 @@ FORMULAS: tuple[Formula, ...] = (
         pay_remark, pay_by_numbers),
     Formula("teams.score_turns", "credit.implicit_reward", ("score_turns",), draw_fitted, score,
         lambda given: flatten(turn_scores(given))),
+    Formula("liet.steps", "memory.utility", ("fit_weights",), draw_explored, fit_explored, fit_explored_by_hand),
+    Formula("liet.features", "memory.utility", ("name_features", "find_runs"), draw_seen, name_seen, name_seen_by_hand),
     Formula("teams.fit_outcomes", "credit.implicit_reward", ("fit_outcomes",), draw_fitted, fit, fitting_gradient),
 )  # fmt: skip

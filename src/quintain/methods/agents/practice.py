@@ -15,11 +15,10 @@ Measured on sentences of which some help, contrasted by a script; the paper has 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from quintain.agents.experienced import notes_text, tell_notes
 from quintain.agents.reflexion import transcript
@@ -28,6 +27,7 @@ from quintain.learning.train_config import StepRoundsConfig
 from quintain.learning.update import Update
 from quintain.losses.imitation import imitation
 from quintain.memory.bank import Bank, Edit
+from quintain.memory.edits import MAX_LENGTH, merge, read_edits, record_edits, replay_edits
 from quintain.methods.loops.rounds import Rounds
 from quintain.methods.method import Collector, differs
 from quintain.types import Group, Trajectory
@@ -36,14 +36,13 @@ if TYPE_CHECKING:
     from quintain.store.run import Run
 
 EVENT, NOTES = "practice", "notes.jsonl"
-MAX_EDITS, MAX_LENGTH, MAX_SHOWN = 2, 200, 600
-"""Edits of a group, characters of an experience, and of what an attempt shows of itself, its end."""
+MAX_SHOWN = 600
+"""Characters that an attempt shows of itself, its end."""
 ASK = (
     "Several attempts at one task are below, with what each earned. In a line of at most 30 words, say what the better "
     "ones did that the others did not, so that it helps with other tasks. Write one or two lines, each of the form "
     "add: TEXT, update NUMBER: TEXT, or delete NUMBER."
 )
-LINE = re.compile(r"\W*(add|update|delete)\s*\[?(\w+)?\]?\s*(?::\s*(.*))?", re.IGNORECASE)
 Write = Callable[[Sequence[str]], Sequence[str]]
 """questions → what is answered to each"""
 
@@ -70,14 +69,14 @@ def method(config: Config) -> Rounds:
 
     def bank() -> Bank:
         return (
-            read_notes(runs[0], config.experiences)
+            replay_edits(runs[0], EVENT, config.experiences)
             if runs
             else Bank(size=config.experiences, length=MAX_LENGTH)
         )
 
     def collect(collector: Collector, step: int) -> list[Group]:
         runs[:] = [collector.run]
-        notes = read_notes(collector.run, config.experiences, before=step)
+        notes = replay_edits(collector.run, EVENT, config.experiences, before=step)
         tasks = collector.tasks(step, config.tasks)
         groups = collector.sample(
             step, tasks, size=config.group_size, agent=partial(tell_notes, bank=notes.freeze())
@@ -86,9 +85,7 @@ def method(config: Config) -> Rounds:
         asked, unread = propose(groups, notes, lambda texts: collector.ask(ASK, texts, seed=seed))
         edits = merge(asked, config.edits)
         refused = notes.edit(edits)
-        collector.run.event(
-            EVENT, f"{len(edits)} edits of step {step}", step=step, edits=[asdict(edit) for edit in edits]
-        )
+        record_edits(collector.run, EVENT, step, edits)
         notes.save(collector.run.folder / NOTES)
         counts.clear()
         counts.update(
@@ -113,61 +110,12 @@ def method(config: Config) -> Rounds:
     )
 
 
-def read_notes(run: Run, size: int, *, before: int | None = None) -> Bank:
-    """Return the list of experiences that the edits in the journal of `run` made, up to the step `before`."""
-    by_step: dict[int, list[dict[str, Any]]] = {}
-    for event in run.events():
-        if event["kind"] == EVENT and (before is None or int(event["data"]["step"]) < before):
-            by_step[int(event["data"]["step"])] = event["data"][
-                "edits"
-            ]  # a step that is done again counts once
-    bank = Bank(size=size, length=MAX_LENGTH)
-    for _, rows in sorted(by_step.items()):
-        bank.edit(Edit(**row) for row in rows)
-    return bank
-
-
 def propose(groups: Sequence[Group], notes: Bank, write: Write) -> tuple[list[Edit], int]:
     """Return the edits that the contrasts of `groups` ask for, in order, and how many lines were none."""
     chosen = [group for group in groups if not group.task.is_held_out and differs(group)]
     answers = write([contrast_text(group, notes) for group in chosen])
     read = [read_edits(answer, source=group.task.id) for group, answer in zip(chosen, answers, strict=True)]
     return [edit for edits, _ in read for edit in edits], sum(num for _, num in read)
-
-
-def merge(asked: Sequence[Edit], most: int) -> list[Edit]:
-    """Return the `most` edits that are `asked` for most often, each once; of equal ones the first.
-
-    Example: add a, add b, delete 1, add b → at most 2: add b, add a.
-    """
-    by_words: dict[tuple[str, str, str], list[Edit]] = {}
-    for edit in asked:
-        by_words.setdefault((edit.kind, edit.id, edit.text or ""), []).append(edit)
-    return [same[0] for same in sorted(by_words.values(), key=len, reverse=True)[:most]]
-
-
-def read_edits(text: str, *, source: str) -> tuple[list[Edit], int]:
-    """Return the first `MAX_EDITS` edits that the lines of `text` ask for, and how many lines ask for none.
-
-    Example: "add: Look first.", "update 3: Look twice.", "delete [4]".
-    """
-    edits: list[Edit] = []
-    unread = 0
-    for line in (line.strip() for line in text.splitlines()):
-        found = LINE.fullmatch(line)
-        if found is None:
-            unread += bool(line)
-            continue
-        kind, name, words = found[1].lower(), found[2] or "", " ".join((found[3] or "").split())[:MAX_LENGTH]
-        if kind == "add" and words:
-            edits.append(Edit(kind="add", key=words, text=words, source=source))
-        elif kind == "update" and name and words:
-            edits.append(Edit(kind="update", id=name, key=words, text=words, source=source))
-        elif kind == "delete" and name:
-            edits.append(Edit(kind="delete", id=name))
-        else:
-            unread += 1
-    return edits[:MAX_EDITS], unread + max(len(edits) - MAX_EDITS, 0)
 
 
 def contrast_text(group: Group, notes: Bank) -> str:

@@ -37,6 +37,8 @@ class Shape:
     """different keys that facts are about"""
     informed: Literal["both", "one"]
     """whether the second seat is told the question"""
+    alone: float = 0.0
+    """share of deals in which one card holds all that is needed"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,8 @@ class Deal:
 
 
 def draw_deal(rng: Random, shape: Shape) -> Deal:
-    """Draw cards of which both are needed."""
+    """Draw cards of which both are needed, or, in a share of the deals, one alone."""
+    is_alone = shape.alone > 0 and rng.random() < shape.alone
     keys = rng.sample(KEYS[: shape.keys], 2 * shape.facts + shape.terms * shape.hops)
     question: list[str] = []
     needed: list[tuple[str, str]] = []
@@ -67,7 +70,8 @@ def draw_deal(rng: Random, shape: Shape) -> Deal:
     for place, fact in enumerate(order):
         # The first two facts go to different seats, the others where there is room.
         open_seats = [seat for seat in (0, 1) if len(cards[seat]) < shape.facts]
-        cards[place if place < 2 else rng.choice(open_seats)].append(fact)
+        owner = place if place < 2 else rng.choice(open_seats)
+        cards[0 if is_alone else owner].append(fact)
     for card in cards:
         while len(card) < shape.facts:
             card.append((keys.pop(), str(rng.randrange(shape.values))))

@@ -87,6 +87,8 @@ class TwoCards(Environment):
     """share of messages that get lost"""
     dense: bool = False
     """whether needed facts that are passed on are paid for, too"""
+    alone: float = 0.0
+    """share of deals in which one card holds all that is needed, so that nothing need be said"""
 
     def __post_init__(self) -> None:
         """Check the options.
@@ -105,6 +107,11 @@ class TwoCards(Environment):
                 f"twocards: got keys={self.keys} for {2 * facts + needed} facts and questions; "
                 f"give as many keys, and at most {len(KEYS)}"
             )
+        if not 0 <= self.alone <= (needed <= facts and not self.dense):
+            raise UsageError(
+                f"twocards: got alone={self.alone} with dense={self.dense}, {needed} needed facts and cards of "
+                f"{facts}; give a share from 0 to 1, cards that can hold all, and a reward that is not dense"
+            )
         is_dear = not 0 <= self.cost * self.max_turns < 1
         if self.max_turns < 2 or self.noise < 0 or is_dear or not 0 <= self.message_failures < 1:
             raise UsageError(
@@ -112,7 +119,13 @@ class TwoCards(Environment):
                 f"{self.message_failures}; give 2 turns or more that together cost less than 1, and failures below 1"
             )
         self._shape = Shape(
-            facts=facts, terms=terms, hops=hops, values=self.values, keys=self.keys, informed=self.informed
+            facts=facts,
+            terms=terms,
+            hops=hops,
+            values=self.values,
+            keys=self.keys,
+            informed=self.informed,
+            alone=self.alone,
         )
         self.return_range = (-self.cost * self.max_turns, 1.0)
         self._answers = tuple(f"answer {number}" for number in range(terms * (self.values - 1) + 1))

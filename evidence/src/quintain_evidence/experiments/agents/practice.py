@@ -19,7 +19,8 @@ from random import Random
 from typing import Any
 
 from quintain.memory.bank import Bank
-from quintain.methods.agents.practice import MAX_LENGTH, Config, merge, propose
+from quintain.memory.edits import MAX_LENGTH, merge
+from quintain.methods.agents.practice import Config, propose
 from quintain.types import (
     Action,
     Completion,
