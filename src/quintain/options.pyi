@@ -567,6 +567,13 @@ class LamSimulatorOptions(GroupRoundsOptions, total=False):
 class LearningToSummarizeOptions(ScoredOptions, total=False):
     pass
 
+class LietOptions(StepRoundsOptions, total=False):
+    explored: int
+    noise: float
+    group_size: int
+    notes: int
+    edits: int
+
 class LitePpoOptions(GroupOptions, total=False):
     mean: Literal["group", "batch", "none"]
     std: Literal["group", "batch", "none"]
@@ -1131,6 +1138,8 @@ def train(method: Literal["ire_vla"], **options: Unpack[IreVlaOptions]) -> Train
 def train(method: Literal["lam_simulator"], **options: Unpack[LamSimulatorOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["learning_to_summarize"], **options: Unpack[LearningToSummarizeOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["liet"], **options: Unpack[LietOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["lite_ppo"], **options: Unpack[LitePpoOptions]) -> TrainedRun: ...
 @overload

@@ -136,7 +136,7 @@ def load_utility(path: Path) -> StepsToGo:
 
 def name_features(begins: str, observation: str, action: str) -> list[str]:
     """Return the names of the features of `action`: what it is like, what is seen, and both together."""
-    words = WORD.findall(action.lower())
+    words = split_words(action)
     seen = [("", observation), ("first ", begins)] if begins != observation else [("", observation)]
     known = {word for _, text in seen for word in split_words(text)}
     places: dict[str, str] = {}

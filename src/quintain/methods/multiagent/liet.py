@@ -45,7 +45,7 @@ from quintain.memory.edits import merge, read_edits, record_edits, replay_edits
 from quintain.memory.utility import CostSample, StepsToGo
 from quintain.methods.loops.rounds import Rounds
 from quintain.methods.method import Collector
-from quintain.types import Action, Group, Task, Trajectory, as_text, derive_seed, flatten_scored
+from quintain.types import Action, Group, StepResult, Task, Trajectory, as_text, derive_seed, flatten_scored
 
 EVENT, NOTES, UTILITY = "liet", "notes.jsonl", "utility.json"
 MAX_SHOWN = 600
@@ -153,22 +153,23 @@ def explore(environment: Environment, task: Task, noise: float, rng: Random) -> 
             f"exploration: got {environment_name(environment)}, which does not list what can be done; take an "
             "environment with legal_actions"
         )
-    seen, begins = as_text(begin(environment, task)), dict[str, str]()
+    world: Environment = environment
+    has_expert, has_seats = isinstance(world, Expert), isinstance(world, Seats)
+    seen, begins = as_text(begin(world, task)), dict[str, str]()
     lived: list[tuple[str, str, str]] = []
-    result = None
-    while (result is None or not result.is_over) and len(lived) < environment.max_turns:
-        seat = environment.seat() if isinstance(environment, Seats) else ""
-        first = begins.setdefault(seat, seen)
-        is_random = rng.random() < noise or not isinstance(environment, Expert)
-        legal = cast(Legal, environment).legal_actions()
-        text = rng.choice(legal) if is_random else cast(Expert, environment).expert_action().text
+    result: StepResult | None = None
+    while (result is None or not result.is_over) and len(lived) < world.max_turns:
+        first = begins.setdefault(cast(Seats, world).seat() if has_seats else "", seen)
+        is_random = rng.random() < noise or not has_expert
+        legal = cast(Legal, world).legal_actions()
+        text = rng.choice(legal) if is_random else cast(Expert, world).expert_action().text
         lived.append((first, seen, text))
-        result = advance(environment, Action(text=text))
+        result = advance(world, Action(text=text))
         seen = as_text(result.observation)
     is_solved = result is not None and bool(result.is_success)
     is_lost = result is not None and result.is_terminated and not is_solved
     return [
-        CostSample(*step, environment.max_turns if is_lost else len(lived) - number, not is_solved)
+        CostSample(*step, world.max_turns if is_lost else len(lived) - number, not is_solved)
         for number, step in enumerate(lived)
     ]
 
