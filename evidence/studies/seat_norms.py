@@ -4,9 +4,9 @@
 
 The two agents and one answer of Dr. MAS' claim. A's rows and B's rows of the table share no number, so they are as two
 adapters are: each has a gradient, and would have an optimizer, of its own. What B earns is raised by a constant of 0 to
-4 deviations of success, which leaves both true gradients what they were. Credit and loss are the method's at its
-defaults. Printed are the mean norm of each seat's gradient over batches, the largest over the median, and the mean
-cosine with the exact gradient of success in that seat's logits.
+4 deviations of success, or multiplied by 4, which leaves the directions of both true gradients what they were. Credit
+and loss are the method's at its defaults. Printed are the mean norm of each seat's gradient over batches, the largest
+over the median, and the mean cosine with the exact gradient of success in that seat's logits.
 """
 
 from __future__ import annotations
@@ -19,17 +19,21 @@ from statistics import fmean, median, pvariance
 
 from quintain.data.seats import split_seats
 from quintain.methods.multiagent import dr_mas
-from quintain.types import Score, derive_seed
+from quintain.types import Group, Score, Trajectory, derive_seed
 from quintain_evidence.experiments.multiagent.dr_mas import SHIFTS, raise_rewards
 from quintain_evidence.labs.duo import SEATS, exact_gradient, noisy_start, play, rows_of
 from quintain_evidence.labs.tabular import assign, cosine, loss_gradient
 
+TIMES = 4
+"""by what B's pay is multiplied in the last case"""
+CASES = (*(f"{shift} deviations more" for shift in SHIFTS), f"{TIMES} times as much")
 
-def measure(num_starts: int, num_batches: int) -> dict[tuple[int, str, str], list[tuple[float, float]]]:
-    """Return of each constant, kind of statistics and seat the norms and cosines of all batches."""
+
+def measure(num_starts: int, num_batches: int) -> dict[tuple[str, str, str], list[tuple[float, float]]]:
+    """Return of each case, kind of statistics and seat the norms and cosines of all batches."""
     config = dr_mas.Config()
     methods = {by: dr_mas.method(replace(config, statistics=by)) for by in ("agent", "all")}
-    found: dict[tuple[int, str, str], list[tuple[float, float]]] = defaultdict(list)
+    found: dict[tuple[str, str, str], list[tuple[float, float]]] = defaultdict(list)
     for start in range(num_starts):
         policy = noisy_start(derive_seed("seat_norms", start), skill=0.4)
         truth = exact_gradient(policy)
@@ -39,14 +43,26 @@ def measure(num_starts: int, num_batches: int) -> dict[tuple[int, str, str], lis
             spread = pvariance(
                 [t.outcome.value for g in parts for t in g.trajectories if isinstance(t.outcome, Score)]
             )
-            for shift in SHIFTS:
-                paid = raise_rewards(parts, shift * spread**0.5)
+            raised = [raise_rewards(parts, shift * spread**0.5) for shift in SHIFTS]
+            for case, paid in zip(CASES, (*raised, multiply_rewards(parts)), strict=True):
                 for by, method in methods.items():
                     gradient = loss_gradient(policy, assign(policy, method, paid), method.update)
                     for seat in SEATS:
                         own = gradient[rows_of(seat)]
-                        found[shift, by, seat].append((float(own.norm()), cosine(own, truth[rows_of(seat)])))
+                        found[case, by, seat].append((float(own.norm()), cosine(own, truth[rows_of(seat)])))
     return found
+
+
+def multiply_rewards(groups: Sequence[Group]) -> list[Group]:
+    """Return `groups` in which B is paid `TIMES` as much."""
+
+    def pay(part: Trajectory) -> Trajectory:
+        outcome = part.outcome
+        if part.turns[0].seat != "B" or not isinstance(outcome, Score):
+            return part
+        return replace(part, outcome=replace(outcome, value=TIMES * outcome.value))
+
+    return [replace(group, trajectories=tuple(map(pay, group.trajectories))) for group in groups]
 
 
 def describe(values: Sequence[tuple[float, float]]) -> str:
@@ -65,13 +81,13 @@ def main() -> None:
     given = parser.parse_args()
     found = measure(given.starts, given.batches)
     print(
-        "| B is paid more by | statistics | norm of A | largest/median | cosine | norm of B | largest/median | cosine |"
+        "| B is paid | statistics | norm of A | largest/median | cosine | norm of B | largest/median | cosine |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    for shift in SHIFTS:
+    for case in CASES:
         for by in ("agent", "all"):
-            a, b = (describe(found[shift, by, seat]) for seat in SEATS)
-            print(f"| {shift} deviations | `{by}` | {a} | {b} |")
+            a, b = (describe(found[case, by, seat]) for seat in SEATS)
+            print(f"| {case} | `{by}` | {a} | {b} |")
 
 
 if __name__ == "__main__":
