@@ -300,3 +300,22 @@ def test_an_expert_of_mixed_style_is_understood_and_says_more() -> None:
         assert key not in claims([(0, said)], 1) and "say" not in claims([(0, said)], 1)
     begin(plain, tasks[0])
     assert not advance(plain, Action(text=f"{key} {value}")).is_valid, "only where the style is mixed"
+
+
+def test_a_share_of_the_deals_needs_one_card_alone() -> None:
+    world = TwoCards(alone=0.5)
+    held: list[bool] = []
+    for number in range(200):
+        begin(world, world.task("train", number))
+        deal = world.snapshot().deal
+        assert all(len(card) == world.facts for card in deal.cards)
+        held.append(any({*deal.needed} <= {*card} for card in deal.cards))
+    assert 70 < sum(held) < 130
+    begin(other := TwoCards(), other.task("train", 1))
+    assert not any({*other.snapshot().deal.needed} <= {*card} for card in other.snapshot().deal.cards)
+
+
+@pytest.mark.parametrize("told", [{"terms": 3}, {"dense": True}, {"alone": 1.5}])
+def test_one_card_must_be_able_to_hold_all(told: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"twocards: got alone="):
+        TwoCards(**{"alone": 0.5, **told})
