@@ -35,20 +35,20 @@ def brief(*legal: str) -> Brief:
     return Brief(task=TASK, instructions="Act.", tools=(), legal_actions=legal)
 
 
-def told(chat: Chat, agent: Costed, *legal: str, later: tuple[str, ...] = ()) -> str:
+def read_prompt(chat: Chat, agent: Costed, *legal: str, later: tuple[str, ...] = ()) -> str:
     session = agent.open(brief(*legal))
     return chat.text(session.observe("a door", later).token_ids)
 
 
 def test_the_cheapest_actions_are_told_first(small_chat: Chat) -> None:
     agent = tell_costs(PlainText(small_chat), Known())
-    assert f"{HEAD} go 2.0; open 4.0." in told(small_chat, agent, "open", "go")
-    assert f"{HEAD} x 1.0." in told(small_chat, agent, "open", later=("x",)), "a step at least"
-    assert f"{HEAD} up 2.0." in told(small_chat, agent, "open", later=("up",))
+    assert f"{HEAD} go 2.0; open 4.0." in read_prompt(small_chat, agent, "open", "go")
+    assert f"{HEAD} x 1.0." in read_prompt(small_chat, agent, "open", later=("x",)), "a step at least"
+    assert f"{HEAD} up 2.0." in read_prompt(small_chat, agent, "open", later=("up",))
 
 
 def test_nothing_is_told_before_it_is_learned(small_chat: Chat) -> None:
-    assert HEAD not in told(small_chat, tell_costs(PlainText(small_chat), StepsToGo()), "open")
+    assert HEAD not in read_prompt(small_chat, tell_costs(PlainText(small_chat), StepsToGo()), "open")
 
 
 def test_no_fact_of_the_other_card_is_read_by_a_seat(small_chat: Chat) -> None:

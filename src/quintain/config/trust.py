@@ -38,6 +38,8 @@ CODE_OR_FILE = re.compile(r"\.(py|toml)(?![\w-])", re.ASCII)
 """What a name of something to be read or run ends with, such as the agent ``agent.toml``."""
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
+CARDS = re.compile(r"(?<=[?&])workers=[\w:,;]*(?=[&+]|$)", re.ASCII)
+"""Who works and what each may do, as ``workers=anna:go,open;bert:take``: names of no place."""
 OPTION = re.compile(r"(?<=[?&;,])\s*([\w-]+)=([^&;]*)", re.ASCII)
 ADAPTERS = frozenset(
     [
@@ -302,7 +304,7 @@ def _names_in_text(field: str, text: str) -> Iterator[Named]:
             options.append(Named(field=f"{field} {name}", kind=kind_of(given, FIELDS[name]), text=given))
         return ""
 
-    rest = OPTION.sub(take, text)
+    rest = OPTION.sub(take, CARDS.sub("workers=", text))
     if field in FIELDS:
         yield from options or [Named(field=field, kind=kind_of(text, FIELDS[field]), text=text)]
         return
