@@ -36,7 +36,7 @@ BFCL := --no-deps bfcl-eval==2026.3.23
 BFCL_PARSERS := tenacity tree-sitter==0.21.3 tree-sitter-java==0.21.0 tree-sitter-javascript==0.21.4
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real proof-real proof-horizon proof-multiagent proof-benchmarks flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow test-notebook notebooks test-evidence test-evidence-slow coverage test-faults test-loops test-growth test-values test-dependencies test-attacks test-mutations soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates test-browser-quick template-table test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real proof-real proof-horizon proof-multiagent proof-benchmarks flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow test-notebook notebooks test-evidence test-evidence-slow coverage test-faults test-loops test-growth test-values test-dependencies test-attacks test-mutations test-surveys soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates test-browser-quick template-table test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -135,6 +135,9 @@ test-attacks: $(VENV)/.dev  ## attacks on sandbox, loaders, templates and names,
 test-mutations: $(VENV)/.dev  ## a bug for each of the silent failures S1 to S20: the suite must see all of them
 	OMP_NUM_THREADS=1 $(BIN)/python tests/mutations/gate.py $(ONLY)
 
+test-surveys: $(VENV)/.dev  ## what surveys name: does each test turn red when the function behind it returns a constant? (15 minutes; ONLY=techniques)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/survey_kills.py $(ONLY)
+
 soak: $(VENV)/.dev  ## a run under a random fault every 15 s beside one without, for 30 minutes (MINUTES=5 SEED=1)
 	$(BIN)/python -m pytest tests/faults/test_runs.py -m faults -k soak -q -rP --pause=15 \
 	  --minutes=$(or $(MINUTES),30) --soak-seed=$(or $(SEED),0)
@@ -217,7 +220,7 @@ test-vllm: $(VENV)/.dev $(VENV)/.ray .venv-vllm/.ready  ## vLLM on this machine'
 	OMP_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 $(BIN)/python -m pytest tests/vllm -m vllm -q -rP
 
 # Each goes on where another failed; the last line names those that did. A night of two cores.
-NIGHTLY := test-slow test-evidence test-evidence-slow coverage test-faults test-loops test-growth test-values test-dependencies test-attacks test-mutations test-reference test-wheel test-extras test-real test-trackers \
+NIGHTLY := test-slow test-evidence test-evidence-slow coverage test-faults test-loops test-growth test-values test-dependencies test-attacks test-mutations test-surveys test-reference test-wheel test-extras test-real test-trackers \
   test-clients test-templates test-cluster test-vllm quickstart-real
 nightly:  ## what a change does not wait for: the targets of NIGHTLY, one after the other
 	@failed=; for target in $(NIGHTLY); do \

@@ -3,25 +3,33 @@
     python docs/taxonomies.py [--check]
 
 A survey's file lists what it names, in its order (`entries`); each is held by a test (`tests`), or is a gap with its
-reason (`gaps`). With --check nothing is written, and the exit status says whether the page is current.
+reason (`gaps`). Which function a test is about stands in `callees`, and in `kills.json` whether the test turns red when
+that returns a constant (`python tests/survey_kills.py`).
+With --check nothing is written, and the exit status says whether the page is current.
 """
 
+import json
 import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER, PAGE = ROOT / "docs" / "taxonomies", ROOT / "docs" / "taxonomies.md"
+KILLS = FOLDER / "kills.json"
 HEAD = """# What surveys of the field name
 
 What {count} surveys list, in their order, and what of it is here. Each line has a test of the suite that shows it, or
-is a gap with its reason; that a test is there is checked, that it would fail without what the line names is not.
+is a gap with its reason. Where a function stands beside it, that is what the test is about, chosen before anything was
+tried: of the functions that the test calls, the one that shares most words with its name. Replaced by a constant of its
+type it turns the test red, or does not. As a control another function of its module, which the test does not run, was
+replaced as well: {false} of {controls} turned a test red. `make test-surveys` tries them again.
 Written by `python docs/taxonomies.py` from the files in `docs/taxonomies/`. Benchmarks have
 [a page of their own](coverage.md), methods [another](which-method.md).
 
-| survey | source | entries | held by a test | gaps |
-|---|---|---|---|---|
+| survey | source | entries | held by a test | gaps | turns red |
+|---|---|---|---|---|---|
 """
 
 
@@ -37,6 +45,8 @@ class Survey:
     """entry → ``room/test_file.py::test_name``, below tests/"""
     gaps: dict[str, str]
     """entry → why nothing of it is here"""
+    kills: dict[str, dict[str, Any]]
+    """entry → what came when the function behind it returned a constant; of those that were tried"""
 
 
 def read_surveys() -> list[Survey]:
@@ -46,10 +56,17 @@ def read_surveys() -> list[Survey]:
         ValueError: an entry has neither a test nor a gap, or both, or is none of the survey's.
     """
     found = list[Survey]()
+    kills = json.loads(KILLS.read_text(encoding="utf-8")) if KILLS.is_file() else {}
     for path in sorted(FOLDER.glob("*.toml")):
         row = tomllib.loads(path.read_text(encoding="utf-8"))
         survey = Survey(
-            path.stem, row["title"], row["source"], tuple(row["entries"]), row["tests"], row.get("gaps", {})
+            path.stem,
+            row["title"],
+            row["source"],
+            tuple(row["entries"]),
+            row["tests"],
+            row.get("gaps", {}),
+            kills.get(path.stem, {}),
         )
         wrong = set(survey.tests) & set(survey.gaps) | set(survey.entries) ^ (
             set(survey.tests) | set(survey.gaps)
@@ -66,24 +83,41 @@ def write_page(surveys: list[Survey]) -> str:
     """Return the page of `surveys`."""
     rows = [
         f"| [{each.title}](#{each.name}) | {link(each.source)} | {len(each.entries)} | {len(each.tests)} | "
-        f"{len(each.gaps)} |"
+        f"{len(each.gaps)} | {count_red([each])} |"
         for each in surveys
     ]
     total = [sum(len(getattr(each, name)) for each in surveys) for name in ("entries", "tests", "gaps")]
-    rows.append(f"| all | | {total[0]} | {total[1]} | {total[2]} |")
-    parts = [HEAD.format(count=len(surveys)) + "\n".join(rows)]
+    rows.append(f"| all | | {total[0]} | {total[1]} | {total[2]} | {count_red(surveys)} |")
+    controls = [kill["control_red"] for each in surveys for kill in each.kills.values() if "control" in kill]
+    head = HEAD.format(count=len(surveys), false=sum(controls), controls=len(controls))
+    parts = [head + "\n".join(rows)]
     for each in surveys:
         lines = [
-            f"| {entry} | `tests/{each.tests[entry]}` |"
+            f"| {entry} | `tests/{each.tests[entry]}` | {say_kill(each.kills.get(entry))} |"
             if entry in each.tests
-            else f"| {entry} | *gap*: {each.gaps[entry]} |"
+            else f"| {entry} | *gap*: {each.gaps[entry]} | |"
             for entry in each.entries
         ]
         heading = f'<a id="{each.name}"></a>\n\n## {each.title}'
         parts.append(
-            f"{heading}\n\n{link(each.source)}.\n\n| it names | here |\n|---|---|\n" + "\n".join(lines)
+            f"{heading}\n\n{link(each.source)}.\n\n| it names | here | a constant in place of |\n|---|---|---|\n"
+            + "\n".join(lines)
         )
     return "\n\n".join(parts) + "\n"
+
+
+def count_red(surveys: list[Survey]) -> str:
+    """Return how many tests turn red of those that were tried: ``17 of 18``; a dash where none was."""
+    red = [kill["red"] for each in surveys for kill in each.kills.values()]
+    return f"{sum(red)} of {len(red)}" if red else "–"
+
+
+def say_kill(kill: dict[str, Any] | None) -> str:
+    """Return the function that was replaced, and what became of the test; nothing where none was."""
+    if kill is None:
+        return ""
+    name = kill["callee"].removeprefix("quintain.").replace(":", ".")
+    return f"`{name}`: {'red' if kill['red'] else '*stays green*'}"
 
 
 def link(source: str) -> str:
