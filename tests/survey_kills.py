@@ -18,7 +18,7 @@ import re
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, FunctionType
@@ -130,7 +130,7 @@ def constant_of(function: FunctionType) -> Callable[..., Any]:
 
 
 @contextmanager
-def replaced_by_constant(place: Place) -> Iterator[None]:
+def replaced_by_constant(place: Place) -> Generator[None]:
     """Let a function return a constant meanwhile, whoever has imported it."""
     function = find_function(place)
     assert function is not None, f"{place}: there is no such function"

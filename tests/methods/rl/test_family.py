@@ -15,7 +15,7 @@ from quintain.methods.find import find_method
 from quintain.methods.loops.on_policy import OnPolicy
 from quintain.methods.loops.statistics import measure_task_kinds
 from quintain.methods.method import Collector, sample_groups
-from quintain.methods.rl import act_more, scaling_inter, twosome
+from quintain.methods.rl import act_more, agent_rl, scaling_inter, twosome
 from quintain.methods.rl.loop import bounds
 from quintain.methods.rl.parts.continuations import continue_turns, state_values
 from quintain.methods.rl.parts.measures import (
@@ -224,6 +224,19 @@ def test_a_limit_by_step_is_asked_for_with_the_episodes() -> None:
     sample_groups(2, 3)(collector, 5)
     sample_groups(2, 3, max_turns=lambda step: step + 1)(collector, 9)
     assert asked == [(5, 3, None, None), (9, 3, 10, 11)]
+
+
+def test_tasks_are_those_that_the_chooser_names_out_of_a_larger_pool() -> None:
+    def tasks(_: int, count: int) -> list[Task]:
+        return [Task(id=str(i), environment="ab"[i % 2], seed=i) for i in range(count)]
+
+    def sample(_: int, taken: list[Task], *, size: int) -> list[tuple[str, int]]:
+        return [(task.id, size) for task in taken]
+
+    collector = cast(Collector, SimpleNamespace(tasks=tasks, sample=sample, seed=lambda *_: 0))
+    chooser = SimpleNamespace(choose=lambda levels, count, _: ["b", "b", *levels][:count], update=None)
+    found = agent_rl.sample_by(cast(Any, chooser), 3, 5, 2)(collector, 1)
+    assert cast(Any, found) == [("1", 5), ("3", 5), ("0", 5)]
 
 
 def test_what_the_horizon_cut_can_be_left_out() -> None:
