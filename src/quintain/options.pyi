@@ -1027,6 +1027,18 @@ class WorldOfBitsOptions(EpisodesOptions, total=False):
     entropy_coef: float
     vf_coef: float
 
+class X1Options(OnPolicyOptions, total=False):
+    branches: int
+    expansions: int
+    rollout_turns: int | None
+    value_steps: int
+    discount: float
+    backup_rate: float
+    simulation_weight: float
+    clip: float
+    kl_coef: float
+    entropy_coef: float
+
 class XlamOptions(DemonstrationsOptions, total=False):
     semantic: bool
 
@@ -1278,6 +1290,8 @@ def train(method: Literal["web_gpt"], **options: Unpack[WebGptOptions]) -> Train
 def train(method: Literal["web_rl"], **options: Unpack[WebRlOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["world_of_bits"], **options: Unpack[WorldOfBitsOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["x1"], **options: Unpack[X1Options]) -> TrainedRun: ...
 @overload
 def train(method: Literal["xlam"], **options: Unpack[XlamOptions]) -> TrainedRun: ...
 @overload

@@ -112,7 +112,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "Episodes are long, and which turn it was is not told": (
         "gigpo", "openmanus", "mt_grpo", "spa_rl", "pag", "metaspatial", "vine", "mucode", "epo", "swirl", "agile",
-        "mem_agent", "mem1", "tti", "pilot_rl", "backtrack",
+        "mem_agent", "mem1", "tti", "pilot_rl", "backtrack", "x1",
     ),
     "Steps of the environment are dear, so that they are used again": ("archer", "digi_rl", "digi_q", "web_rl"),
     "It tries too little, or thinks too long": ("coso", "greedy", "rlsp", "act_more"),
@@ -306,7 +306,7 @@ TABLE: tuple[Entry, ...] = (
     Entry("GuidNav", "search", "written", name="guidnav", page="GuidNav", section=AROUND,
         about="a harness: of several drafts the one is done that a process reward model likes best",
         against="what is drafted most"),
-    Entry("RLM blueprint / x1", "search", "planned"),
+    add_row("RLM blueprint / x1", "search", "x1", TURNS, "best-first without back-ups", page="x1"),
     Entry("ReAct", "agents", "written", name="react", page="ReAct", section=AROUND,
         about="a harness: a thought and an action in words, and chains of thought where acting brings no answer",
         against="acting without thoughts"),
