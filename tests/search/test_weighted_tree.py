@@ -98,7 +98,9 @@ def test_picks_that_are_over_are_visits() -> None:
     over, left = see("w", is_over=True, is_solved=True), see("a")
     tree.back_up(tree.root, [[over], [left]], [None, None])
     found = tree.select()
-    assert found is tree.root.children["w"] and found.visits == 2 and tree.root.visits == 3
+    assert (
+        found is not None and found is tree.root.children["w"] and found.visits == 2 and tree.root.visits == 3
+    )
     assert tree.root.value == pytest.approx(0.96 * 2 / 3)
 
 

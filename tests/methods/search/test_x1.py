@@ -66,7 +66,7 @@ def test_each_turn_that_led_to_a_state_has_its_advantage_and_no_other_is_trained
     (tree, _) = trees.trees
     found = {node.seen.place.id: (node.depth - 1, a) for node, a in tree.advantages()}
     for trajectory, advantages, trained in zip(
-        credit.trajectories, credit.advantages, credit.is_trained, strict=True
+        credit.trajectories, credit.advantages, credit.is_trained or (), strict=True
     ):
         if trajectory.task.id != "t":
             continue
@@ -80,10 +80,10 @@ def test_each_turn_that_led_to_a_state_has_its_advantage_and_no_other_is_trained
 
 def test_in_phase_one_the_value_alone_learns() -> None:
     trees, groups = grown(value_steps=1)
-    assert not any(map(any, trees.credit(groups).is_trained)) and trees.credit(()).trajectories == ()
+    assert not any(map(any, trees.credit(groups).is_trained or ())) and trees.credit(()).trajectories == ()
     assert trees.value("bb") > trees.value("aa"), "the value model has learned"
     trees.update(groups)
-    assert any(map(any, trees.credit(groups).is_trained)), "the second step trains the policy"
+    assert any(map(any, trees.credit(groups).is_trained or ())), "the second step trains the policy"
 
 
 def test_a_resumed_run_knows_the_same() -> None:

@@ -167,11 +167,12 @@ class Recorded:
 
     def _take(self, node: Node) -> list[Trajectory]:
         """Return what comes next, if it was played on from `node`."""
-        place = node.seen.place
-        waiting = self._left.get(place.id if isinstance(place, Task) else place.task.id, [])
-        if not waiting or (node.depth and not begins_alike(waiting[0][0], place, node.depth)):
+        place: Task | Trajectory = node.seen.place
+        waiting = self._left.get((place if isinstance(place, Task) else place.task).id, [])
+        if not waiting:
             return []
-        return waiting.pop(0)
+        is_next = isinstance(place, Task) or begins_alike(waiting[0][0], place, node.depth)
+        return waiting.pop(0) if is_next else []
 
 
 def begins_alike(one: Trajectory, other: Trajectory, turns: int) -> bool:
