@@ -99,7 +99,7 @@ def test_greedy_play_stalls_where_trying_all_does_not() -> None:
         for kind, tries in enumerate((1, 3)):
             arms = draw_arms(3, 12, 0.6, random.Random(index))
             for n in range(12):
-                means = [arms.won(arm) / arms.pulled[arm] if arms.pulled[arm] else 0.1 for arm in range(3)]
+                means = [arms.sum_paid(arm) / arms.pulled[arm] if arms.pulled[arm] else 0.1 for arm in range(3)]
                 arm = n if n < tries else max(range(3), key=lambda arm, means=means: means[arm])
                 found = arms.play(f"pull {arms.names[arm]}").game
                 assert isinstance(found, Arms)
@@ -153,7 +153,7 @@ def test_the_expert_of_mastermind_guesses_what_is_still_possible() -> None:
         game = game.play(word).game
     assert isinstance(game, Mastermind)
     # No gold; red red blue had two right and none misplaced.
-    assert list(game.left()) == [(0, 0, 0), (0, 1, 1), (1, 0, 1)]
+    assert list(game.find_codes()) == [(0, 0, 0), (0, 1, 1), (1, 0, 1)]
 
 
 def test_tictactoe_by_value() -> None:

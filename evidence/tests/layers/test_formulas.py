@@ -110,6 +110,7 @@ def test_random_batches_are_ragged() -> None:
 LAYOUT = {
     "quintain.credit.decomposition": {"EarlierSteps", "describe_turn"},
     "quintain.credit.layout": None,
+    "quintain.credit.whiten": {"by_environment", "by_seat"},
     "quintain.losses.measure": {"is_trained", "token_means", "numbers", "reference_of"},
     "quintain.rewards.dealt": None,  # an exchange by chance, whose tests say what it keeps
     "quintain.rewards.conduct": {"environment_reward", "success"},

@@ -40,7 +40,7 @@ class Arms:
     @property
     def favourite(self) -> int:
         """The arm with the highest mean so far, of equals the one that was pulled most; untried ones have 0."""
-        shares = [self.won(arm) / max(n, 1) for arm, n in enumerate(self.pulled)]
+        shares = [self.sum_paid(arm) / max(n, 1) for arm, n in enumerate(self.pulled)]
         return max(range(len(shares)), key=lambda arm: (shares[arm], self.pulled[arm]))
 
     @property
@@ -69,7 +69,7 @@ class Arms:
         after = replace(self, pulled=pulled)
         is_over = not after.num_left
         is_found = is_over and max(pulled) == pulled[self.best] and pulled.count(max(pulled)) == 1
-        tally = ", ".join(f"{name} {after.won(n)} of {pulled[n]}" for n, name in enumerate(self.names))
+        tally = ", ".join(f"{name} {after.sum_paid(n)} of {pulled[n]}" for n, name in enumerate(self.names))
         return MoveResult(
             game=after,
             text=f"{self.names[arm]} paid {paid}; {tally}; {after.num_left} pulls",
@@ -80,7 +80,7 @@ class Arms:
             is_success=is_found,
         )
 
-    def won(self, arm: int) -> int:
+    def sum_paid(self, arm: int) -> int:
         """Return what `arm` paid so far."""
         return sum(self.pays[arm][: self.pulled[arm]])
 
@@ -98,7 +98,7 @@ class Arms:
 
         def bound(arm: int) -> float:
             n = self.pulled[arm]
-            return self.won(arm) / n + math.sqrt(2 * math.log(total) / n) if n else math.inf
+            return self.sum_paid(arm) / n + math.sqrt(2 * math.log(total) / n) if n else math.inf
 
         return f"pull {self.names[max(range(len(self.names)), key=bound)]}"
 

@@ -36,7 +36,7 @@ class Mastermind:
             return ()
         return list_codes(self.colors, len(self.secret))
 
-    def left(self) -> Iterator[Code]:
+    def find_codes(self) -> Iterator[Code]:
         """Yield the codes that agree with every answer, in order."""
         told = [(guess, answer(self.secret, guess)) for guess in self.guesses]
         for code in codes(len(self.colors), len(self.secret)):
@@ -63,7 +63,7 @@ class Mastermind:
 
     def expert(self) -> str:
         """Return the first code that is left."""
-        return " ".join(self.colors[peg] for peg in next(self.left()))
+        return " ".join(self.colors[peg] for peg in next(self.find_codes()))
 
     def key(self) -> str:
         """See `Game.key`."""
