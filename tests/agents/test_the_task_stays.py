@@ -11,6 +11,7 @@ from quintain.agents.catalog import WRAPPERS, build
 from quintain.agents.context import REMEMBER
 from quintain.agents.deliberation import TASK
 from quintain.agents.refined import ROLE
+from quintain.data.searched import split_head
 from quintain.engines.protocol import Request
 from quintain.engines.scripted import Scripted
 from quintain.environments.boundary import has_expert
@@ -68,7 +69,10 @@ def test_every_prompt_holds_the_task(world: str, small_chat: Chat) -> None:
     num_later = 0
     for spec in (*ALONE, *NESTED):
         with closing(make()) as environment:
-            if spec in ("backtracked", "evolved", "guided", "rollback", "searched") and len(seats_of(environment)) > 1:
+            if (
+                spec in ("backtracked", "evolved", "guided", "rollback", "searched")
+                and len(seats_of(environment)) > 1
+            ):
                 continue  # nobody foresees the moves of others
             agent = build(f"{spec}+auto", small_chat, environment, max_tokens=400)
             answers = cycle((small_chat.write("?"), small_chat.write("1. ?")))
@@ -83,7 +87,8 @@ def test_every_prompt_holds_the_task(world: str, small_chat: Chat) -> None:
                 assert not isinstance(episode.outcome, Failure), (spec, episode.outcome)
                 goals: dict[str, str] = {}
                 for number, (seat, ids) in enumerate(streams(episode)):
-                    seen = as_text(episode.turns[number].observation).removesuffix(f"\n\n{REMEMBER}")
+                    _, _, shown = split_head(episode.turns[number].observation)
+                    seen = as_text(shown).removesuffix(f"\n\n{REMEMBER}")
                     goal = goals.setdefault(seat.partition("/")[0], seen)
                     if seat.endswith(f"/{ROLE}"):
                         continue  # reads documents for a query, as in the paper

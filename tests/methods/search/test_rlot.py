@@ -115,10 +115,11 @@ def test_it_trains_a_navigator_and_no_model(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_resumed_run_has_its_navigator_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = train("rlot", tmp_path / "whole", **SOLVER)
+    whole, part = train("rlot", tmp_path / "whole", **SOLVER), tmp_path / "part"
     with monkeypatch.context() as patch:
         interrupting(patch, 1)
-        part = train("rlot", tmp_path / "part", **SOLVER)
+        with pytest.raises(KeyboardInterrupt):
+            train("rlot", part, **SOLVER)
     resume(part)
     one, other = (load_navigator(folder / FILE).state_dict() for folder in (whole, part))
     assert all(torch.equal(one[name], other[name]) for name in one)
