@@ -38,11 +38,13 @@ def test_values_are_that_of_the_state_and_advantages_of_mean_zero() -> None:
 
 def test_a_double_target_by_hand() -> None:
     following = torch.tensor([[5.0, 1, 2, 0, 0], [1, 2, 3, 4, 9], [0, 0, 0, 0, 1]])
-    older = torch.tensor([[10.0, 20, 30, 40, 50], [1, 2, 3, 4, 5], [7, 7, 7, 7, 7]])
+    older = torch.tensor([[10.0, 20, 30, 40, 50], [9, 2, 3, 4, 5], [7, 7, 7, 7, 7]])
     mask = mask_blocks([("decompose", "debate"), BLOCKS, BLOCKS])
     over = torch.tensor([False, False, True])
     found = double_targets(torch.tensor([1.0, 0.0, -1.0]), following, older, mask, over, 0.5)
-    assert found.tolist() == [1 + 0.5 * 30, 0.5 * 5, -1.0], "step is not legal; nothing follows the end"
+    assert found.tolist() == [1 + 0.5 * 30, 0.5 * 5, -1.0], (
+        "step is not legal; one network chooses, the other judges; nothing follows the end"
+    )
     none = mask_blocks([(), (), ()])
     assert double_targets(torch.ones(3), following, older, none, torch.ones(3).bool(), 0.5).tolist() == [
         1,

@@ -1,6 +1,7 @@
 """RL of Thoughts learns from recorded blocks alone, masks what may not be done, and changes no weight of the model."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,14 @@ def test_without_a_future_it_is_a_regression_on_rewards() -> None:
         values = learned.navigator(torch.tensor([START], dtype=torch.float32))[0]
     for block, reward in paid.items():
         assert float(values[BLOCKS.index(block)]) == pytest.approx(reward, abs=0.02)
+
+
+def test_nothing_is_learned_of_held_out_tasks() -> None:
+    learned, untouched = Navigation(Config(), seed=1), Navigation(Config(), seed=1)
+    played = episode((show_scores(START), "step", 0.5), (show_scores(LATE), "stop", 0.5))
+    learned.update([make_group(replace(played, task=replace(played.task, split="eval")))])
+    scores = torch.tensor([START], dtype=torch.float32)
+    assert torch.equal(learned.navigator(scores), untouched.navigator(scores)) and learned.num_steps == 1
 
 
 def test_what_is_not_legal_behind_a_block_is_not_in_its_target() -> None:
