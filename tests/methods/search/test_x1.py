@@ -48,7 +48,7 @@ class Words:
         return found
 
 
-def grown(value_steps: int = 0, expansions: int = 8) -> tuple[SearchTrees, list[Group]]:
+def grow_trees(value_steps: int = 0, expansions: int = 8) -> tuple[SearchTrees, list[Group]]:
     trees, ground = SearchTrees(Config(value_steps=value_steps, expansions=expansions)), Words()
     live = trees.grow([TASK, replace(TASK, id="u")], ground)
     trees.update(ground.groups)
@@ -61,7 +61,7 @@ def grown(value_steps: int = 0, expansions: int = 8) -> tuple[SearchTrees, list[
 
 
 def test_each_turn_that_led_to_a_state_has_its_advantage_and_no_other_is_trained() -> None:
-    trees, groups = grown()
+    trees, groups = grow_trees()
     credit = trees.credit(groups)
     (tree, _) = trees.trees
     found = {node.seen.place.id: (node.depth - 1, a) for node, a in tree.advantages()}
@@ -79,7 +79,7 @@ def test_each_turn_that_led_to_a_state_has_its_advantage_and_no_other_is_trained
 
 
 def test_in_phase_one_the_value_alone_learns() -> None:
-    trees, groups = grown(value_steps=1)
+    trees, groups = grow_trees(value_steps=1)
     assert not any(map(any, trees.credit(groups).is_trained or ())) and trees.credit(()).trajectories == ()
     assert trees.value("bb") > trees.value("aa"), "the value model has learned"
     trees.update(groups)
@@ -87,7 +87,7 @@ def test_in_phase_one_the_value_alone_learns() -> None:
 
 
 def test_a_resumed_run_knows_the_same() -> None:
-    trees, groups = grown()
+    trees, groups = grow_trees()
     journal = [
         Group(task=group.task, trajectories=(t,)) for group in groups for t in group.trajectories
     ]  # whatever groups a journal makes of them
@@ -97,7 +97,7 @@ def test_a_resumed_run_knows_the_same() -> None:
 
 
 def test_a_state_of_which_nothing_was_recorded_leads_nowhere() -> None:
-    trees, groups = grown(expansions=3)
+    trees, groups = grow_trees(expansions=3)
     again = SearchTrees(trees.config)
     again.update([groups[0], *groups[4:5]])
     children = again.trees[0].root.children.values()
