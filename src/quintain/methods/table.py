@@ -92,8 +92,7 @@ ANY = "Any credit with any loss"
 PURPOSES: dict[str, tuple[str, ...]] = {
     "There are recordings of good behaviour, or an expert": (
         "sft", "fireact", "agent_tuning", "agent_flan", "agent_bank", "atlas", "steca", "ire_vla", "world_of_bits",
-        "plan_and_act",
-        "code_act",
+        "plan_and_act", "webcot", "code_act",
     ),
     "An environment says whether a task is solved": (
         "grpo", "rloo", "loop", "dr_grpo", "dapo", "gspo", "cispo", "lite_ppo", "reinforce", "reinforce_plus_plus",
@@ -299,7 +298,7 @@ TABLE: tuple[Entry, ...] = (
     Entry("AutoMind", "search", "planned"),
     Entry("ARIES", "search", "planned"),
     add_row("RL of Thoughts", "search", "rlot", AROUND, "the best fixed sequence of blocks"),
-    Entry("WebCoT", "search", "planned"),
+    add_row("WebCoT", "search", "webcot", RECORDED, "`sft` on the same searches without thoughts", page="WebCoT"),
     add_row("BacktrackAgent", "search", "backtrack", TURNS, "rules without a judge"),
     Entry("WebRollback", "search", "written", name="web_rollback", page="WebRollback", section=AROUND,
         about="a harness: a critique of each state, then back to any visited one", against="always one step back"),

@@ -330,7 +330,48 @@ def steer_by_loops(case: Steered) -> list[float]:
     return [*values, *targets, *gradient.flatten().tolist()]
 
 
+def draw_steps(rng: Rng) -> list[tuple[str, str, str]]:
+    """Return a dozen critiques, what was tried, and where a step goes back to, each nothing now and then."""
+    critiques = ("", "good", "Good.", "good: a list", "bad", "bad: a wall")
+    tried = ("", "click a", "click a: bad; click b > click c: bad")
+    targets = ("", "home")
+    draws = [(critiques, tried, targets)[k] for k in (0, 1, 2)]
+    return [tuple(each[int(rng.integers(len(each)))] for each in draws) for _ in range(12)]  # pyright: ignore[reportReturnType]
+
+
+def think(module: ModuleType, case: Sequence[tuple[str, str, str]]) -> list[float]:
+    """Return the code's thought of each step, its skills, and words of it that are not of a few, as numbers."""
+    found: list[float] = []
+    few, every = frozenset({"a", "home"}), frozenset({"a", "b", "home", "wall", "bad"})
+    for critique, tried, target in case:
+        step = module.SearchStep(action=Action(text="x"), critique=critique, tried=tried, target=target)
+        found += [number_word(step.thought), number_word("".join(step.skills))]
+        found += [number_word("".join(module.find_leaks(step.thought, few, every)))]
+    return found
+
+
+def think_by_rule(case: Sequence[tuple[str, str, str]]) -> list[float]:
+    """Return the same, sentence by sentence."""
+    found: list[float] = []
+    for critique, tried, target in case:
+        said, skills = "", ""
+        if tried and target == "":
+            said = f"I tried {tried}."
+        if critique.lower().strip(".") not in ("", "good"):
+            said, skills = f"{said} This state is {critique}.", "reflection"
+        skills += "branching" if tried else ""
+        if target:
+            said, skills = f"{said} I go back to {target}, from where I tried {tried}.", f"{skills}rollback"
+        said = said.strip()
+        split = "".join(sign.lower() if sign.isalnum() else " " for sign in said).split()
+        found += [number_word(said), number_word(skills)]
+        found += [number_word("".join(word for word in split if word in ("b", "wall", "bad")))]
+    return found
+
+
 FORMULAS: tuple[Formula, ...] = (
+    Formula("webcot.thought", "methods.search.webcot", ("SearchStep", "find_leaks"), draw_steps, think,
+        think_by_rule),
     Formula("rollback.way", "agents.rollback", ("RollbackWorld",), draw_ways, go_back, go_back_by_list),
     Formula("evolve.operators", "search.evolve", ("find_best", "pick_mate", "align", "weigh", "recombine", "prune",
         "find_risks"), draw_pools, operate, operate_by_rule),
