@@ -13,7 +13,7 @@ from quintain.agents.catalog import build
 from quintain.engines.scripted import Scripted
 from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
-from quintain.errors import ConfigError, DataError
+from quintain.errors import ConfigError, DataError, UsageError
 from quintain.methods.search import webcot
 from quintain.methods.search.webcot import (
     Config,
@@ -190,6 +190,8 @@ def test_a_search_that_never_branches_is_flat_data(
 def test_what_is_no_search_or_cannot_go_back_is_refused(chat: Chat) -> None:
     with pytest.raises(ConfigError, match="search: got 'window', which says of no state"):
         Config(search="window").check()
+    with pytest.raises(UsageError, match="by"):
+        Config(by="nobody").check()
     trajectory = next(t for t in search(chat) if any(turn.action.text == "goto 0: bad" for turn in t.turns))
     (back, *_) = [turn for turn in trajectory.turns if turn.action.text == "goto 0: bad"]
     house = find("keydoor")

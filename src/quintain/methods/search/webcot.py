@@ -65,12 +65,14 @@ class Config(DemonstrationsConfig):
     """Address of a model that writes the thoughts, http://…/v1?model=NAME; empty: a template."""
 
     def check(self) -> None:
-        """Raise a `ConfigError` for values that no run can have."""
+        """Raise a `ConfigError` for values that no run can have, and a `UsageError` for an address that is none."""
         DemonstrationsConfig.check(self)
         if check_agent(f"{self.search}+{self.agent}")[0].name != "rollback":
             raise ConfigError(
                 f"search: got {self.search!r}, which says of no state that it is gone back to; give rollback"
             )
+        if self.by:
+            Rationalist(self.by, asked="by")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
