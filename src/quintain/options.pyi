@@ -1022,6 +1022,10 @@ class WebRlOptions(ReplayOptions, total=False):
     critic_batch: int
     critic_lr_scale: float
 
+class WebcotOptions(DemonstrationsOptions, total=False):
+    search: str
+    by: str
+
 class WorldOfBitsOptions(EpisodesOptions, total=False):
     max_turns: int
     entropy_coef: float
@@ -1288,6 +1292,8 @@ def train(method: Literal["web_dancer"], **options: Unpack[WebDancerOptions]) ->
 def train(method: Literal["web_gpt"], **options: Unpack[WebGptOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["web_rl"], **options: Unpack[WebRlOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["webcot"], **options: Unpack[WebcotOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["world_of_bits"], **options: Unpack[WorldOfBitsOptions]) -> TrainedRun: ...
 @overload

@@ -190,6 +190,8 @@ def test_a_search_that_never_branches_is_flat_data(
 def test_what_is_no_search_or_cannot_go_back_is_refused(chat: Chat) -> None:
     with pytest.raises(ConfigError, match="search: got 'window', which says of no state"):
         Config(search="window").check()
+    with pytest.raises(ConfigError, match="demonstrations: got 0"):
+        Config(demonstrations=0).check()
     with pytest.raises(UsageError, match="by"):
         Config(by="nobody").check()
     trajectory = next(t for t in search(chat) if any(turn.action.text == "goto 0: bad" for turn in t.turns))

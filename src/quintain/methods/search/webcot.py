@@ -38,11 +38,8 @@ from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, Factory, Legal, advance, begin
 from quintain.environments.recorded import RecordedAction
 from quintain.errors import ConfigError, DataError
-from quintain.methods.imitation.supervised import (
-    DemonstrationsConfig,
-    choose_trajectories,
-    imitate_data,
-)
+from quintain.learning.train_config import ImitationConfig
+from quintain.methods.imitation.supervised import choose_trajectories, imitate_data
 from quintain.methods.loops.offline import Offline
 from quintain.methods.method import Collector
 from quintain.text.parse import write_react
@@ -54,11 +51,12 @@ BARE = frozenset({"", "good", "good."})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(DemonstrationsConfig):
+class Config(ImitationConfig):
     """Configuration of WebCoT."""
 
     environment: str = "web?labels=vague&goal=open"
     agent: str = "react"
+    eval_every: int = 50
     search: str = "rollback"
     """What the agent was wrapped in when it searched, with its options."""
     by: str = ""
@@ -66,7 +64,11 @@ class Config(DemonstrationsConfig):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have, and a `UsageError` for an address that is none."""
-        DemonstrationsConfig.check(self)
+        ImitationConfig.check(self)
+        if self.demonstrations == 0:
+            raise ConfigError(
+                "demonstrations: got 0, which leaves no search to imitate; give 1 or more, or a run"
+            )
         if check_agent(f"{self.search}+{self.agent}")[0].name != "rollback":
             raise ConfigError(
                 f"search: got {self.search!r}, which says of no state that it is gone back to; give rollback"
@@ -212,7 +214,7 @@ def explain_searches(config: Config, collector: Collector, counts: Counter[str])
     """
     counts.clear()
     make, found = find(config.environment), dict[str, tuple[Trajectory, list[SearchStep]]]()
-    searched = collector.demonstrations(agent=f"{config.search}+{config.agent}")[: config.examples]
+    searched = collector.demonstrations(agent=f"{config.search}+{config.agent}")
     for trajectory in searched:
         if trajectory.is_success and trajectory.task.id not in found:
             steps = retrace_search(trajectory, make)
