@@ -1022,7 +1022,7 @@ class WebRlOptions(ReplayOptions, total=False):
     critic_batch: int
     critic_lr_scale: float
 
-class WebcotOptions(DemonstrationsOptions, total=False):
+class WebcotOptions(ImitationOptions, total=False):
     search: str
     by: str
 
