@@ -63,8 +63,8 @@ def play(world: RollbackWorld, actions: str, task: Task = TASK) -> list[tuple[tu
     found: list[tuple[tuple[int, ...], str, float]] = []
     for action in [*actions.split(" / "), ""]:
         what, numbers, shown = split_head(observation)
-        assert what == "back"
-        found.append((numbers, str(shown), reward))
+        assert (what == "back") == bool(found), "what is seen first has no head: it is the task's"
+        found.append((numbers or (0,), str(shown), reward))
         if action:
             result = advance(world, Action(text=action))
             observation, reward = result.observation, result.reward
@@ -152,7 +152,8 @@ def test_the_index_is_always_of_a_visited_state() -> None:
         world, visited = RollbackWorld(inner), {0}
         observation = begin(world, task)
         for _ in range(25):
-            _, numbers, _ = split_head(observation)
+            _, heads, _ = split_head(observation)
+            numbers = heads or (0,)
             assert set(numbers[:-1]) <= visited and numbers[-1] == max(numbers)
             visited.add(numbers[-1])
             keys = {each.number: str(each.observation) for each in world.list_offered()}
@@ -273,6 +274,20 @@ def test_an_expert_criticises_chooses_and_goes_back(small_chat: Chat) -> None:
         ) == len(goes)
         went += len(goes)
     assert went > 2
+
+
+def test_a_demonstration_stays_with_what_it_said_of_a_state(small_chat: Chat) -> None:
+    """Who errs now and then is asked for each turn anew, and may not say good and go back, or bad and go on."""
+    make = find("web?labels=vague&depth=2&kinds=3&goal=open&popups=0")
+    engine = Scripted(lambda request, stream: (), small_chat.tokenizer)
+    rollout = Rollout(build("rollback+choice", small_chat, make()), make, engine)
+    groups = rollout.demonstrations([make().task("train", k) for k in range(6)], noisy(0.5), seed=0)
+    rollout.close()
+    for found in (group.trajectories[0] for group in groups):
+        said = [(turn.seat.partition("/")[2], turn.action.text) for turn in found.turns]
+        before = [said[k - 1] for k, (_, text) in enumerate(said) if text.startswith("goto")]
+        assert before == [("critique", "bad")] * len(before)
+        assert [("critique", "bad")] * len(before) == [each for each in said if each == ("critique", "bad")]
 
 
 @pytest.mark.parametrize(

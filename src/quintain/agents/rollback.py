@@ -120,7 +120,7 @@ class RollbackWorld(Wrapped):
         self._way, self._left, self._number, self._goes_by_itself = [], {}, 0, False
         observation = self.begin_inner(task)
         self._visit("", observation, 0.0)
-        return self._show(observation)
+        return observation
 
     def step(self, action: Action) -> StepResult:
         """Carry `action` out, or go back."""
@@ -228,14 +228,16 @@ class RollbackSession(Deliberation):
         self._offered: tuple[int, ...] = ()
         self._labels: dict[int, str] = {}
         self._asks, self._why = "", ""
+        self._shown: Action | None = None
+        """what a demonstration does from here, once that is known"""
 
     def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
         """See `Session.observe`; where a state can be gone back to, this one is criticised first."""
         _, numbers, shown = split_head(observation)
         self._legal = legal_actions or self._legal
-        self._offered, self._asks, self._why = numbers[:-1], "", ""
-        for here in numbers[-1:]:
-            self._labels.setdefault(here, " ".join(as_text(shown).split())[:LABEL])
+        self._offered, self._asks, self._why, self._shown = numbers[:-1], "", "", None
+        here = numbers[-1] if numbers else 0
+        self._labels.setdefault(here, " ".join(as_text(shown).split())[:LABEL])
         if not self._offered:
             return super().observe(shown, legal_actions)
         self._asks = "critique"
@@ -261,7 +263,10 @@ class RollbackSession(Deliberation):
         return Action(text=said)
 
     def write(self, action: Action) -> tuple[int, ...]:
-        """See `Session.write`; a demonstration finds a state bad that it goes back from."""
+        """See `Session.write`; a demonstration finds a state bad that it goes back from, and stays with that."""
+        if self._asks == "critique":
+            self._shown = action
+        action = self._shown or action
         match = GO_BACK.fullmatch(action.text)
         if self._asks == "critique":
             return self._words.write(GOOD if match is None else BAD)

@@ -251,7 +251,8 @@ def go_back_by_list(case: Sequence[Sequence[str]]) -> list[float]:
             way = lineage(parents, here)
             tower = "".join(letters[k] for k in way)
             note = f"\n\nLeft from here: {'; '.join(notes[here])}" if notes[here] else ""
-            found.append(number_word(f"[search back {' '.join(map(str, way))}]\n.{tower}{said}{note}"))
+            head = f"[search back {' '.join(map(str, way))}]\n" if action else ""
+            found.append(number_word(f"{head}.{tower}{said}{note}"))
             found += [paid, float(is_valid)] if action else []
     return found
 

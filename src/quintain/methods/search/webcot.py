@@ -125,7 +125,8 @@ def retrace_search(trajectory: Trajectory, make: Factory) -> list[SearchStep]:
             if turn.is_internal:
                 critique = turn.action.text if turn.has_role("critique") else critique
                 continue
-            _, states, shown = split_head(observation)
+            _, numbers, shown = split_head(observation)
+            states = numbers or (0,)
             page, _, tried = as_text(shown).partition(LEFT)
             match = GO_BACK.fullmatch(turn.action.text)
             words |= set(WORD.findall(f"{page} {tried} {critique} {describe_action(turn.action)}".lower()))
