@@ -317,5 +317,6 @@ def test_a_share_of_the_deals_needs_one_card_alone() -> None:
 
 @pytest.mark.parametrize("told", [{"terms": 3}, {"dense": True}, {"alone": 1.5}])
 def test_one_card_must_be_able_to_hold_all(told: dict[str, Any]) -> None:
+    given: dict[str, Any] = {"alone": 0.5, **told}
     with pytest.raises(UsageError, match=r"twocards: got alone="):
-        TwoCards(**{"alone": 0.5, **told})
+        TwoCards(**given)
