@@ -54,6 +54,7 @@ WRAPPERS: dict[str, str] = {
     "again": "quintain.agents.again:Again",
     "backoff": "quintain.agents.backoff:Backoff",
     "backtracked": "quintain.search.backtracking:Backtracked",
+    "branching": "quintain.agents.plan_tree:Branching",
     "budget": "quintain.agents.budget:Budget",
     "capped": "quintain.agents.capped:Capped",
     "cased": "quintain.agents.cased:Cased",
@@ -89,6 +90,7 @@ REMEMBERERS = frozenset(
     {
         "again",
         "backoff",
+        "branching",
         "chunks",
         "consulting",
         "infonav",

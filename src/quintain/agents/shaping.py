@@ -1,90 +1,49 @@
 """Observations in a shape that a model can use: AgentOccam (arXiv 2410.13825), as wrappers of a harness.
 
-Pages are trees of nodes, one line each: indentation, an id in brackets, a role, a name (``[12] button "Buy"``).
-`Simplified` removes what says nothing; `Pivotal` shows past pages by the nodes that the agent spoke of and what they
-are in. The id of a node that can be acted on is never lost or changed by simplifying, and text without ids stays as
-it is.
+Pages are trees of nodes (`quintain.agents.pages`). `Simplified` shows them in fewer words, as a whole or cut after so
+many lines, which is said; `Pivotal` shows past pages by the nodes that the agent spoke of and what they are in. The
+plan tree, which decides which past turns are shown, is in `quintain.agents.plan_tree`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from quintain.agents.context import Exchange, Rewriting
 from quintain.agents.deliberation import Deliberation
+from quintain.agents.pages import NODE, simplify
 from quintain.agents.protocol import Agent, Brief, Prompt
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
 from quintain.types import Image, Observation, Text, as_text
 
-_NODE = re.compile(r"(\s*)\[(\w+)\]\s*(\w+)?\s*(.*)")
-_STATIC = frozenset({"StaticText", "text", "LineBreak", "InlineTextBox"})
+_ID = re.compile(r"\[(\w+)\]")
 _MENTION = re.compile(r"\[(\w+)\]|\b(\d+)\b")
-_WORD = re.compile(r"[^\s\"']+")
-
-
-def simplify(text: str) -> str:
-    """Return the page `text` without repeated lines, empty lines and static text that a node around it says already.
-
-    It says a text whose words stand in it as whole words, one after the other: "Order 100" says "100" and not "10".
-    """
-    lines = text.splitlines()
-    nodes = [_NODE.fullmatch(line) for line in lines]
-    is_repeated = _find_repeated([node for node in nodes if node is not None])
-    kept: list[str] = []
-    for line, node in zip(lines, nodes, strict=True):
-        if node is None:
-            if line.strip() and line != (kept[-1] if kept else None):
-                kept.append(line.rstrip())
-        elif not next(is_repeated):
-            kept.append(line.rstrip())
-    return "\n".join(kept)
-
-
-def _find_repeated(nodes: Sequence[re.Match[str]]) -> Iterator[bool]:
-    """Return whether each of `nodes` is static text without words of its own, and nothing that stays is in it."""
-    around: list[list[tuple[int, list[str]]]] = []
-    stack: list[tuple[int, list[str]]] = []
-    for node in nodes:
-        stack = [(level, said) for level, said in stack if level < len(node[1])]
-        around.append(stack)
-        stack = [*stack, (len(node[1]), _WORD.findall(node[4]))]
-    found: list[bool] = []
-    next_depth = 0  # of the node after it that stays
-    for node, parents in zip(reversed(nodes), reversed(around), strict=True):
-        depth, words = len(node[1]), _WORD.findall(node[4])
-        is_said = not words or any(_holds(said, words) for _, said in parents)
-        found.append((node[3] or "") in _STATIC and next_depth <= depth and is_said)
-        next_depth = next_depth if found[-1] else depth
-    return reversed(found)
-
-
-def _holds(said: Sequence[str], words: Sequence[str]) -> bool:
-    """Whether `words` stand in `said`, one after the other."""
-    return any(said[n : n + len(words)] == words for n in range(len(said) - len(words) + 1))
 
 
 def keep_pivotal(text: str, ids: frozenset[str]) -> str:
     """Return the lines of the page `text` with one of `ids`, and the nodes that they are in.
 
-    Lines before the first node (an address, a message) stay; a page without nodes stays whole.
+    Lines before the first node (an address, a message) stay, and rows and items with one of `ids`; a page without
+    nodes stays whole.
     """
     lines = text.splitlines()
-    nodes = [_NODE.fullmatch(line) for line in lines]
-    if not any(nodes):
+    nodes = [NODE.fullmatch(line) for line in lines]
+    if not _ID.search(text):
         return text
     kept = [False] * len(lines)
     stack: list[tuple[int, int]] = []
     for number, node in enumerate(nodes):
         if node is None:
-            kept[number] = not any(nodes[:number])
+            inside = _ID.findall(lines[number])
+            kept[number] = any(each in ids for each in inside) or not (inside or any(nodes[:number]))
             continue
         depth = len(node[1])
         stack = [(level, place) for level, place in stack if level < depth]
         stack.append((depth, number))
-        if node[2] in ids:
+        if not ids.isdisjoint(_ID.findall(lines[number])):
             for _, place in stack:
                 kept[place] = True
     return "\n".join(line for line, is_kept in zip(lines, kept, strict=True) if is_kept)
@@ -97,21 +56,35 @@ def find_ids(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Simplified:
-    """A harness that sees every observation as `simplify` returns it."""
+    """A harness that sees every page in fewer words: ``Simplified(agent, rows=500)``."""
 
     agent: Agent
+    rows: int = 500
+    """Lines of a page that are shown; what is left out is said. 0: all."""
 
     def open(self, brief: Brief) -> SimplifiedSession:
-        """See `Agent.open`."""
-        return SimplifiedSession(self.agent, brief)
+        """See `Agent.open`.
+
+        Raises:
+            UsageError: there are fewer than 0 rows.
+        """
+        if self.rows < 0:
+            raise UsageError(f"simplified: got rows={self.rows}; give 0 or more")
+        return SimplifiedSession(self, brief)
 
 
 class SimplifiedSession(Deliberation):
     """An episode of `Simplified`."""
 
+    def __init__(self, settings: Simplified, brief: Brief) -> None:
+        """Open the inner session."""
+        super().__init__(settings.agent, brief)
+        self._rows = settings.rows
+
     def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
         """See `Session.observe`."""
-        return super().observe(with_text(observation, simplify(as_text(observation))), legal_actions)
+        page = simplify(as_text(observation), self._rows)
+        return super().observe(with_text(observation, page), legal_actions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,8 @@ CONVERSATION = "conversation"
 FORGETFUL: Mapping[str, str] = {"window": "", "plan": "replan_every"}
 """Layers behind which nothing older than a few turns is known, and the option with which they forget, if any."""
 FILLS: Mapping[str, Module] = {
-    "advised": "planning", "backoff": "planning", "backtracked": "planning", "costed": "planning",
+    "advised": "planning", "backoff": "planning", "backtracked": "planning", "branching": "planning",
+    "costed": "planning",
     "evolved": "planning", "foresight": "planning", "guided": "planning", "infonav": "planning",
     "navigated": "planning", "plan": "planning", "rci": "planning", "rollback": "planning", "routed": "planning",
     "searched": "planning", "workflow": "planning", "workforce": "planning",

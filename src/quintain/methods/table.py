@@ -128,7 +128,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "The model stays as it is, and what stands around it is to be better": (
         "reflexion", "memento", "practice", "generation", "dynasaur", "auto_flow", "react", "text2api", "agent_umf",
-        "toolchain", "se_agent", "web_rollback", "guidnav", "rci", "rlot", "cave_agent", "parrot",
+        "toolchain", "se_agent", "web_rollback", "guidnav", "rci", "rlot", "cave_agent", "parrot", "agent_occam",
     ),
     "Several agents share a task": (
         "dr_mas", "marft", "marti", "iagents", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
@@ -315,7 +315,9 @@ TABLE: tuple[Entry, ...] = (
         against="the same data printed in the prompt"),
     add_row("DynaSaur", "agents", "dynasaur", AROUND, "code as actions without a library"),
     Entry("PoAct", "agents", "planned"),
-    Entry("AgentOccam", "agents", "written"),
+    Entry("AgentOccam", "agents", "written", name="agent_occam", page="AgentOccam", section=AROUND,
+        about="a harness: pages in fewer words, past ones by what was spoken of, and a tree of plans",
+        against="as many words of the page at random"),
     Entry("ALIGN", "agents", "planned"),
     Entry("RCI", "agents", "written", name="rci", page="RCI", section=AROUND,
         about="a harness: plans and actions are criticised and improved before anything is done",
