@@ -164,11 +164,11 @@ class Browser:
         self.process.stdout.close()
         _remove(Path(self.folder))
 
-    def opened(self, tab: str) -> None:
+    def add_tab(self, tab: str) -> None:
         """Count `tab` as open."""
         self.tabs.add(tab)
 
-    def closed(self, tab: str) -> None:
+    def drop_tab(self, tab: str) -> None:
         """Count `tab` as closed."""
         self.tabs.discard(tab)
         self._idle_since = time.monotonic()
@@ -223,7 +223,7 @@ class Tab:
         """Open a page; `prelude` is JavaScript that runs first in whatever is loaded."""
         self.browser = share_browser(executable)
         self._target = str(self.browser.call("Target.createTarget", url="about:blank")["targetId"])
-        self.browser.opened(self._target)
+        self.browser.add_tab(self._target)
         attached = self.browser.call("Target.attachToTarget", targetId=self._target, flatten=True)
         self._session = str(attached["sessionId"])
         self.call("Emulation.setFocusEmulationEnabled", enabled=True)
@@ -258,7 +258,7 @@ class Tab:
     def close(self) -> None:
         """Close the page; what is left of it is gone when the browser is."""
         if self._target in self.browser.tabs:
-            self.browser.closed(self._target)
+            self.browser.drop_tab(self._target)
             if self.browser.is_alive:
                 with contextlib.suppress(BrowserFault):
                     self.browser.call("Target.closeTarget", targetId=self._target)
