@@ -130,7 +130,7 @@ def constant_of(function: FunctionType) -> Callable[..., Any]:
 
 
 @contextmanager
-def replaced_by_constant(place: Place) -> Generator[None]:
+def replace_by_constant(place: Place) -> Generator[None]:
     """Let a function return a constant meanwhile, whoever has imported it."""
     function = find_function(place)
     assert function is not None, f"{place}: there is no such function"
@@ -187,11 +187,11 @@ def measure(test: str, callee: Place) -> dict[str, Any]:
     trace = Trace()
     passes = run_test(test, trace)
     control = choose_control(callee, trace, test)
-    with replaced_by_constant(callee):
+    with replace_by_constant(callee):
         red = not run_test(test)
     found = {"callee": ":".join(callee), "passes": passes, "red": red}
     if control is not None:
-        with replaced_by_constant(control):
+        with replace_by_constant(control):
             found |= {"control": ":".join(control), "control_red": not run_test(test)}
     return found
 

@@ -17,7 +17,7 @@ WILSON = ("quintain.eval.statistics", "wilson")
 def test_a_function_returns_a_constant_meanwhile_whoever_has_imported_it() -> None:
     imported = statistics.wilson
     before = imported(1, 2)
-    with PROGRAM["replaced_by_constant"](WILSON):
+    with PROGRAM["replace_by_constant"](WILSON):
         assert imported(1, 2) == () == statistics.wilson(num=3)  # pyright: ignore[reportCallIssue]
     assert imported(1, 2) == before != ()
 
@@ -38,7 +38,7 @@ def test_what_can_be_replaced_is_a_function_without_variables_of_another(
 
 
 def test_the_constant_is_of_the_type_that_is_said() -> None:
-    def said(text: Any) -> Any:
+    def constant_for(text: Any) -> Any:
         def function() -> None: ...
 
         function.__annotations__["return"] = text

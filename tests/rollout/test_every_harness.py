@@ -61,7 +61,18 @@ MORE = (
     "searched?by=mcts&score=model+tools",
 )
 
-NEED_MORE = (OUTSIDE, "again", "capped", "backoff", "evolved", "guided", "ordered", "rollback", "searched", "team")
+NEED_MORE = (
+    OUTSIDE,
+    "again",
+    "capped",
+    "backoff",
+    "evolved",
+    "guided",
+    "ordered",
+    "rollback",
+    "searched",
+    "team",
+)
 SPECS = [*(name for name in names() if name not in NEED_MORE), *MORE]
 
 
