@@ -45,7 +45,7 @@ def test_the_constant_is_of_the_type_that_is_said() -> None:
         return PROGRAM["constant_of"](function)(1, a=2)
 
     found = [
-        said(text)
+        constant_for(text)
         for text in ("bool", "float", "tuple[int, int]", "Mapping[str, int]", "Credit", list[int], None)
     ]
     assert found == [False, 0, (), {}, None, [], None]
