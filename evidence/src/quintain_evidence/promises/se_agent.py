@@ -19,9 +19,9 @@ from quintain_evidence.layers.verdict import Check
 from quintain_evidence.real_model import make_start
 
 MODEL = "smollm2"
-WORLD = "web?goal=order&depth=1&fields=1&kinds=2&reward=dense&irreversible=false&popups=0"
+WORLD = "web?goal=order&depth=1&fields=2&kinds=3&reward=dense&irreversible=false&popups=0"
 SIZE, ROUNDS = 2, 1
-DEMONSTRATIONS, EPISODES = 16, 4
+DEMONSTRATIONS, EPISODES = 8, 4
 
 
 def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
