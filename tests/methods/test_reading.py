@@ -181,6 +181,7 @@ def test_an_option_that_nothing_reads_would_be_found() -> None:
 def test_every_option_of_a_loop_is_refused_by_the_others_without_being_listed() -> None:
     """What is added to a loop's configuration is unread by the loops that do not take it, by itself."""
     assert {
+        "normalise_by",
         "num_epochs",
         "num_minibatches",
         "records_signals",

@@ -117,7 +117,7 @@ FIELDS: Mapping[str, Kind] = {
 """Fields and options whose value names something outside, whatever it looks like."""
 HARMLESS: Mapping[str, Collection[str]] = {
     "engine": ("local", "process"),
-    "labels": ("synthetic", "ask"),
+    "labels": ("synthetic", "ask", "clear", "vague"),
     "rejected": ("N/A",),
     "retriever": ("bm25", "dense", "hnsw", "none"),
     "track": ("tensorboard",),
