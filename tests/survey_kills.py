@@ -6,7 +6,7 @@ An entry of `docs/taxonomies/SURVEY.toml` has a test and, under `callees`, the f
 was chosen before it was replaced: of those that the test calls itself, the one that shares most words with the test's
 name (`--propose` writes it). Replaced by a constant of its type it must turn the test red; beside it, as a control,
 another function of the same module that the test does not run, which must not. What came is written to
-`docs/taxonomies/kills.json`, and shown on the page, where .95 of the entries are to turn red and .02 of the controls may.
+`docs/taxonomies/kills.json`, and shown on the page: .95 of the entries are to turn red, .02 of the controls may.
 Exit status 1: an entry's own test fails, an entry that turned red before stays green, or more controls turned red.
 """
 
