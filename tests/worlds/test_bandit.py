@@ -99,7 +99,9 @@ def test_greedy_play_stalls_where_trying_all_does_not() -> None:
         for kind, tries in enumerate((1, 3)):
             arms = draw_arms(3, 12, 0.6, random.Random(index))
             for n in range(12):
-                means = [arms.sum_paid(arm) / arms.pulled[arm] if arms.pulled[arm] else 0.1 for arm in range(3)]
+                means = [
+                    arms.sum_paid(arm) / arms.pulled[arm] if arms.pulled[arm] else 0.1 for arm in range(3)
+                ]
                 arm = n if n < tries else max(range(3), key=lambda arm, means=means: means[arm])
                 found = arms.play(f"pull {arms.names[arm]}").game
                 assert isinstance(found, Arms)
