@@ -26,13 +26,14 @@ from quintain.environments.protocol import (
     Environment,
     Legal,
     Reversible,
+    Seats,
+    SimultaneousSeats,
     Snapshot,
     advance,
     environment_name,
 )
 from quintain.environments.wrapped import Wrapped
 from quintain.errors import UsageError
-from quintain.rollout.views import seats_of
 from quintain.text.chat import Chat
 from quintain.types import Action, Completion, Observation, StepResult, Task, as_text
 
@@ -103,7 +104,7 @@ class RollbackWorld(Wrapped):
             UsageError: it has no snapshots and no legal actions, or several seats act in it.
         """
         asked = f"a rollback in {environment_name(inner)}"
-        if len(seats_of(inner)) > 1:
+        if isinstance(inner, (Seats, SimultaneousSeats)) and len(inner.seats()) > 1:
             raise UsageError(f"{asked}: got an environment of several seats; take another agent")
         if not isinstance(inner, (Snapshot, Legal)):
             raise UsageError(
