@@ -154,7 +154,7 @@ def test_a_snapshot_holds_the_place_in_the_session() -> None:
         ("session:sums?advice=2", r"session: got advice=2.0; give a price from 0 to 1"),
         ("session:sums?tasks=many", "tasks"),
         ("session:sums?digit=1", "digit.*did you mean 'digits'"),
-        ("session:some", "environment: got 'some'; choose from"),
+        ("session:some", "environment: got 'some'; did you mean 'solver'"),
     ],
 )
 def test_a_session_that_cannot_be_is_refused(spec: str, says: str) -> None:

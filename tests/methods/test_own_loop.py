@@ -33,8 +33,9 @@ def test_a_class_with_needs_and_train_is_a_method() -> None:
     method = found.make(config)
     assert (found.label, method.needs.policies) == ("one_by_one", {})
     assert traits_of(method) == Traits(), "it says nothing of itself, and so all is asked of it"
-    unread = {"lr_warmup", "lora_alpha", "lora_targets", "keeps_adapter", "train_branches", "whole_groups"}
-    assert find_unread(method, config) == unread, "by what the configuration and its file say"
+    model = {"lr_warmup", "lora_alpha", "lora_targets", "keeps_adapter"}
+    loop = {"train_branches", "whole_groups", "normalise_by"}
+    assert find_unread(method, config) == model | loop, "by what the configuration and its file say"
 
 
 def test_an_option_of_loops_that_its_file_does_not_name_is_refused(tmp_path: Path) -> None:
