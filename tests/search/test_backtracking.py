@@ -5,13 +5,11 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.search.conftest import list_contexts, play_words
 
-from quintain.agents.catalog import build
 from quintain.data.searched import follow_found, split_head
-from quintain.engines.scripted import Scripted
 from quintain.environments.protocol import Environment, advance, begin
 from quintain.errors import UsageError
-from quintain.rollout.collect import Rollout
 from quintain.search.backtracking import INSTEAD, UNDONE, Backtracked, BacktrackWorld, refuses
 from quintain.text.chat import Chat
 from quintain.types import Action, Score, StepResult, Task, Trajectory
@@ -170,22 +168,7 @@ def test_the_expert_judges_by_what_it_would_have_done_or_by_what_is_done() -> No
 
 
 def play(chat: Chat, spec: str, words: Sequence[str]) -> Trajectory:
-    said = iter(words)
-    engine = Scripted(lambda request, stream: chat.write(next(said)), chat.tokenizer)
-    rollout = Rollout(build(spec, chat, Stairs()), Stairs, engine)
-    (group,) = rollout.groups([TASK], size=1, seed=0)
-    rollout.close()
-    return group.trajectories[0]
-
-
-def prompts(trajectory: Trajectory) -> list[tuple[int, ...]]:
-    found: list[tuple[int, ...]] = []
-    said: tuple[int, ...] = ()
-    for turn in trajectory.turns:
-        before = turn.prompt_ids if turn.starts_segment else (*said, *turn.prompt_ids)
-        found.append(before)
-        said = (*before, *turn.completion.token_ids)
-    return found
+    return play_words(Stairs, TASK, chat, spec, words)
 
 
 @pytest.fixture
@@ -198,14 +181,14 @@ def test_a_judge_that_always_consents_is_the_generator_token_for_token(small_cha
         small_chat, "backtracked+text", ["up", "yes", "side", "yes", "up", "yes", *["stay", "yes"] * 20]
     )
     plain = play(small_chat, "text", ["up", "side", "up", *["stay"] * 20])
-    assert prompts(judged)[0:5:2] == prompts(plain)[:3]
-    assert "Did that help" in small_chat.tokenizer.decode(list(prompts(judged)[1]))
+    assert list_contexts(judged)[0:5:2] == list_contexts(plain)[:3]
+    assert "Did that help" in small_chat.tokenizer.decode(list(list_contexts(judged)[1]))
 
 
 def test_who_is_asked_again_knows_what_was_tried_and_others_do_not(small_chat: Chat) -> None:
     found = play(small_chat, "backtracked+text", ["side", "no", "up", "yes", *["up", "yes"] * 3])
     assert found.outcome == Score(value=1.0, is_success=True)
-    texts = [small_chat.tokenizer.decode(list(ids)) for ids in prompts(found)]
+    texts = [small_chat.tokenizer.decode(list(ids)) for ids in list_contexts(found)]
     assert "side → beside 0" in texts[2] and "Did that help" not in texts[2]
     assert [turn.starts_segment for turn in found.turns[:4]] == [True, False, True, False]
     kept = follow_found(found)

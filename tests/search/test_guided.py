@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.search.conftest import list_contexts, play_words
 
-from quintain.agents.catalog import build
 from quintain.data.searched import follow_found, split_head
-from quintain.engines.scripted import Scripted
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, Snapshot, advance, begin
 from quintain.errors import DataError, UsageError
-from quintain.rollout.collect import Rollout
 from quintain.search.guided import Guided, GuidedWorld
 from quintain.search.step_scores import Step, StepScores, drift_of, load_scores, require_steady, steps_of
 from quintain.store.run import Run
@@ -129,22 +127,7 @@ def small_chat(tokenizer: Any) -> Chat:
 
 
 def play(chat: Chat, spec: str, words: Sequence[str]) -> Trajectory:
-    said = iter(words)
-    engine = Scripted(lambda request, stream: chat.write(next(said)), chat.tokenizer)
-    rollout = Rollout(build(spec, chat, Bag()), Bag, engine)
-    (group,) = rollout.groups([TASK], size=1, seed=0)
-    rollout.close()
-    return group.trajectories[0]
-
-
-def prompts(trajectory: Trajectory) -> list[tuple[int, ...]]:
-    found: list[tuple[int, ...]] = []
-    said: tuple[int, ...] = ()
-    for turn in trajectory.turns:
-        before = turn.prompt_ids if turn.starts_segment else (*said, *turn.prompt_ids)
-        found.append(before)
-        said = (*before, *turn.completion.token_ids)
-    return found
+    return play_words(Bag, TASK, chat, spec, words)
 
 
 def test_all_drafts_follow_one_prompt_and_the_chosen_ones_are_learned(
@@ -155,12 +138,14 @@ def test_all_drafts_follow_one_prompt_and_the_chosen_ones_are_learned(
     found = play(small_chat, spec, ["take blue", "take red", "take red", "take green"])
     plain = play(small_chat, "text", ["take red", "take red"])
     assert found.outcome == Score(value=1.0, is_success=True)
-    assert prompts(found)[0] == prompts(found)[1] == prompts(plain)[0]
-    assert prompts(found)[2] == prompts(found)[3] == prompts(plain)[1]
+    assert list_contexts(found)[0] == list_contexts(found)[1] == list_contexts(plain)[0]
+    assert list_contexts(found)[2] == list_contexts(found)[3] == list_contexts(plain)[1]
     kept = follow_found(found)
-    assert [turn.action.text for turn in kept.turns] == ["take red"] * 2 and prompts(kept) == prompts(plain)
+    assert [turn.action.text for turn in kept.turns] == ["take red"] * 2 and list_contexts(
+        kept
+    ) == list_contexts(plain)
     asked = play(small_chat, "guided?size=1+text", ["take red", "9", "take red", "9"])
-    texts = [small_chat.tokenizer.decode(list(ids)) for ids in prompts(asked)]
+    texts = [small_chat.tokenizer.decode(list(ids)) for ids in list_contexts(asked)]
     assert "You have not done that yet" in texts[1] and "You have not" not in texts[2]
 
 

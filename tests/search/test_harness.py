@@ -1,18 +1,15 @@
 """A searching agent: what it is shown, what it may see, what its end is paid for, and what is learned from it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from tests.search.conftest import list_contexts, play_words
 
-from quintain.agents.catalog import build
 from quintain.data.searched import follow_found, follow_searches, number_actions, split_head, with_head
-from quintain.engines.protocol import Request
-from quintain.engines.scripted import Scripted
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, Expert, Reversible, Snapshot, advance, begin
 from quintain.errors import UsageError
-from quintain.rollout.collect import Rollout
 from quintain.search.harness import (
     Searched,
     SearchedWorld,
@@ -260,43 +257,25 @@ def small_chat(tokenizer: Any) -> Chat:
     return Chat(tokenizer)
 
 
-def script_of(chat: Chat, words: Iterator[str]) -> Callable[[Request, tuple[int, ...]], tuple[int, ...]]:
-    return lambda request, stream: chat.write(next(words))
-
-
 def play(chat: Chat, spec: str, words: Sequence[str]) -> Trajectory:
-    rollout = Rollout(build(spec, chat, Maze()), Maze, Scripted(script_of(chat, iter(words)), chat.tokenizer))
-    (group,) = rollout.groups([TASK], size=1, seed=0)
-    rollout.close()
-    return group.trajectories[0]
-
-
-def streams(trajectory: Trajectory) -> list[tuple[int, ...]]:
-    """Return all that the model had before it when it spoke, turn by turn."""
-    found: list[tuple[int, ...]] = []
-    said: tuple[int, ...] = ()
-    for turn in trajectory.turns:
-        before = turn.prompt_ids if turn.starts_segment else (*said, *turn.prompt_ids)
-        found.append(before)
-        said = (*before, *turn.completion.token_ids)
-    return found
+    return play_words(Maze, TASK, chat, spec, words)
 
 
 def test_a_state_is_asked_of_as_if_nothing_beside_the_way_to_it_had_been_tried(small_chat: Chat) -> None:
     found = play(small_chat, "searched?by=breadth&size=2&steps=9+text", ["b", "c", "d", "e", "f"])
     assert isinstance(found.outcome, Score) and found.outcome == Score(value=1.0, is_success=True)
-    straight = streams(play(small_chat, "text", ["c", "f"]))
-    own = streams(found)
+    straight = list_contexts(play(small_chat, "text", ["c", "f"]))
+    own = list_contexts(found)
     assert own[0] == own[1] == straight[0], "the first room"
     assert own[4] == straight[1], "the room that c leads to, of which b, d and e say nothing"
-    assert own[2] == streams(play(small_chat, "text", ["b", "d"]))[1] == own[3]
+    assert own[2] == list_contexts(play(small_chat, "text", ["b", "d"]))[1] == own[3]
     assert [turn.starts_segment for turn in found.turns] == [True] * 5
     assert "search" not in small_chat.tokenizer.decode(list(own[4]))
 
 
 def test_one_way_on_is_the_plain_agent_token_for_token(small_chat: Chat) -> None:
     found, plain = (play(small_chat, spec, ["c", "f"]) for spec in ("searched?size=1+text", "text"))
-    assert streams(found) == streams(plain)
+    assert list_contexts(found) == list_contexts(plain)
     assert [turn.starts_segment for turn in found.turns] == [turn.starts_segment for turn in plain.turns]
     assert found.outcome == plain.outcome
 
@@ -309,14 +288,14 @@ def test_what_the_model_is_asked_of_a_state_is_a_turn_of_its_own(small_chat: Cha
 
 
 def own_words(chat: Chat, trajectory: Trajectory, number: int) -> str:
-    return str(chat.tokenizer.decode(list(streams(trajectory)[number])))
+    return str(chat.tokenizer.decode(list(list_contexts(trajectory)[number])))
 
 
 def test_of_a_search_the_way_that_was_found_is_left_as_if_nobody_had_searched(small_chat: Chat) -> None:
     searched = play(small_chat, "searched?by=breadth&size=2&steps=9+text", ["b", "c", "d", "e", "f"])
     plain = play(small_chat, "text", ["c", "f"])
     found = follow_found(searched)
-    assert streams(found) == streams(plain)
+    assert list_contexts(found) == list_contexts(plain)
     assert [(t.action, t.observation, t.reward) for t in found.turns] == [
         (t.action, t.observation, t.reward) for t in plain.turns
     ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from quintain.cli.arguments import resolve_folder, resolve_model, whole_number
-from quintain.cli.playing import HELP, QUIT, ask, offer, read
+from quintain.cli.playing import HELP, ask, offer, read
 from quintain.errors import UsageError
 from quintain.types.terminal import write_line
 
@@ -87,7 +87,7 @@ def take_over(replay: Replay, state: dict[str, Any], ask: Callable[[], str | Non
     while not state["is_over"]:
         offer(replay.environment)
         line = ask()
-        if line is None or line.lower() in QUIT:
+        if line is None:
             return
         try:
             action = read(replay.environment, line)

@@ -55,7 +55,7 @@ def play(argv: Sequence[str]) -> int:
         if arguments.split != "train":
             raise UsageError("--plans: got tasks of eval, which nothing is learned from; leave --split out")
         return correct_in_terminal(
-            arguments.environment, arguments.plans, out, ask_or_leave, runs=arguments.runs, episodes=episodes,
+            arguments.environment, arguments.plans, out, ask, runs=arguments.runs, episodes=episodes,
             seed=seed, is_trusted=arguments.trust_run,
         )  # fmt: skip
     if episodes > 1:
@@ -71,18 +71,13 @@ def play(argv: Sequence[str]) -> int:
 
 
 def ask() -> str | None:
-    """Return the next line that was typed, None at the end of the input."""
+    """Return the next line that was typed, None at the end of the input or where it says to leave."""
     try:
-        return input("> ").strip()
+        line = input("> ").strip()
     except EOFError:
         write_line("")
         return None
-
-
-def ask_or_leave() -> str | None:
-    """Return the next line that was typed, None at the end of the input or where it says to leave."""
-    line = ask()
-    return None if line is None or line.lower() in QUIT else line
+    return None if line.lower() in QUIT else line
 
 
 def episode(
@@ -102,7 +97,7 @@ def episode(
     while turns < environment.max_turns:
         offer(environment)
         line = ask()
-        if line is None or line.lower() in QUIT:
+        if line is None:
             lost = "" if out is None else f"; nothing was added to {out}"
             write_line(f"left after {turns} turns, return {total:g}{lost}")
             return 0

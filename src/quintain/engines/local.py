@@ -429,8 +429,10 @@ class Local:
 
     def _share(self, new: Sequence[_Session]) -> None:
         """Read once what the `new` sessions, all different, begin alike, or with one that is live."""
+        if not new:
+            return
         live = [each for each in self._sessions.values() if each.num_cached] if self.decoder.can_cut else []
-        known = [each.ids[: each.num_cached] for each in live] if new else []
+        known = [each.ids[: each.num_cached] for each in live]
         for session in new:
             place, length = find_longest(session.ids[:-1], known)
             if length >= self.min_shared:

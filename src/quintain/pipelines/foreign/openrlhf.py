@@ -25,6 +25,7 @@ from quintain.pipelines.foreign.rules import (
     Trainer,
     as_option,
     in_use,
+    map_method,
     put_clip,
     put_run,
     put_schedule,
@@ -48,13 +49,7 @@ def choose_method(settings: Settings, value: Any) -> str:
     """Choose the method of a program, and of the advantage where it is PPO's; that is gae where nothing is said."""
     method = PROGRAMS.get(str(value), "")
     if value == "train_ppo_ray":
-        estimator = settings.get(ESTIMATOR, "gae")
-        if estimator not in ESTIMATORS:
-            raise DataError(
-                f"--{ESTIMATOR}: got {estimator}; what is here is {', '.join(ESTIMATORS)}: take another method "
-                "(quintain methods)"
-            )
-        method = ESTIMATORS[estimator]
+        method = map_method(f"--{ESTIMATOR}", settings.get(ESTIMATOR, "gae"), ESTIMATORS)
         if method == "grpo" and settings.get("actor.policy_loss_type") == "gspo":
             method = "gspo"
     if not method:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from quintain.errors import DataError
+
 ASSIGNED = re.compile(r"^\s*(?:export\s+)?(?P<name>\w+)=(?P<value>[^\s;]+)\s*$", re.MULTILINE)
 VARIABLE = re.compile(r"\$\{?(?P<name>\w+)(?::-(?P<usual>[^}]*))?\}?")
 DEPTH = 8
@@ -81,6 +83,19 @@ def when(rule: Rule, *, is_read: Callable[[Settings, Any], bool]) -> Rule:
 def in_use(settings: Settings, value: Any) -> bool:
     """Return whether a number or switch is on."""
     return bool(value) and value not in (-1, "null")
+
+
+def map_method(key: str, value: Any, methods: Mapping[str, str]) -> str:
+    """Return which of `methods` the `value` of `key` stands for.
+
+    Raises:
+        DataError: for none of them.
+    """
+    if value not in methods:
+        raise DataError(
+            f"{key}: got {value}; what is here is {', '.join(methods)}: take another method (quintain methods)"
+        )
+    return methods[value]
 
 
 class Trainer(NamedTuple):

@@ -31,7 +31,7 @@ from quintain.pipelines.foreign.rules import (
     put_clip,
     when,
 )
-from quintain.pipelines.foreign.trl import NOT_TRL, TRL
+from quintain.pipelines.foreign.trl import LOSSES, NOT_TRL, TRL
 from quintain.types.terminal import write_command
 
 PROGRAM, PROCESSES = "cli", "NPROC_PER_NODE"
@@ -39,8 +39,6 @@ PROGRAM, PROCESSES = "cli", "NPROC_PER_NODE"
 PROGRAMS = ("rlhf", "sft")
 GROUPS = ("train.", "rollout.")
 """Parts of a file for Ray whose keys are those of the whole."""
-LOSSES = {"grpo": "grpo", "bnpo": "grpo", "dapo": "grpo", "dr_grpo": "dr_grpo", "cispo": "cispo"}
-"""its loss of GRPO → method"""
 PREFERENCES = {"sigmoid": "dpo", "hinge": "hinge", "ipo": "ipo"}
 """its loss of DPO → loss of ours"""
 TYPES = {

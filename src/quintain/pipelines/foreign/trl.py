@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from quintain.errors import DataError
 from quintain.pipelines.foreign.rules import (
     CHECKPOINTS,
     KERNELS,
@@ -23,6 +22,7 @@ from quintain.pipelines.foreign.rules import (
     as_option,
     explain,
     in_use,
+    map_method,
     put_run,
     put_schedule,
     put_trackers,
@@ -31,16 +31,14 @@ from quintain.pipelines.foreign.rules import (
 )
 from quintain.types.terminal import write_command
 
+LOSSES = {"grpo": "grpo", "bnpo": "grpo", "dapo": "grpo", "dr_grpo": "dr_grpo", "cispo": "cispo"}
+"""its loss of GRPO → method"""
+
 
 def choose_trl(settings: Settings, value: Any) -> str | None:
     """Choose the method of TRL's loss."""
-    methods = {"grpo": "grpo", "bnpo": "grpo", "dapo": "grpo", "dr_grpo": "dr_grpo", "cispo": "cispo"}
-    if value not in methods:
-        raise DataError(
-            f"loss_type: got {value}; what is here is {', '.join(methods)}: take another (quintain methods)"
-        )
-    settings.made.method = methods[value]
-    return write_command("quintain", "train", methods[value])
+    settings.made.method = map_method("loss_type", value, LOSSES)
+    return write_command("quintain", "train", settings.made.method)
 
 
 def put_trl_tasks(settings: Settings, value: Any) -> str:

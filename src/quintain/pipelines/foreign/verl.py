@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from quintain.errors import DataError
 from quintain.pipelines.foreign.rules import (
     CHECKPOINTS,
     CRITIC,
@@ -24,6 +23,7 @@ from quintain.pipelines.foreign.rules import (
     Trainer,
     as_option,
     in_use,
+    map_method,
     put_clip,
     put_run,
     put_schedule,
@@ -42,12 +42,7 @@ ESTIMATORS = {
 
 def choose_verl(settings: Settings, value: Any) -> str | None:
     """Choose the method of verl's advantage and loss."""
-    if value not in ESTIMATORS:
-        raise DataError(
-            f"algorithm.adv_estimator: got {value}; what is here is {', '.join(ESTIMATORS)}: take another method "
-            "(quintain methods)"
-        )
-    method = ESTIMATORS[value]
+    method = map_method("algorithm.adv_estimator", value, ESTIMATORS)
     loss = settings.get("actor_rollout_ref.actor.policy_loss.loss_mode", "vanilla")
     if method == "grpo":
         method = {"gspo": "gspo"}.get(loss, method)
