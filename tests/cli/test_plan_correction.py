@@ -34,7 +34,7 @@ def test_plans_are_corrected_kept_and_learned_from(
     common = ("--environment", WORLD, "--agent", "plan+choice", "--eval-episodes", "4", "--steps", "1")
     start = ("--model", "micro", "--demonstrations", "24", "--batch-size", "8", "--run", "start")
     assert not cli("train", "sft", *common, *start).status
-    monkeypatch.setattr("sys.stdin", io.StringIO("1. go\n\n1. look; 2. go\nquit\n"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("1. go\n\n1. look; 2. go\nquit\n1. go\n"))
     played = cli("play", WORLD, "--plans", "start", "--episodes", "5", "--seed", "3", "--record", "plans")
     assert (played.status, played.error) == (0, "")
     assert "left after 3 episodes; the episode at hand is not kept" in played.out
