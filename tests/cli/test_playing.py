@@ -33,7 +33,9 @@ def test_tools_are_called_with_values_or_json(typed: Callable[..., Any]) -> None
     world.reset(world.task("train", 3))
     (call,) = world.expert_action().tool_calls
     first = call.arguments["number"]
-    found = typed("guess", "--seed", "3", lines=f'guess {first}\nguess {{"number": 1}}\nguess x\nquit\nguess 2\n')
+    found = typed(
+        "guess", "--seed", "3", lines=f'guess {first}\nguess {{"number": 1}}\nguess x\nquit\nguess 2\n'
+    )
     assert (found.status, found.error) == (0, "")
     assert "tool: guess number:integer" in found.out
     assert found.out.count("[turn ") == 3, "a wrong argument is a turn, as for an agent"
