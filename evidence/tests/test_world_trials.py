@@ -56,7 +56,7 @@ UNMEASURED = {
     catalog.OUTSIDE, "advised", "again", "backoff", "backtracked", "branching",
     "cased", "chunks", "configured", "consulting",
     "costed", "evolved", "experienced", "guided", "infonav", "navigated", "ordered", "ramp", "rollback", "routed",
-    "searched", "team", "workflow",
+    "scheduled", "searched", "team", "voted", "workflow",
 }  # fmt: skip
 """What no tiny model is taught through here: agents outside and teams play as they like; others change how an agent
 that can act is asked (again, under a formula, at a rising temperature, from states it left), or what it is told of

@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from statistics import fmean
+from typing import Literal
 
 import pytest
 
@@ -46,7 +47,14 @@ def play(world: Solver, index: int = 0, split: str = "train") -> list[StepResult
 
 
 @pytest.mark.parametrize(
-    "spec", ["solver", "solver?kind=sort", "solver?by=model", "solver?kind=sort&by=model"]
+    "spec",
+    [
+        "solver",
+        "solver?kind=sort",
+        "solver?by=model",
+        "solver?kind=sort&by=model",
+        "solver?kind=sort&free=true",
+    ],
 )
 def test_it_keeps_the_protocol(spec: str) -> None:
     report = check(spec, episodes=3)
@@ -168,6 +176,42 @@ def test_what_is_done_to_a_graph_costs_a_call_but_keeping() -> None:
     assert kept.ask("merge 0", ()).endswith(f": {' '.join(map(str, best))}; 1 3")
     merged = kept.apply("merge 0", ("1 2 3 4",))
     assert merged.is_right and not merged.apply("refine 6", ("1 2 4 3",)).is_right
+
+
+def test_a_program_splits_and_merges_at_no_call() -> None:
+    start = Sorting(graph=GRAPH[:1], most=2, slope="flat", noise=0.5, is_free=True)
+    assert start.ask("split 0", ()) == "" and start.ask("merge 0", ()) == ""
+    split = start.apply("split 0", ())
+    assert [t.content for t in split.graph] == [(4, 2, 3, 1), (4, 2), (3, 1)] and split.calls == 0
+    solved = split.apply("solve 1", ("2 4",)).apply("solve 2", ("3 1",))
+    assert solved.calls == 2 and solved.legal() == ("merge 0", "stop"), (
+        "no call is left but for what costs none"
+    )
+    merged = solved.apply("merge 0", ())
+    assert merged.graph[-1].content == (2, 3, 1, 4), "what was not sorted is not mended"
+    again = merged.apply("merge 0", ())
+    assert again.graph[-1].score == merged.graph[-1].score, "the same score, or merging would buy opinions"
+    both = replace(start, most=9).apply("solve 0", ("1 2 3 4",)).apply("solve 0", ("1 2 3 4",))
+    assert both.graph[-1].score != both.graph[-2].score, "each call has its own"
+
+
+def test_slopes_say_how_errors_rise_with_length() -> None:
+    def rates(slope: Literal["mixed", "flat", "steep", "even"], seed: int) -> tuple[float, float]:
+        made = Sorting.draw(
+            Random(seed), size=16, most=9, errors=0.5, noise=0.5, slope=slope, is_free=False, seed=seed
+        )
+        return made.rate_of_size(16), made.rate_of_size(4)
+
+    assert rates("flat", 0) == pytest.approx((0.06, 0.015)) and rates("even", 0) == pytest.approx(
+        (0.15, 0.15)
+    )
+    assert rates("steep", 0) == pytest.approx((0.485, 0.075))
+    assert {rates("mixed", seed) for seed in range(20)} == {rates("flat", 0), rates("steep", 0)}
+    won = [
+        play(Solver(kind="sort", size=32, slope="steep", free=True), index)[-1].is_success
+        for index in range(10)
+    ]
+    assert fmean(map(bool, won)) > 0.3
 
 
 def test_a_score_tells_right_from_wrong_four_times_in_five() -> None:

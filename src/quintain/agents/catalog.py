@@ -77,9 +77,11 @@ WRAPPERS: dict[str, str] = {
     "rci": "quintain.agents.rci:Critique",
     "refined": "quintain.agents.refined:Refined",
     "rollback": "quintain.agents.rollback:Rollback",
+    "scheduled": "quintain.search.thoughts:Scheduled",
     "searched": "quintain.search.harness:Searched",
     "simplified": "quintain.agents.shaping:Simplified",
     "summary": "quintain.agents.context:Summary",
+    "voted": "quintain.agents.voted:Voted",
     "window": "quintain.agents.context:Window",
     "workflow": "quintain.agents.workflow:Follow",
 }

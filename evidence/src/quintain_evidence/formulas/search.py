@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from quintain.environments.protocol import Environment, advance, begin
 from quintain.models.navigator import Navigator
 from quintain.types import Action, StepResult, Task
+from quintain.worlds.solver.thoughts import Sorting
 from quintain_evidence.formulas.formula import Formula, Rng
 
 Planned = tuple[list[list[str]], list[str], list[str], float]
@@ -370,7 +371,122 @@ def think_by_rule(case: Sequence[tuple[str, str, str]]) -> list[float]:
     return found
 
 
+class Scheduled(NamedTuple):
+    """A list of numbers, steps for it, and a seed of the solver's errors."""
+
+    content: list[int]
+    steps: list[str]
+    seed: int
+
+    def draw(self) -> Sorting:
+        """Return the list as it begins."""
+        size = len(self.content)
+        return Sorting.draw(
+            Random(self.seed), size=size, most=20, errors=1.0, noise=0.5, slope="even", is_free=False, seed=self.seed
+        )  # fmt: skip
+
+
+def draw_schedules(rng: Rng) -> list[Scheduled]:
+    """Return four lists of 4 to 16 numbers, each with up to ten steps."""
+    names = ["solve", "refine", "split", "merge", "again", "solve", "again"]
+    return [
+        Scheduled(
+            [0] * int(rng.choice([4, 8, 16])),
+            [names[k] for k in rng.integers(0, len(names), int(rng.integers(1, 11))).tolist()],
+            int(rng.integers(0, 1000)),
+        )
+        for _ in range(4)
+    ]
+
+
+def answer_by_script(problem: Sorting, move: str) -> Sorting:
+    """Return `problem` after the scripted solver did `move`."""
+    return problem.apply(move, [problem.answer(move, (), Random(problem.calls))])
+
+
+def schedule(module: ModuleType, case: Sequence[Scheduled]) -> list[float]:
+    """Return all moves of the code's schedules, as numbers."""
+    found: list[float] = []
+    for each in case:
+        problem, own, move = each.draw(), module.Schedule(tuple(each.steps)), ""
+        for _ in range(99):
+            move = own.choose(problem.graph, problem.legal())
+            found.append(number_word(move))
+            if move == "stop":
+                break
+            problem = answer_by_script(problem, move)
+    return found
+
+
+def schedule_by_lists(case: Sequence[Scheduled]) -> list[float]:
+    """Return the same from lists of what is a half of what and what answers what."""
+    found: list[float] = []
+    for each in case:
+        problem, level, moves = each.draw(), [0], list[str]()
+        for step in each.steps:
+            best: dict[int, tuple[float, int]] = {}
+            for k, thought in enumerate(problem.graph):
+                if thought.kind == "answer" and thought.of is not None and not thought.is_dropped:
+                    best[thought.of] = max(best.get(thought.of, (-2.0, 0)), (thought.score or 0.0, -k))
+            above = [of for k in level if (of := problem.graph[k].of) is not None]
+            above = [of for k, of in enumerate(above) if of not in above[:k]]
+            ranks = [best.get(k, (-1.0, 0))[0] for k in level]
+            wished = {
+                "solve": [f"solve {k}" for k in level],
+                "split": [f"split {k}" for k in level],
+                "refine": [f"refine {-best[k][1]}" for k in level if k in best],
+                "merge": [f"merge {k}" for k in above],
+                "again": [f"solve {level[ranks.index(min(ranks))]}"],
+            }[step]
+            for move in wished:
+                if move in problem.legal():
+                    moves.append(move)
+                    problem = answer_by_script(problem, move)
+            if step == "merge":
+                level = above or level
+            if step == "split":
+                parts = [
+                    [n for n, t in enumerate(problem.graph) if t.kind == "problem" and t.of == k]
+                    for k in level
+                ]
+                level = [part for k, own in zip(level, parts, strict=True) for part in own or [k]]
+        while "stop" not in problem.legal():
+            moves.append(problem.legal()[0])
+            problem = answer_by_script(problem, moves[-1])
+        found += [number_word(move) for move in [*moves, "stop"]]
+    return found
+
+
+def draw_votes(rng: Rng) -> list[tuple[list[str], list[str]]]:
+    """Return six votes of one to seven letters, some of nothing, and which letters count."""
+    letters = ["", "a", "b", "c", "d"]
+    return [
+        (
+            [letters[k] for k in rng.integers(0, 5, int(rng.integers(1, 8))).tolist()],
+            [each for each in "abcd" if rng.random() < 0.5],
+        )
+        for _ in range(6)
+    ]
+
+
+def count_by_code(module: ModuleType, case: Sequence[tuple[list[str], list[str]]]) -> list[float]:
+    """Return the place that the code's count chooses in each vote."""
+    return [float(module.count_votes(said, legal)) for said, legal in case]
+
+
+def count_by_trying(case: Sequence[tuple[list[str], list[str]]]) -> list[float]:
+    """Return the same: each place against all others, those that count before those that do not."""
+    found: list[float] = []
+    for said, legal in case:
+        ranks = [((word in legal), word != "", said.count(word), -said.index(word)) for word in said]
+        found.append(float(-max(ranks)[3]))
+    return found
+
+
 FORMULAS: tuple[Formula, ...] = (
+    Formula("aries.schedule", "search.thoughts", ("find_weakest", "list_level_moves", "find_wholes", "change_level",
+        "Schedule"), draw_schedules, schedule, schedule_by_lists),
+    Formula("aries.votes", "agents.voted", ("count_votes",), draw_votes, count_by_code, count_by_trying),
     Formula("webcot.thought", "methods.search.webcot", ("SearchStep", "find_leaks"), draw_steps, think,
         think_by_rule),
     Formula("rollback.way", "agents.rollback", ("RollbackWorld",), draw_ways, go_back, go_back_by_list),

@@ -18,7 +18,7 @@ from quintain.errors import UsageError
 from quintain.types import ALONE, Action, StepResult, Task, as_text, derive_seed
 from quintain.worlds.solver.chain import MOST_BLOCKS, Chain
 from quintain.worlds.solver.problem import BEGIN, STOP, Problem
-from quintain.worlds.solver.thoughts import Sorting
+from quintain.worlds.solver.thoughts import Slope, Sorting
 
 MOST_QUESTIONS = 4
 """Questions of one action at most."""
@@ -54,18 +54,21 @@ class Solver(Environment):
         calls: int = 12,
         errors: float = 1.0,
         noise: float = 0.3,
-        even: bool = False,
+        slope: Literal["mixed", "flat", "steep", "even"] = "mixed",
+        free: bool = False,
         cost: float = 0.02,
     ) -> None:
         """Take chains of up to `size` steps (0: 3), or lists of `size` numbers (0: 16) with `calls` calls to sort them.
 
-        A scripted solver errs `errors` times as often as usual; `noise` is in what is said of its answers. With `even`
-        it sorts long and short lists alike. Each call costs `cost`.
+        A scripted solver errs `errors` times as often as usual; `noise` is in what is said of its answers. `slope`
+        says how its errors rise with a list's length: mildly, steeply, either from list to list, or not. With `free`
+        a program splits and merges lists, at no call. Each call costs `cost`.
 
         Raises:
             UsageError: an option is out of its range.
         """
-        self._kind, self._by, self._even = kind, by, even
+        self._kind, self._by, self._is_free = kind, by, free
+        self._slope: Slope | Literal["mixed"] = slope
         self._size = size or {"chain": 3, "sort": 16}[kind]
         low, high = {"chain": (2, 6), "sort": (4, 32)}[kind]
         if not (low <= self._size <= high and 1 <= calls <= 64 and 0 <= errors <= 8 and 0 <= noise <= 8):
@@ -77,7 +80,7 @@ class Solver(Environment):
         if not 0 <= cost * most <= 1:
             raise UsageError(f"solver: got cost={cost}; give one with which {most} calls cost no more than 1")
         self._calls, self._errors, self._noise, self._cost = calls, errors, noise, cost
-        choices = MOST_BLOCKS + 1 if kind == "chain" else 2 * calls + 1
+        choices = MOST_BLOCKS + 1 if kind == "chain" else 2 * calls + 1 + (self._size if free else 0)
         self.max_turns = choices if by == "script" else choices * (MOST_QUESTIONS + 1) + 1
         self.return_range = (-1.0, 1.0)
         self._state = State(problem=self._draw(Random(0), 0), seed=0)
@@ -157,7 +160,14 @@ class Solver(Environment):
         if self._kind == "chain":
             return Chain.draw(rng, steps=self._size, errors=errors, noise=noise)
         return Sorting.draw(
-            rng, size=self._size, most=self._calls, errors=errors, noise=noise, is_even=self._even, seed=seed
+            rng,
+            size=self._size,
+            most=self._calls,
+            errors=errors,
+            noise=noise,
+            slope=self._slope,
+            is_free=self._is_free,
+            seed=seed,
         )
 
     def _go_on(self) -> StepResult:

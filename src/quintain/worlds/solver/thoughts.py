@@ -4,15 +4,17 @@ A thought is a problem, a list that is to be sorted, or an answer to one. `split
 an answer to it; `refine A` asks for an answer in the place of one with mistakes; `keep P` leaves of the answers to a
 problem the one of the highest score, which asks nobody; `merge P` makes an answer to a problem out of the best answers
 to its halves; `stop` hands in the best answer to the whole. Each has what must hold before it, and is refused where
-that does not. All but `keep` and `stop` are calls of the solver, of which there are a limited number.
+that does not. All but `keep` and `stop` are calls of the solver, of which there are a limited number; with `is_free`
+splitting and merging are done by a program, and cost none.
 
 An answer's score is noisy, and is all that tells a right one from a wrong one: .7 for right ones and .5 for wrong ones,
-with a deviation of a third of `noise`. The graph is a value: what is done returns another one, `write_graph` and
-`read_graph` are each other's inverse.
+with a deviation of a third of `noise`. What a program merges twice has the same score twice. The graph is a value: what
+is done returns another one, `write_graph` and `read_graph` are each other's inverse.
 """
 
 from __future__ import annotations
 
+import heapq
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -127,17 +129,30 @@ class Sorting:
     errors: float = 1.0
     """factor on the rates at which a scripted solver sorts and merges wrongly"""
     noise: float = 0.5
+    is_free: bool = False
+    """whether a program splits and merges, at no call"""
     calls: int = 0
     seed: int = 0
 
     @classmethod
     def draw(
-        cls, rng: Random, *, size: int, most: int, errors: float, noise: float, is_even: bool, seed: int
+        cls,
+        rng: Random,
+        *,
+        size: int,
+        most: int,
+        errors: float,
+        noise: float,
+        slope: Slope | Literal["mixed"],
+        is_free: bool,
+        seed: int,
     ) -> Sorting:
-        """Return a list of `size` numbers; where `is_even`, the solver errs alike whatever a list's length."""
+        """Return a list of `size` numbers; `mixed` slopes are flat in half of the lists and steep in the others."""
         whole = Thought(kind="problem", of=None, content=tuple(rng.choices(range(1, 100), k=size)))
-        slope: Slope = "even" if is_even else rng.choice(("flat", "steep"))
-        return cls(graph=(whole,), most=most, slope=slope, errors=errors, noise=noise, seed=seed)
+        own: Slope = rng.choice(("flat", "steep")) if slope == "mixed" else slope
+        return cls(
+            graph=(whole,), most=most, slope=own, errors=errors, noise=noise, is_free=is_free, seed=seed
+        )
 
     @property
     def content(self) -> tuple[int, ...]:
@@ -166,15 +181,20 @@ class Sorting:
         return f"{write_graph(self.graph)}\nCalls left: {left}. May be done: {', '.join(self.legal())}."
 
     def legal(self) -> tuple[str, ...]:
-        """See `Problem`; without a call left, `keep` and `stop` alone."""
+        """See `Problem`; without a call left, what costs none, and `stop` even without an answer."""
         moves = list_moves(self.graph)
-        free = [move for move in moves if move.startswith((KEEP, STOP))]
-        return tuple(moves if self.calls < self.most else free or [STOP])
+        if self.calls < self.most:
+            return tuple(moves)
+        return (*(move for move in moves if self._is_free(move.partition(" ")[0])), STOP)
+
+    def _is_free(self, name: str) -> bool:
+        """Return whether a transformation is no call of the solver, other than `stop`."""
+        return name == KEEP or (self.is_free and name in (SPLIT, MERGE))
 
     def ask(self, action: str, said: Sequence[str]) -> str:
         """See `Problem`."""
         name, _, number = action.partition(" ")
-        if said or name in (BEGIN, KEEP):
+        if said or name == BEGIN or self._is_free(name):
             return ""
         each = self.graph[int(number)]
         words = _words(each.content)
@@ -192,9 +212,8 @@ class Sorting:
         """See `Problem`."""
         name, _, number = action.partition(" ")
         each = self.graph[int(number)]
-        half = len(each.content) // 2
         if name == SPLIT:
-            return f"{_words(each.content[:half])}; {_words(each.content[half:])}"
+            return self._split(int(number))
         if name == MERGE:
             merged = sorted(n for part in self._parts(int(number)) for n in part)
             return _words(_misplace(merged, rng) if rng.random() < MERGED * self.errors else merged)
@@ -228,7 +247,10 @@ class Sorting:
                     for k, t in enumerate(self.graph)
                 ),
             )
-        spent = replace(self, calls=self.calls + 1)
+        spent = replace(self, calls=self.calls + (not self._is_free(name)))
+        if self._is_free(name):
+            merged = heapq.merge(*self._parts(place)) if name == MERGE else ()
+            said = [self._split(place) if name == SPLIT else _words(tuple(merged))]
         if name == SPLIT:
             parts = [read_integers(part) for part in said[0].split(";")]
             whole = sorted(n for part in parts for n in part)
@@ -245,22 +267,23 @@ class Sorting:
             graph[old] = replace(graph[old], is_dropped=True)
         new = Thought(kind="answer", of=of, content=content)
         made = replace(spent, graph=(*graph, new))
-        return made.grade_last()
+        return made._grade_last("program" if self._is_free(name) else str(len(graph)))
 
-    def grade_last(self) -> Sorting:
-        """Return the same with a score for the last answer."""
+    def _grade_last(self, source: str) -> Sorting:
+        """Return the same with a score for the last answer, the same for equal answers of one `source`."""
         number = len(self.graph) - 1
-        rng = Random(derive_seed(self.seed, "score", number, _words(self.graph[number].content)))
+        each = self.graph[number]
+        rng = Random(derive_seed(self.seed, "score", source, each.of or 0, _words(each.content)))
         mean = RIGHT_SCORE if self.is_answer_right(number) else WRONG_SCORE
         score = round(min(1.0, max(0.0, rng.gauss(mean, self.noise / 3))), 2)
-        return replace(self, graph=(*self.graph[:-1], replace(self.graph[-1], score=score)))
+        return replace(self, graph=(*self.graph[:-1], replace(each, score=score)))
 
     def choose(self) -> str:
         """See `Problem`: the whole at once where the solver does not err much in it, else quarters."""
-        answers = find_answers(self.graph, 0)
-        if self.calls >= self.most or (answers and self.is_answer_right(answers[0])):
-            return STOP if answers or self.calls >= self.most else self.legal()[0]
-        return f"{SOLVE} 0" if self.rate_of_size(len(self.content)) < 0.5 else self._choose_below(0)
+        if self.is_right:
+            return STOP
+        move = f"{SOLVE} 0" if self.rate_of_size(len(self.content)) < 0.5 else self._choose_below(0)
+        return move if move in self.legal() else STOP
 
     def _choose_below(self, problem: int) -> str:
         """Return what is done about `problem` where it is to be split, as far as that goes with a right answer."""
@@ -275,6 +298,12 @@ class Sorting:
             if not (best and self.is_answer_right(best[0])):
                 return self._choose_below(half)
         return f"{MERGE} {problem}"
+
+    def _split(self, problem: int) -> str:
+        """Return the halves of a problem in words."""
+        content = self.graph[problem].content
+        half = len(content) // 2
+        return f"{_words(content[:half])}; {_words(content[half:])}"
 
     def _parts(self, problem: int) -> list[tuple[int, ...]]:
         """Return the best answers to the halves of `problem`."""
