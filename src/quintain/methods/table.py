@@ -128,7 +128,8 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "The model stays as it is, and what stands around it is to be better": (
         "reflexion", "memento", "practice", "generation", "dynasaur", "auto_flow", "react", "text2api", "agent_umf",
-        "toolchain", "se_agent", "web_rollback", "guidnav", "rci", "rlot", "cave_agent", "parrot", "agent_occam",
+        "toolchain", "se_agent", "web_rollback", "guidnav", "aries", "rci", "rlot", "cave_agent", "parrot",
+        "agent_occam",
     ),
     "Several agents share a task": (
         "dr_mas", "marft", "marti", "iagents", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
@@ -296,7 +297,9 @@ TABLE: tuple[Entry, ...] = (
         about="whole attempts at a task are recombined, refined and revised, and carried out again",
         against="as many plain attempts"),
     Entry("AutoMind", "search", "planned"),
-    Entry("ARIES", "search", "planned"),
+    Entry("ARIES", "search", "written", name="aries", page="ARIES", section=AROUND,
+        about="a harness: a policy sees a graph of thoughts and chooses what a solver does to it next",
+        against="the best fixed schedule"),
     add_row("RL of Thoughts", "search", "rlot", AROUND, "the best fixed sequence of blocks"),
     add_row("WebCoT", "search", "webcot", RECORDED, "`sft` on the same searches without thoughts", page="WebCoT"),
     add_row("BacktrackAgent", "search", "backtrack", TURNS, "rules without a judge"),

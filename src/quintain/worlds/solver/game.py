@@ -81,7 +81,8 @@ class Solver(Environment):
             raise UsageError(f"solver: got cost={cost}; give one with which {most} calls cost no more than 1")
         self._calls, self._errors, self._noise, self._cost = calls, errors, noise, cost
         choices = MOST_BLOCKS + 1 if kind == "chain" else 2 * calls + 1 + (self._size if free else 0)
-        self.max_turns = choices if by == "script" else choices * (MOST_QUESTIONS + 1) + 1
+        questions = MOST_QUESTIONS if kind == "chain" else 1
+        self.max_turns = choices if by == "script" else choices * (questions + 1) + 1
         self.return_range = (-1.0, 1.0)
         self._state = State(problem=self._draw(Random(0), 0), seed=0)
 
