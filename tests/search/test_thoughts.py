@@ -9,8 +9,9 @@ import pytest
 from tests.agents.conftest import Talk
 
 from quintain.agents.catalog import check, engine_needs
-from quintain.agents.harness import Choice, PlainText
+from quintain.agents.harness import PlainText
 from quintain.agents.protocol import Brief
+from quintain.agents.scored import Scored
 from quintain.errors import UsageError
 from quintain.search.thoughts import (
     Schedule,
@@ -96,12 +97,13 @@ def chat(tokenizer: Any) -> Chat:
 
 def test_a_model_is_made_to_say_what_the_schedule_says(chat: Chat) -> None:
     brief = Brief(task=Task(id="t", environment="t", seed=0), instructions="Go.", tools=(), legal_actions=())
-    for inner in (PlainText(chat), Choice(chat)):
+    for inner in (PlainText(chat), Scored(chat)):
         talk = Talk(chat, Scheduled(inner, "split,solve,merge").open(brief))
         problem, moves = LIST, list[str]()
         for _ in range(5):
-            constraint = talk.session.observe(problem.describe(), problem.legal()).sampling.constraint
-            assert constraint is not None
+            sampling = talk.session.observe(problem.describe(), problem.legal()).sampling
+            constraint = sampling.constraint
+            assert constraint is not None and sampling.candidates is None
             moves.append(chat.words(json.loads(constraint.text)))
             talk.says(moves[-1])
             if moves[-1] != "stop":

@@ -24,6 +24,7 @@ from quintain.worlds.solver.game import DECIDES, SOLVES
 from quintain_evidence.layers.verdict import Check
 from quintain_evidence.real_model import make_start
 
+MODEL = "smollm2"
 WORLD = "solver?kind=sort&by=model&size=8&calls=4&slope=steep&free=true"
 STEPS = "split,solve,again,again,merge"
 SAMPLES, DEMONSTRATIONS, EPISODES = 3, 16, 3
@@ -78,7 +79,7 @@ def play(policy: LoadedModel, spec: str) -> list[Trajectory]:
         closing(build_engine(EngineSettings(), policy.model, policy.tokenizer)) as engine,
         closing(Rollout(agent, make, engine)) as rollout,
     ):
-        return flatten_scored(rollout.groups(tasks, size=1, seed=1))
+        return list(flatten_scored(rollout.groups(tasks, size=1, seed=1)))
 
 
 def list_moves(trajectory: Trajectory) -> list[Turn]:
