@@ -32,8 +32,8 @@ SOONEST = {
     "window": "window?turns=1",
 }
 """Wrappers with options by which they forget as soon as they can."""
-NEED_MORE = {"again", "backoff", "chunks", "ordered"}
-"""Wrappers that need the name of a tool, a policy file or pages of the world; they forget nothing but pages."""
+NEED_MORE = {"again", "backoff", "chunks", "ordered", "poact"}
+"""Wrappers that need the name of a tool, a policy file, pages of the world or code; they forget nothing but pages."""
 ALONE = [SOONEST.get(name, name) for name in sorted(WRAPPERS.keys() - NEED_MORE)]
 NESTED = [
     "window?turns=0",

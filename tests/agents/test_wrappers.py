@@ -43,6 +43,7 @@ FITTING: dict[str, tuple[str, ...]] = {
     "grounded": ("screen?interface=text",),
     "guided?size=1": ("plan", "web", "keydoor"),
     "plan?actor=scripted": ("keydoor", "house"),
+    "poact?functions=4+code?seconds=30": ("desk",),
     "rollback": ("plan", "web", "keydoor"),
     "routed": ("house", "keydoor"),
     "searched?size=1&steps=200": ("plan", "web", "keydoor"),

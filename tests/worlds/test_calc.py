@@ -322,3 +322,64 @@ def test_without_a_calculator_the_sums_are_thought() -> None:
     ]
     withheld = world_with(withheld=1.0)
     assert withheld.thought() == "None of the tools does this."
+
+
+def test_phases_are_told_one_after_the_other() -> None:
+    world = Calc(phases=3, steps=2, checks=1)
+    begin(world, world.task("train", 3))
+    first = world.snapshot()[0]
+    name, last = first.later
+    assert [p.words().count(",") for p in (first, name, last)] == [2, 0, 2]
+    assert name.first in dict(name.prices) and not (first.prices or last.prices)
+    before = world.state_key()
+    [result] = act(world, f"answer {first.answer}")
+    assert (result.observation, result.reward, result.is_over) == (f"right. {name.words()}", 0.0, False)
+    assert world.state_key() != before
+    saved = world.snapshot()
+    assert said(world, f"lookup {name.first}", f"answer {name.answer}")[1] == f"right. {last.words()}"
+    [end] = act(world, f"answer {last.answer}")
+    assert (end.observation, end.reward, end.is_success, end.is_terminated) == ("right", 1.0, True, True)
+    begin(world, world.task("train", 3))
+    world.restore(saved)
+    assert said(world, "check 1000", f"answer {name.answer + 1}") == ["wrong", "wrong"]
+    begin(world, world.task("train", 3))
+    calls = world.solution()
+    assert [call.name for call in calls if call.name in ("lookup", "answer")] == [
+        "answer",
+        "lookup",
+        "answer",
+        "answer",
+    ]
+    assert play(world, world.task("eval", 5), expert).is_success
+    assert Calc(phases=3).max_turns == 3 * (Calc().max_turns - 4) + 4
+
+
+def test_tools_that_tell_of_other_things_solve_nothing() -> None:
+    world = world_with(distractor_tools=3)
+    assert [spec.name for spec in world.tools()][-4:] == [
+        "answer", "price_of_metal", "weight_of_metal", "colour_of_metal",
+    ]  # fmt: skip
+    one = tool_action("price_of_metal", metal="fig")
+    result = advance(world, one)
+    assert (result.observation, result.is_valid) == ("price_of_metal knows nothing of that.", True)
+    both = Action(tool_calls=(*tool_action("lookup", name="fig").tool_calls, *one.tool_calls))
+    told = "price_of_metal knows nothing of that; the other calls were not run."
+    assert advance(world, both).observation == told and world.snapshot()[1].told == {}
+    other = world_with()
+    assert "no tool is called" in as_text(advance(other, one).observation)
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"phases": 0}, "phases=0"),
+        ({"phases": 9}, "1 to 8 phases"),
+        ({"distractor_tools": 109}, "at most 108 tools"),
+        ({"phases": 2, "names": 2}, "phases=2 with names=2"),
+        ({"phases": 2, "reward": "dense"}, "reward=dense"),
+        ({"phases": 2, "withheld": 0.5}, "withheld=0.5"),
+    ],
+)
+def test_phases_that_are_none(options: dict[str, Any], fault: str) -> None:
+    with pytest.raises(UsageError, match=fault):
+        Calc(**options)

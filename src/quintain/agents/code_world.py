@@ -117,6 +117,8 @@ class InCode(Wrapped):
     Python belongs to one seat, and whatever code binds is looked at here.
     """
 
+    lists_functions: bool = True
+    """Whether the instructions list the functions."""
     drops: ClassVar[frozenset[type]] = frozenset(
         {Described, GivesObjects, Legal, Seats, SimultaneousSeats, TakesObjects}
     )
@@ -240,9 +242,13 @@ class InCode(Wrapped):
         return self.write_action(found)
 
     def instructions(self) -> str:
-        """Return the instructions of the environment, and the functions that code can call."""
-        lines = [f"{_signature(tool)}: {tool.description}" for tool in self.tools()]
-        told = (self.inner.instructions(), "", "Functions:", *lines, *self._shelf)
+        """Return the instructions of the environment, and the functions that code can call, unless others list them."""
+        lines = (
+            ("", "Functions:", *map(describe_tool, self.tools()), *self._shelf)
+            if self.lists_functions
+            else ()
+        )
+        told = (self.inner.instructions(), *lines)
         most = [f"{self._turns} turns"] * bool(self._turns) + [f"{self._proposals} answers"] * (
             self._proposals > 1
         )
@@ -332,7 +338,7 @@ class InCode(Wrapped):
     def _shelve(self, query: str) -> str:
         """Choose the functions that an episode is told; return the code that defines all that it can call."""
         given = {tool.name for tool in self.tools()}
-        self._shelf = _tell_functions(self._library.relevant(query, self._shown, given))
+        self._shelf = describe_functions(self._library.relevant(query, self._shown, given))
         return self._library.code(found.name for found in self._library.usable(given))
 
     def _serve(self, turn: _Turn, name: str, arguments: Mapping[str, Any]) -> ToolResult:
@@ -342,7 +348,7 @@ class InCode(Wrapped):
         if name == FIND.name and len(self._library.bank):
             given = {tool.name for tool in self.tools()}
             found = self._library.relevant(str(arguments.get("wanted", "")), MAX_FOUND, given)
-            return ToolResult(text="\n".join(_tell_functions(found)) or "none fits")
+            return ToolResult(text="\n".join(describe_functions(found)) or "none fits")
         turn.num_calls += 1
         if turn.num_calls > self._max_calls:
             return ToolResult(
@@ -444,20 +450,20 @@ def code_of(action: Action, *, has_tools: bool = True) -> str:
     )
 
 
-def _tell_functions(found: Iterable[Definition]) -> tuple[str, ...]:
+def describe_functions(found: Iterable[Definition]) -> tuple[str, ...]:
     """Return each function of `found` as an agent is told of it: ``area(r): Return the area of a circle.``"""
     return tuple(f"{each.signature}: {each.description}" for each in found)
 
 
-def _signature(tool: ToolSpec) -> str:
-    """Return `tool` as the head of a function: ``guess(number: integer)``."""
+def describe_tool(tool: ToolSpec) -> str:
+    """Return `tool` as a function that an agent is told of: ``guess(number: integer): Name a number.``"""
     properties = cast("Mapping[str, Mapping[str, Any]]", tool.parameters.get("properties", NOTHING))
     required = tool.parameters.get("required", ())
     parts = [
         f"{name}: {schema.get('type', 'any')}" + ("" if name in required else " = ...")
         for name, schema in properties.items()
     ]
-    return f"{tool.name}({', '.join(parts)})"
+    return f"{tool.name}({', '.join(parts)}): {tool.description}"
 
 
 def shorten(text: str, max_length: int, *, withhold: bool = False) -> str:

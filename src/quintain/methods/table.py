@@ -129,7 +129,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     "The model stays as it is, and what stands around it is to be better": (
         "reflexion", "memento", "practice", "generation", "dynasaur", "auto_flow", "react", "text2api", "agent_umf",
         "toolchain", "se_agent", "web_rollback", "guidnav", "aries", "rci", "rlot", "cave_agent", "parrot",
-        "agent_occam",
+        "agent_occam", "poact",
     ),
     "Several agents share a task": (
         "dr_mas", "marft", "marti", "iagents", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
@@ -317,7 +317,9 @@ TABLE: tuple[Entry, ...] = (
         about="data are variables of the code that a model writes, and its answer is an object: neither is printed",
         against="the same data printed in the prompt"),
     add_row("DynaSaur", "agents", "dynasaur", AROUND, "code as actions without a library"),
-    Entry("PoAct", "agents", "planned"),
+    Entry("PoAct", "agents", "written", name="poact", page="PoAct", section=AROUND,
+        about="a harness: a plan, thoughts and code take turns; code sees functions that fit, and is reviewed",
+        against="the same choices, permuted within an episode"),
     Entry("AgentOccam", "agents", "written", name="agent_occam", page="AgentOccam", section=AROUND,
         about="a harness: pages in fewer words, past ones by what was spoken of, and a tree of plans",
         against="as many words of the page at random"),

@@ -26,6 +26,7 @@ from quintain.worlds.calc.problem import (
     Name,
     Operation,
     Problem,
+    draw_phases,
     draw_problem,
     solve,
 )
@@ -41,6 +42,20 @@ WRITTEN = re.compile(r"\s*([a-z]+)((?:\s+(?:-?\d{1,18}|[a-z]+))+)\s*", re.IGNORE
 """A call in plain text: ``add 3 4``, ``lookup fig`` or ``answer 7``."""
 REFUSAL = "There is no tool for this."
 """The right reply to a task whose tools are withheld."""
+MAX_PHASES = 8
+DISTRACTORS: tuple[ToolSpec, ...] = tuple(
+    ToolSpec(
+        name=f"{what}_of_{of}",
+        description=f"Return the {what} of a {of}.",
+        parameters={"type": "object", "properties": {of: {"type": "string"}}, "required": [of]},
+    )
+    for of in ("metal", "cloth", "boat", "horse", "house", "road", "river", "stone", "glass")
+    for what in (
+        *("price", "weight", "colour", "age", "origin", "height"),
+        *("depth", "width", "length", "maker", "owner", "number"),
+    )
+)
+"""Tools that tell of other things."""
 UNTOLD = "Error: the tool did not answer; call it again."
 
 
@@ -85,6 +100,8 @@ class Calc(Environment):
         crashes: float = 0.0,
         reward: Literal["sparse", "dense"] = "sparse",
         noise: int = 0,
+        phases: int = 1,
+        distractor_tools: int = 0,
     ) -> None:
         """Ask for chains of `steps` operations on numbers of at most `digits` digits, `names` of them named.
 
@@ -94,6 +111,9 @@ class Calc(Environment):
         checked `checks` times, and a check is wrong at the rate `check_errors`. Calculations and
         look-ups say that they failed (`failures`), tell a wrong number (`lies`) or raise an exception
         (`crashes`, a `ToolFault`) at these rates. `reward=dense` pays half for right results on the way.
+
+        With `phases` a task is as many problems, each told once the one before is answered: in turn a chain of `steps`
+        operations on numbers, and a single name. `distractor_tools` tell of other things, and solve nothing.
 
         Raises:
             UsageError: there are no such problems.
@@ -107,6 +127,17 @@ class Calc(Environment):
             raise UsageError(
                 f"calc: got {counts}; give 0 to {MAX_STEPS} steps, at most {len(NAMES)} names and one more than "
                 f"steps, 1 to {MAX_DIGITS} digits, and no negative number"
+            )
+        is_plain = names == 1 and trivial == withheld == 0 and reward == "sparse"
+        if not (1 <= phases <= MAX_PHASES and 0 <= distractor_tools <= len(DISTRACTORS)):
+            raise UsageError(
+                f"calc: got phases={phases}, distractor_tools={distractor_tools}; give 1 to {MAX_PHASES} phases and "
+                f"at most {len(DISTRACTORS)} tools"
+            )
+        if phases > 1 and not is_plain:
+            raise UsageError(
+                f"calc: got phases={phases} with names={names}, trivial={trivial}, withheld={withheld}, "
+                f"reward={reward}; leave these as they are by default"
             )
         rates = {
             "trivial": trivial,
@@ -123,12 +154,14 @@ class Calc(Environment):
         self._rates = rates
         self._is_dense, self._noise, self._num_checks = reward == "dense", noise, checks
         self._has_calculator, self._is_listed = calculator, listed
+        self._phases, self._distractors = phases, {spec.name for spec in DISTRACTORS[:distractor_tools]}
         left_out = () if calculator else tuple(OPERATIONS)
-        self._specs = tuple(
+        own = (
             spec for spec in super().tools() if spec.name not in left_out and (checks or spec.name != "check")
         )
+        self._specs = (*own, *DISTRACTORS[:distractor_tools])
         attempts = 1 if failures == lies == 0 else 3
-        self.max_turns = (steps + names + 1 + checks) * attempts + 4
+        self.max_turns = phases * (steps + names + 1 + checks) * attempts + 4
         self._problem = Problem(first=1, steps=())
         self._ledger = Ledger()
         self._seed = 0
@@ -141,7 +174,14 @@ class Calc(Environment):
         """Pose the problem of the task."""
         is_trivial = derive_seed("trivial", task.seed) < self._rates["trivial"] * 2**63
         shape = (0, 0, self._shape[2]) if is_trivial else self._shape
-        self._problem = split_draw(task, lambda rng: draw_problem(*shape, rng))
+        self._problem = split_draw(
+            task,
+            lambda rng: (
+                draw_problem(*shape, rng)
+                if self._phases == 1
+                else draw_phases(self._phases, shape[0], shape[2], rng)
+            ),
+        )
         self._ledger, self._seed = Ledger(checks_left=self._num_checks), task.seed
         listed = f"{self._list_tools()} " if self._rates["withheld"] and self._is_listed else ""
         return f"{listed}{self._problem.words()}{chatter(self._noise, self._seed, 0)}"
@@ -164,6 +204,7 @@ class Calc(Environment):
         known = {spec.name for spec in self._specs}
         calls = action.tool_calls
         missing = [call.name for call in calls if call.name in ARGUMENTS and call.name not in known]
+        others = [call.name for call in calls if call.name in self._distractors]
         if self._rates["withheld"] and action.error is None and action.text.strip() == REFUSAL:
             result = self._end_refused()
         elif self.is_withheld() and calls:
@@ -172,6 +213,9 @@ class Calc(Environment):
         elif missing:
             text = f"Error: {missing[0]} is not available; tools: {', '.join(sorted(known))}."
             result = StepResult(observation=text, is_valid=False)
+        elif others:
+            rest = "; the other calls were not run" * (len(calls) > 1)
+            result = StepResult(observation=f"{others[0]} knows nothing of that{rest}.")
         else:
             result = super().step(action)
         noise = chatter(self._noise, self._seed, self._ledger.turn)
@@ -229,13 +273,20 @@ class Calc(Environment):
     def answer(self, number: int) -> str:
         """Give the answer."""
         is_right = number == self._problem.answer
+        if is_right and self._problem.later:
+            following, *later = self._problem.later
+            self._problem = replace(following, later=tuple(later))
+            ledger = Ledger(checks_left=self._num_checks)
+            self._ledger = replace(ledger, num_calls=self._ledger.num_calls, turn=self._ledger.turn)
+            return f"right. {following.words()}"
         share = 0.5 if self._is_dense and self._results() else 1.0
         self.reward(share * is_right, answer=share * is_right)
         return self.finish("right" if is_right else "wrong", reward=0.0, success=is_right)
 
     def solution(self) -> tuple[ToolCall, ...]:
         """Return the calls that solve the problem, the answer last; without a calculator, only its look-ups."""
-        return tuple(_call(*call) for call in (*self._results(), ("answer", (self._problem.answer,))))
+        problems = (self._problem, *self._problem.later)
+        return tuple(_call(*call) for p in problems for call in (*self._results(p), ("answer", (p.answer,))))
 
     def expert_action(self) -> Action:
         """Return the next call, from what tools told; where they lie, the result is checked before it is given."""
@@ -278,13 +329,13 @@ class Calc(Environment):
         """Return what was told and what is left; the count of calls only where tools err by it."""
         ledger = self._ledger
         count = ledger.num_calls if any(self._rates[rate] for rate in ("failures", "lies", "crashes")) else 0
-        return repr(
-            (sorted(ledger.told.items(), key=repr), ledger.checks_left, sorted(ledger.paid, key=repr), count)
-        )
+        left = [len(self._problem.later)] * (self._phases > 1)
+        told = sorted(ledger.told.items(), key=repr)
+        return repr((told, ledger.checks_left, sorted(ledger.paid, key=repr), count, *left))
 
-    def _results(self) -> tuple[Call, ...]:
-        """Return the calls of the solution that the tools allow."""
-        calls, _ = solve(self._problem)
+    def _results(self, problem: Problem | None = None) -> tuple[Call, ...]:
+        """Return the calls of the solution of `problem`, else of the one at hand, that the tools allow."""
+        calls, _ = solve(problem or self._problem)
         return calls if self._has_calculator else tuple(call for call in calls if call[0] == "lookup")
 
     def _sums(self) -> dict[Call, int]:

@@ -5,7 +5,7 @@ Frozen data and pure functions. Every number on the way is a natural number of s
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from random import Random
 from typing import Literal
@@ -34,6 +34,8 @@ class Problem:
     steps: tuple[tuple[Operation, Term], ...]
     prices: tuple[tuple[str, int], ...] = ()
     """Price of each name that occurs."""
+    later: tuple["Problem", ...] = field(default=(), repr=False)
+    """Problems that are told one after the other, each once the one before is answered."""
 
     def words(self) -> str:
         """Return the problem in words: ``Compute: fig, add 4, multiply 5.``"""
@@ -92,6 +94,15 @@ def solve(problem: Problem) -> tuple[tuple[Call, ...], int]:
     """Return the calls that solve `problem`, in order, and what it comes to."""
     calls = list(problem.calls({}, knows_all=True))
     return tuple(call for _, call in calls if call is not None), calls[-1][0]
+
+
+def draw_phases(num_phases: int, num_steps: int, digits: int, rng: Random) -> Problem:
+    """Return `num_phases` problems, in turn a chain of `num_steps` operations on numbers and a single name."""
+    first, *later = (
+        draw_problem(0, 1, digits, rng) if phase % 2 else draw_problem(num_steps, 0, digits, rng)
+        for phase in range(num_phases)
+    )
+    return replace(first, later=tuple(later))
 
 
 def draw_problem(num_steps: int, num_names: int, digits: int, rng: Random) -> Problem:
