@@ -1,12 +1,12 @@
 """PoAct: do two controllers spare tokens by choosing at the right time, or by what they choose alone?
 
 Tasks of four parts, each told once the one before is answered: a burst of sums, then a look-up of which nothing says
-that it is one, and so on, among 100 tools that solve nothing. A mind knows what the words of a problem want, and none of
-the tools: it calls what a line in front of it describes, and where none does it says so. It misspells an argument in a
-tenth of its drafts. In the control the same choices of both controllers are permuted within the episode: as many plans,
-thoughts and pieces of code, the last one code, and the same lists of functions, dealt out over the pieces of code; when
-they are used up they are dealt out anew. The rival is code that has every function in its prompt from the start. In the
-null world there are no other tools, so that every list holds all of them.
+that it is one, and so on, among 100 tools that solve nothing. A mind knows what the words of a problem want, and none
+of the tools: it calls what a line in front of it describes, and where none does it says so. It misspells an argument in
+a tenth of its drafts. In the control the same choices of both controllers are permuted within the episode: as many
+plans, thoughts and pieces of code, the last one code, and the same lists of functions, dealt out over the pieces of
+code; when they are used up they are dealt out anew. The rival is code that has every function in its prompt from the
+start. In the null world there are no other tools, so that every list holds all of them.
 """
 
 from __future__ import annotations
