@@ -216,12 +216,12 @@ def swap(agent: PoAct, session: Callable[[PoAct, Brief], PoActSession]) -> PoAct
 def play(mind: Mind, world: str, count: int, seed: int, change: Callable[[PoAct], PoAct]) -> list[Trajectory]:
     """Return an episode of `mind` on each of `count` held-out tasks, by what `change` makes of PoAct."""
 
-    def changed(agent: Agent) -> Agent:
+    def change_poact(agent: Agent) -> Agent:
         assert isinstance(agent, PoAct) and isinstance(agent.agent, CodeAct)
         return change(agent)
 
     with play_mind(mind, world, seed=seed, agent=AGENT, max_tokens=4_000) as probe:
-        return [*flatten_scored(probe.play(probe.tasks(count), change=changed))]
+        return [*flatten_scored(probe.play(probe.tasks(count), change=change_poact))]
 
 
 def count_tokens(trajectory: Trajectory) -> int:
