@@ -120,6 +120,7 @@ def test_fields_of_trl(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("a: [", "got a file that is no YAML"),
+        ("beta: &a {b: {c: *a}}\n", r"settings: got beta.b.c, which holds itself \(a YAML alias\)"),
         ("", "got NoneType, no keys; give a ppo_trainer.yaml, the fields of a GRPOConfig, or a script"),
         ("lr: 3\nbatch: 2\n", "got lr, batch, which neither verl nor TRL nor ms-swift has"),
         ("beta: 0.1\nnew_trick: 2\n", "got new_trick, which no TRL that is known here has"),
@@ -156,6 +157,29 @@ def test_what_cannot_be_told_is_refused(tmp_path: Path, text: str, message: str)
         read(tmp_path, text)
     with pytest.raises(DataError, match="is no YAML"):
         read_settings(tmp_path / "nothing.yaml", options_of)
+
+
+@pytest.mark.parametrize(
+    ("tool", "text"),
+    [
+        ("verl", "algorithm.adv_estimator=grpo \\\n trainer.newer=1\n"),
+        ("TRL", "beta: 0.1\nnewer: 2\n"),
+        ("OpenRLHF", "python -m openrlhf.cli.train_ppo_ray --newer 1\n"),
+        ("ms-swift", "swift rlhf --rlhf_type grpo --newer 1\n"),
+    ],
+)
+def test_a_configuration_of_a_newer_version_ends_in_a_line_and_nothing_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], tool: str, text: str
+) -> None:
+    script, out = tmp_path / "newer", tmp_path / "ours.toml"
+    script.write_text(text)
+    assert main(["import", str(script), "--out", str(out)]) == DataError.exit_code
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1 and said.out == "" and not out.exists()
+    assert (
+        f"newer, which no {tool} that is known here has; take them out, or what they would do is lost"
+        in said.err
+    )
 
 
 def test_references_that_lead_nowhere_are_nothing() -> None:

@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerFast
 from quintain.environments.baselines import play
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, advance, begin
-from quintain.errors import UsageError
+from quintain.errors import EnvironmentFault, UsageError
 from quintain.rollout.collect import Rollout
 from quintain.search.agent import Found, Searcher, is_search, refuse_unsearchable, search
 from quintain.types import Action, StepResult, Task
@@ -164,18 +164,34 @@ def test_what_is_left_of_a_way_is_of_this_environment() -> None:
     assert [searcher(first, Random(0), ("0", "1")).text for _ in range(3)] == ["right", "right", "left"]
 
 
-def test_specs() -> None:
+def test_specs_and_a_tree_beyond_its_memory_bound() -> None:
     assert Searcher.read("search") == Searcher(nodes=1000, by="breadth")
     assert Searcher.read("search?nodes=5&by=best") == Searcher(nodes=5, by="best")
     assert is_search("search?nodes=5") and not is_search("searcher") and not is_search("runs/search")
     for spec, words in (
         ("search?node=5", "option of 'search?node=5': got 'node'; did you mean 'nodes'?"),
-        ("search?nodes=0", "nodes of 'search?nodes=0': got '0'; give an integer of 1 or more"),
+        ("search?nodes=0", "nodes of 'search?nodes=0': got '0'; give an integer from 1 to 1000000"),
+        (
+            "search?nodes=1000001",
+            "nodes of 'search?nodes=1000001': got '1000001'; give an integer from 1 to 1000000",
+        ),
         ("search?by=depth", "by of 'search?by=depth': got 'depth'; choose from best, breadth"),
     ):
         with pytest.raises(UsageError) as raised:
             Searcher.read(spec)
         assert str(raised.value).startswith(words)
+
+
+class Liar(Keyed):
+    """Walk to 3. Act: left or right."""
+
+    def restore(self, state: int) -> None:
+        pass
+
+
+def test_a_snapshot_that_lies_is_a_fault_and_no_way_that_was_found() -> None:
+    with pytest.raises(EnvironmentFault, match=r"a state that line was to bring back: got '0', not '-1'; "):
+        search(begin_new(Liar), nodes=50)
 
 
 class Unkept(Environment):

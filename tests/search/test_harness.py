@@ -1,22 +1,27 @@
 """A searching agent: what it is shown, what it may see, what its end is paid for, and what is learned from it."""
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from itertools import cycle
 from typing import Any
 
 import pytest
 from tests.search.conftest import list_contexts, play_words
 
+from quintain.agents.catalog import build
 from quintain.data.searched import follow_found, follow_searches, number_actions, split_head, with_head
+from quintain.engines.scripted import Scripted
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, Expert, Reversible, Snapshot, advance, begin
 from quintain.errors import UsageError
+from quintain.rollout.collect import Limits, Rollout
 from quintain.search.harness import (
     Searched,
     SearchedWorld,
     read_score,
 )
 from quintain.text.chat import Chat
-from quintain.types import Action, Image, Score, StepResult, Task, Text, Trajectory
+from quintain.types import Action, Failure, Image, Score, StepResult, Task, Text, Trajectory
 
 PASSAGES = {"a": "bc", "b": "de", "c": "fg"}
 """A maze in which only f is the goal, and d pays a little."""
@@ -234,6 +239,47 @@ def test_places_where_nothing_can_be_searched_are_refused() -> None:
     with pytest.raises(UsageError, match="got size=0, steps=40; give 1 or more of each"):
         settings(size=0)
     assert not isinstance(SearchedWorld(Maze(), settings()), Snapshot)
+
+
+def test_a_tree_beyond_its_memory_bound_is_refused_before_it_grows() -> None:
+    assert settings(steps=1_000_000).steps == 1_000_000
+    with pytest.raises(
+        UsageError, match="got steps=1000001, each of which may keep a state; give at most 1000000"
+    ):
+        settings(steps=1_000_001)
+
+
+class Forgetful(Maze):
+    """Find f. Act: the letter of a room that leads on."""
+
+    def restore(self, state: str) -> None:
+        pass
+
+    def state_key(self) -> str:
+        return self.room
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("searched?steps=9+text", ["b"]),
+        ("backtracked+text", ["b", "no"]),
+        ("rollback+text", ["b", "bad", "0"]),
+    ],
+)
+def test_a_snapshot_that_lies_ends_the_episode_as_a_failure_of_the_environment(
+    spec: str, words: list[str], small_chat: Chat
+) -> None:
+    said = cycle(words)
+    engine = Scripted(lambda request, stream: small_chat.write(next(said)), small_chat.tokenizer)
+    agent = build(spec, small_chat, Forgetful())
+    with closing(Rollout(agent, Forgetful, engine, limits=Limits(max_failure_share=1.0))) as rollout:
+        (group,) = rollout.groups([TASK], size=1, seed=0)
+    (found,) = group.trajectories
+    assert isinstance(found.outcome, Failure) and found.outcome.owner == "environment", (
+        "no score, and not lost"
+    )
+    assert "a state that maze was to bring back: got 'b', not 'a'; let snapshot()" in found.outcome.message
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from quintain.agents.deliberation import Deliberation, Words, describe_action, with_words
 from quintain.agents.protocol import Agent, Brief, Prompt, equip
@@ -32,6 +32,7 @@ from quintain.environments.protocol import (
     advance,
     environment_name,
 )
+from quintain.environments.states import SavedState, restore_state, save_state
 from quintain.environments.wrapped import Wrapped
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
@@ -86,7 +87,7 @@ class VisitedState:
     """pages that can be gone back from here; 0 where there is none, or the environment does not go back by itself"""
     action: str = ""
     """what led here from the state before"""
-    state: Any = None
+    state: SavedState | None = None
     """by which it is brought back, where the environment does not go back by itself"""
     paid: float = 0.0
     """what the way here was paid"""
@@ -166,7 +167,7 @@ class RollbackWorld(Wrapped):
             if result.is_over:
                 return result
         else:
-            cast(Snapshot, self.inner).restore(target.state)
+            restore_state(self.inner, cast(SavedState, target.state))
             result = StepResult(
                 observation=target.observation, reward=target.paid - here.paid, is_success=False
             )
@@ -195,7 +196,7 @@ class RollbackWorld(Wrapped):
                 observation=observation,
                 depth=depth,
                 action=action,
-                state=cast(Snapshot, self.inner).snapshot() if can_be_restored else None,
+                state=save_state(self.inner) if can_be_restored else None,
                 paid=paid,
             ),
         ]

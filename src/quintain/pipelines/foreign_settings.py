@@ -142,12 +142,20 @@ def refuse_unknown(path: Path, trainer: Trainer, flat: Mapping[str, Any]) -> Non
         )
 
 
-def flatten(row: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the keys of `row` with dots, and their values; an empty part is a key with nothing."""
+def flatten(
+    row: Mapping[Any, Any], prefix: str = "", above: tuple[object, ...] = ()
+) -> Iterator[tuple[str, Any]]:
+    """Yield the keys of `row`, which is within those `above`, with dots, and their values; an empty part has nothing.
+
+    Raises:
+        DataError: a part holds itself.
+    """
     for key, value in row.items():
         name = f"{prefix}{key}"
+        if any(value is each for each in (row, *above)):
+            raise DataError(f"settings: got {name}, which holds itself (a YAML alias); write its values out")
         if isinstance(value, dict) and value:
-            yield from flatten(cast("dict[Any, Any]", value), f"{name}.")
+            yield from flatten(cast("dict[Any, Any]", value), f"{name}.", (row, *above))
         else:
             yield (f"{name}.", None) if isinstance(value, dict) else (name, value)
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Literal, cast
+from typing import Annotated, Literal, cast
 
-from quintain.config.ranges import PositiveInt
+from annotated_types import Ge, Le
+
 from quintain.config.spec import fields_of, read_options, split_spec
 from quintain.environments.protocol import (
     Environment,
@@ -28,6 +29,7 @@ from quintain.environments.protocol import (
     advance,
     environment_name,
 )
+from quintain.environments.states import SavedState, restore_state, save_state
 from quintain.errors import UsageError
 from quintain.rollout.views import seats_of
 from quintain.search.tree import BestFirstTree, Node, Path, Seen
@@ -35,7 +37,8 @@ from quintain.search.tree_search import Budget, TreeSearch
 from quintain.types import Action, Observation, StepResult
 
 Order = Literal["breadth", "best"]
-NODES = 1_000
+NODES, MOST_STATES = 1_000, 1_000_000
+"""Actions that are tried as it is, and at most: each may keep a state in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +60,7 @@ class Searcher:
     fails, as an expert's may, and nothing is solved by luck.
     """
 
-    nodes: PositiveInt = NODES
+    nodes: Annotated[int, Ge(1), Le(MOST_STATES)] = NODES
     by: Order = "breadth"
     plans: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
     """what is left of the way, by the environment that it is walked in"""
@@ -124,7 +127,7 @@ def ends_solved(result: StepResult, total: float) -> bool:
 class Place:
     """How a state is brought back, and what was found of it: ``Place(state=…, total=0.5, progress=0.2)``."""
 
-    state: Any
+    state: SavedState | None
     total: float
     """what the actions so far returned"""
     progress: float = 0.0
@@ -145,11 +148,15 @@ class States:
     def begin(self) -> Seen:
         """Return the state that the environment is in."""
         self._note_state()
-        return Seen(key="", text="", place=Place(state=self._snapshot.snapshot(), total=0.0))
+        return Seen(key="", text="", place=Place(state=save_state(self.environment), total=0.0))
 
     def restore(self, node: Node) -> None:
-        """Bring the environment back to the state of `node`."""
-        self._snapshot.restore(cast(Place, node.seen.place).state)
+        """Bring the environment back to the state of `node`.
+
+        Raises:
+            EnvironmentFault: it brings another one back.
+        """
+        restore_state(self.environment, self._saved(node))
 
     def expand(self, nodes: Sequence[Node]) -> list[list[Path]]:
         """See `Ground`."""
@@ -161,7 +168,7 @@ class States:
         self.restore(node)
         assert isinstance(environment, Legal), "see `refuse_unsearchable`"
         for text in environment.legal_actions()[: self.budget.steps_left]:
-            self.restore(node)
+            self._snapshot.restore(self._saved(node).state)
             result = advance(environment, Action(text=text))
             self.budget.num_steps += 1
             total = place.total + result.reward
@@ -171,7 +178,7 @@ class States:
                 yield Seen(key=text, text="", is_over=True, is_solved=is_solved, place=reached)
             else:
                 progress = environment.progress() if isinstance(environment, Progressing) else 0.0
-                reached = Place(state=self._snapshot.snapshot(), total=total, progress=progress)
+                reached = Place(state=save_state(environment), total=total, progress=progress)
                 yield Seen(key=text, text="", place=reached)
             if is_solved:
                 return
@@ -182,6 +189,10 @@ class States:
         is_new = key is None or key not in self.known
         self.known.add(key)
         return is_new
+
+    def _saved(self, node: Node) -> SavedState:
+        """Return the state of `node`, which is not over."""
+        return cast(SavedState, cast(Place, node.seen.place).state)
 
     @property
     def _snapshot(self) -> Snapshot:

@@ -27,6 +27,7 @@ from quintain.agents.protocol import Agent, Brief, equip
 from quintain.data.searched import with_head
 from quintain.environments.noisy import Fallible
 from quintain.environments.protocol import Environment, Expert, Legal, Progressing, Reversible
+from quintain.environments.states import SavedState, restore_state
 from quintain.errors import UsageError
 from quintain.search.harness import Reached, Searched, SearchedSession, SearchedWorld
 from quintain.search.tree import Node, Seen
@@ -127,9 +128,9 @@ class BacktrackWorld(SearchedWorld):
         if self._tried is None:
             return cast(Expert, self.inner).expert_action()
         after = self._progress()
-        self._states.restore(self._here.state)
+        restore_state(self.inner, cast(SavedState, self._here.state))
         wanted, before = cast(Expert, self.inner).expert_action(), self._progress()
-        self._states.restore(self._tried.state)
+        restore_state(self.inner, cast(SavedState, self._tried.state))
         helped = self._tried.actions[-1] == describe_action(wanted) or after > before
         return Action(text=YES if helped else NO)
 
@@ -161,7 +162,7 @@ class BacktrackWorld(SearchedWorld):
         if self._num_tried >= self._depth:
             return self._end()
         here = self._here
-        self._states.restore(here.state)
+        restore_state(self.inner, cast(SavedState, here.state))
         told = with_words(here.observation, "\n".join([UNDONE, *self._undone, INSTEAD]))
         is_valid = cast(StepResult, reached.last).is_valid
         return StepResult(observation=with_head(told, "", here.way), reward=0.0, is_valid=is_valid)

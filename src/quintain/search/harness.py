@@ -21,7 +21,7 @@ import pathlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, cast
+from typing import ClassVar, Literal, cast
 
 from quintain.agents.context import Exchange, Rewriting
 from quintain.agents.deliberation import Words, describe_action, with_words
@@ -36,10 +36,11 @@ from quintain.environments.protocol import (
     environment_name,
     sum_parts,
 )
+from quintain.environments.states import SavedState, restore_state, save_state
 from quintain.environments.wrapped import Wrapped
 from quintain.errors import DataError, UsageError
 from quintain.memory.bank import load_bank
-from quintain.search.agent import ends_solved, require_searchable
+from quintain.search.agent import MOST_STATES, ends_solved, require_searchable
 from quintain.search.astar import PlanMemory, read_plan
 from quintain.search.tree import BestFirstTree, Node, Path, Seen, ValueTree
 from quintain.search.tree_search import SearchTree
@@ -95,6 +96,10 @@ class Searched:
         """
         if min(self.size, self.steps) < 1:
             raise UsageError(f"searched: got size={self.size}, steps={self.steps}; give 1 or more of each")
+        if self.steps > MOST_STATES:
+            raise UsageError(
+                f"searched: got steps={self.steps}, each of which may keep a state; give at most {MOST_STATES}"
+            )
         if self.solved and self.score != "plans":
             raise UsageError(
                 f"searched: got solved={self.solved} with score={self.score}; give score=plans as well"
@@ -124,7 +129,7 @@ class Searched:
 class Reached:
     """How a state is brought back, and what led to it: ``Reached(state=…, way=(0, 3), total=0.5, last=result)``."""
 
-    state: Any
+    state: SavedState | None
     way: tuple[int, ...]
     """numbers of the actions that lead to it from the beginning"""
     observation: Observation
@@ -171,7 +176,7 @@ class SearchedWorld(Wrapped):
         self._number = self._num_tried = 0
         self._judged, self._scores, self._ways = None, {}, {}
         self._costs, self._rests = {}, {}
-        self._best = start = Reached(state=self._states.snapshot(), way=(), observation=observation)
+        self._best = start = Reached(state=save_state(self.inner), way=(), observation=observation)
         self._plant(start)
         return observation
 
@@ -233,13 +238,13 @@ class SearchedWorld(Wrapped):
     def _try(self, action: Action, number: int) -> Reached:
         """Carry `action` out where the search stands; return where it leads."""
         before = cast(Reached, self._node.seen.place)
-        self._states.restore(before.state)
+        restore_state(self.inner, cast(SavedState, before.state))
         result = advance(self.inner, action)
         way = (*before.way, number)
         if not result.is_over and len(way) >= self._depth:
             result = replace(result, is_truncated=True)
         return Reached(
-            state=None if result.is_over else self._states.snapshot(),
+            state=None if result.is_over else save_state(self.inner),
             way=way,
             actions=(*before.actions, describe_action(action)),
             observation=result.observation,
@@ -259,7 +264,7 @@ class SearchedWorld(Wrapped):
                 return self._end()
             self._stand(node)
         place = cast(Reached, self._node.seen.place)
-        self._states.restore(place.state)
+        restore_state(self.inner, cast(SavedState, place.state))
         return StepResult(observation=with_head(place.observation, "", place.way), reward=0.0)
 
     def _take_in(self) -> None:
@@ -303,10 +308,6 @@ class SearchedWorld(Wrapped):
             is_truncated=not has_ended or cast(StepResult, last).is_truncated,
             is_success=is_solved(best),
         )
-
-    @property
-    def _states(self) -> Snapshot:
-        return cast(Snapshot, self.inner)
 
 
 class SearchedSession(Rewriting):
