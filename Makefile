@@ -36,7 +36,7 @@ BFCL := --no-deps bfcl-eval==2026.3.23
 BFCL_PARSERS := tenacity tree-sitter==0.21.3 tree-sitter-java==0.21.0 tree-sitter-javascript==0.21.4
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real proof-real proof-horizon proof-multiagent proof-benchmarks flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow test-notebook notebooks test-evidence test-evidence-slow coverage test-faults test-loops test-growth test-values test-dependencies test-attacks test-mutations test-surveys soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates test-browser-quick template-table test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real proof-real proof-horizon proof-multiagent proof-search proof-benchmarks flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow test-notebook notebooks test-evidence test-evidence-slow coverage test-faults test-loops test-growth test-values test-dependencies test-attacks test-mutations test-surveys soak test-reference test-gpu bench-gpu test-real test-real-quick test-extras test-extras-newcomer system nightly test-clients test-templates test-browser-quick template-table test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -65,6 +65,9 @@ proof-horizon: $(VENV)/.quickstart-real  ## MemAgent on the real model: books of
 # ARGS="--seed 2 --arm dealt" runs a part, ARGS=--table shows what is done; what is registered stands in speed/proof_multiagent.toml.
 proof-multiagent: $(VENV)/.quickstart-real  ## two agents of the real model learn to share what they know, four seeds with two controls, in parts if need be (50 minutes on 2 cores)
 	$(BIN)/python speed/proof_multiagent.py $(ARGS)
+
+proof-search: $(VENV)/.quickstart-real  ## the real model imitates its own searches, or its straight episodes of as many tokens, four seeds (30 minutes on 2 cores)
+	$(BIN)/python speed/proof_search.py $(ARGS)
 
 # The page is written beside the runs: docs/agents-on-benchmarks.md is one of them. ARGS="--episodes 16" are more flags.
 BENCHMARKS := guess calc plan craft keydoor

@@ -26,17 +26,15 @@ import argparse
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 
+from proofs import CLI, Difference, run_child, train_once
 from scipy.stats import binomtest
-from scipy.stats import t as student
 
 from quintain.environments.catalog import find
 from quintain.environments.protocol import begin
@@ -126,30 +124,10 @@ def command_of(runs: Path, arm: str, seed: int) -> list[str]:
     ]  # fmt: skip
 
 
-def run_child(words: Sequence[str], log: Path) -> tuple[int, float]:
-    """Run ``quintain`` with `words`; return its exit status and its largest resident set in GiB."""
-    with log.open("a", encoding="utf-8") as said:
-        command = [sys.executable, "-m", "quintain.cli", *words]
-        threads = {**os.environ, "OMP_NUM_THREADS": "1"}  # noqa: TID251 - a child like this
-        child = subprocess.Popen(command, env=threads, stdout=said, stderr=said, stdin=subprocess.DEVNULL)
-        _, status, used = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-    return child.returncode, used.ru_maxrss / 1024**2
-
-
 def train(runs: Path, arm: str, seed: int) -> bool:
     """Train `arm` unless that is done; return whether its model is there."""
     folder = runs / f"horizon-{arm}-{seed}"
-    if not (folder / "model").is_dir():
-        new = [*command_of(runs, arm, seed), "--runs", str(runs), "--run", folder.name]
-        status, _ = run_child(
-            ["resume", str(folder)] if folder.is_dir() else new, runs / f"{folder.name}.log"
-        )
-        print(
-            f"{folder.name}: {'trained' if not status else f'exit status {status}, see {folder}.log'}",
-            flush=True,
-        )
-    return (folder / "model").is_dir()
+    return train_once(folder, [*command_of(runs, arm, seed), "--runs", str(runs), "--run", folder.name])
 
 
 def read_books(runs: Path, arm: str, seed: int, kind: str) -> None:
@@ -159,8 +137,8 @@ def read_books(runs: Path, arm: str, seed: int, kind: str) -> None:
         return
     was_begun = (runs / name).is_dir()
     status, resident = run_child(
-        ["eval", f"horizon-{arm}-{seed}", "--runs", str(runs), "--environment", environment_of(kind), "--episodes",
-         str(NUM[kind]), "--temperature", "0", "--trust-run", "--out", str(runs / name)],
+        [*CLI, "eval", f"horizon-{arm}-{seed}", "--runs", str(runs), "--environment", environment_of(kind),
+         "--episodes", str(NUM[kind]), "--temperature", "0", "--trust-run", "--out", str(runs / name)],
         runs / f"{name}.log",
     )  # fmt: skip
     if status:
@@ -271,12 +249,7 @@ def tell_difference(runs: Path, seeds: Sequence[int], other: str) -> None:
     ]
     found = [one.success - two.success for one, two in pairs if one and two]
     if len(found) > 1:
-        error = max(stdev(found) / len(found) ** 0.5, 1e-12)
-        half = student.ppf(0.975, len(found) - 1) * error
-        mean, chance = fmean(found), student.sf(fmean(found) / error, len(found) - 1)
-        interval = f"[{100 * (mean - half):.1f}, {100 * (mean + half):.1f}]"
-        told = f"{100 * mean:+.1f} points {interval}, one-sided p = {chance:.2g}, {len(found)} seeds"
-        print(f"memagent over {other} at 2k: {told}")
+        print(f"memagent over {other} at 2k: {Difference.over(found)}")
 
 
 def tell_pairs(runs: Path, seeds: Sequence[int], whole: str, cut: str) -> None:

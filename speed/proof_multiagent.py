@@ -10,24 +10,20 @@ within them, and one picture of all curves.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
-import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
-from scipy.stats import t as student
+from proofs import Difference, compare_pairs, options_of, read_solved, require_one_start, train_once
 
 from quintain.dashboard.curve import draw_comparison
 from quintain.dashboard.series import points
-from quintain.eval.statistics import mcnemar
 from quintain.store import Run
-from quintain.types import Score
 
 REGISTERED = Path(__file__).with_suffix(".toml")
 START = "start"
@@ -41,8 +37,6 @@ def folder_of(runs: Path, arm: str, seed: int) -> Path:
 def train(runs: Path, plan: Mapping[str, Any], arm: str, seed: int, changes: Mapping[str, Any]) -> None:
     """Train `arm` of `plan` with `seed` unless that is done."""
     folder = folder_of(runs, arm, seed)
-    if (folder / "model").is_dir():
-        return
     own = {**plan["common"], **(plan[START] if arm == START else {**plan["arms"][arm], **changes})}
     own |= {
         "seed": seed, "task_offset": plan["apart"] * (seed + 1), "runs": runs, "run": folder.name,
@@ -51,48 +45,17 @@ def train(runs: Path, plan: Mapping[str, Any], arm: str, seed: int, changes: Map
     if arm != START:
         own["model"] = folder_of(runs, START, seed) / "model"
     recipe = own.pop("recipe")
-    options = [word for key, value in own.items() for word in (f"--{key.replace('_', '-')}", str(value))]
-    arguments = ["resume", str(folder)] if folder.is_dir() else ["train", recipe, *options]
-    with (runs / f"{folder.name}.log").open("a", encoding="utf-8") as log:
-        threads = {**os.environ, "OMP_NUM_THREADS": "1"}  # noqa: TID251 - a child like this
-        command = [sys.executable, "-m", "quintain.cli", *arguments]
-        done = subprocess.run(command, env=threads, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-    print(
-        f"{folder.name}: {f'exit status {done.returncode}, see {log.name}' if done.returncode else 'done'}",
-        flush=True,
-    )
-
-
-def read_solved(folder: Path) -> dict[str, bool]:
-    """Return which held-out tasks the run in `folder` solves at its end."""
-    with Run.open(folder, writable=False) as run:
-        last = max(row["step"] for row in run.metrics() if "eval/success" in row)
-        episodes = run.trajectories(step=last, phase="eval")
-        return {t.task.id: isinstance(t.outcome, Score) and t.outcome.is_success for t in episodes}
-
-
-def digest(folder: Path) -> list[str]:
-    """Return digests of the weights in `folder`."""
-    return [hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.glob("*.safetensors"))]
+    train_once(folder, ["train", recipe, *options_of(own)])
 
 
 def compare(name: str, differences: list[float], least: float, level: float) -> None:
     """Print the mean of `differences` over seeds with Student's t, one-sided."""
     if len(differences) < 2:
         return
-    error = max(stdev(differences) / len(differences) ** 0.5, 1e-12)
-    half = float(student.ppf(0.975, len(differences) - 1)) * error
-    chance = float(student.sf(fmean(differences) / error, len(differences) - 1))
-    shown = "shown" if chance < level and fmean(differences) >= least else "not shown"
-    print(
-        f"method - {name}: {100 * fmean(differences):+.1f} points [{100 * (fmean(differences) - half):.1f}, "
-        f"{100 * (fmean(differences) + half):.1f}], one-sided p = {chance:.2g}, {len(differences)} seeds"
-        + (
-            f": {shown} (registered: at least {100 * least:.0f} points, p < {level})"
-            if name == "dealt"
-            else ""
-        )
-    )
+    found = Difference.over(differences)
+    shown = "shown" if found.is_shown(least, level) else "not shown"
+    asked = f": {shown} (registered: at least {100 * least:.0f} points, p < {level})"
+    print(f"method - {name}: {found}{asked if name == 'dealt' else ''}")
 
 
 def main() -> None:
@@ -147,8 +110,7 @@ def report(runs: Path, plan: Mapping[str, Any], picture: Path) -> None:
         if not all((place / "model").is_dir() for place in places.values()):
             print(f"{first} not done |{' |' * (1 + len(arms))}")
             continue
-        if len({tuple(digest(place / "start")) for place in places.values()}) != 1:
-            sys.exit(f"seed {seed}: the arms did not begin with the same weights; they cannot be compared")
+        require_one_start(list(places.values()), seed)
         found = {arm: read_solved(place) for arm, place in places.items()}
         ends = {arm: fmean(values.values()) for arm, values in found.items()}
         for arm, place in places.items():
@@ -157,8 +119,7 @@ def report(runs: Path, plan: Mapping[str, Any], picture: Path) -> None:
         ends[START] = points(curves["method"][-1], "eval/success")[0][1]
         for arm, values in differences.items():
             values.append(ends["method"] - ends[arm])
-        pairs = [(found["method"][task], found["dealt"][task]) for task in found["method"]]
-        chance = mcnemar(sum(a > b for a, b in pairs), sum(a < b for a, b in pairs))
+        chance = compare_pairs(found["method"], found["dealt"])
         told = " | ".join(f"{100 * ends[arm]:.1f} %" for arm in (START, *arms))
         print(f"{first} {told} | p = {chance:.2g} |")
     if not curves["method"]:

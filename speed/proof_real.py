@@ -9,16 +9,13 @@ Student's t over the seeds, and one picture of all curves. `make proof-real` run
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
-from scipy.stats import t as student
+from proofs import Difference, require_one_start, train_once
 
 from quintain.cli.evaluation import arms_of
 from quintain.dashboard.curve import draw_comparison
@@ -39,28 +36,11 @@ def folder_of(runs: Path, arm: str, seed: int) -> Path:
 def train(runs: Path, arm: str, seed: int, settings: list[str]) -> None:
     """Train `arm` with `seed` unless that is done."""
     folder = folder_of(runs, arm, seed)
-    if (folder / "model").is_dir():
-        return
-    resumed = ["resume", str(folder)]
     new = [
         "train", "quickstart-real", "--dealt-out", ARMS[arm], "--seed", str(seed),
         "--task-offset", str(APART * (seed + 1)), "--runs", str(runs), "--run", folder.name, *settings,
     ]  # fmt: skip
-    with (runs / f"{folder.name}.log").open("a", encoding="utf-8") as log:
-        command = [sys.executable, "-m", "quintain.cli", *(resumed if folder.is_dir() else new)]
-        threads = {**os.environ, "OMP_NUM_THREADS": "1"}  # noqa: TID251 - a child like this
-        done = subprocess.run(command, env=threads, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-    said = "done" if not done.returncode else f"exit status {done.returncode}, see {log.name}"
-    print(f"{folder.name}: {said}", flush=True)
-
-
-def is_same_start(one: Path, other: Path) -> bool:
-    """Return whether two runs began reinforcement with the same weights, byte for byte."""
-    digests = [
-        [hashlib.sha256(file.read_bytes()).digest() for file in sorted((run / "start").glob("*.safetensors"))]
-        for run in (one, other)
-    ]
-    return digests[0] == digests[1] != []
+    train_once(folder, new)
 
 
 def main() -> None:
@@ -92,10 +72,7 @@ def main() -> None:
         if not all((folder / "model").is_dir() for folder in pair.values()):
             print(f"| {seed} | {APART * (seed + 1):,} | not done | | | |")
             continue
-        if not is_same_start(*pair.values()):
-            sys.exit(
-                f"seed {seed}: the two runs did not begin with the same weights; they cannot be compared"
-            )
+        require_one_start(list(pair.values()), seed)
         ends: dict[str, float] = {}
         for arm, folder in pair.items():
             with Run.open(folder, writable=False) as run:
@@ -108,12 +85,11 @@ def main() -> None:
     if not rows:
         sys.exit("no pair of runs is done")
     if len(differences) > 1:
-        error = stdev(differences) / len(differences) ** 0.5
-        half = student.ppf(0.975, len(differences) - 1) * error
-        chance = 2 * student.sf(abs(fmean(differences)) / max(error, 1e-12), len(differences) - 1)
+        mean = Difference.over(differences)
+        chance = 2 * min(mean.chance, 1 - mean.chance)
         print(
-            f"mean difference {100 * fmean(differences):+.1f} points [{100 * (fmean(differences) - half):.1f}, "
-            f"{100 * (fmean(differences) + half):.1f}], p = {chance:.2g}, {len(differences)} seeds"
+            f"mean difference {100 * mean.mean:+.1f} points [{100 * mean.low:.1f}, {100 * mean.high:.1f}], "
+            f"p = {chance:.2g}, {mean.num} seeds"
         )
     arms = {name: [rows[run] for run in names] for name, names in arms_of(configs).items()}
     tasks = {int(config["eval_episodes"]) for config in configs.values()}

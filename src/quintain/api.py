@@ -76,7 +76,7 @@ from quintain.text.chat import Chat
 from quintain.text.settings import set_template
 from quintain.text.template_check import check_template
 from quintain.trained import TrainedRun
-from quintain.types import NOTHING, Task, Trajectory, derive_seed
+from quintain.types import NOTHING, Split, Task, Trajectory, derive_seed
 from quintain.types.terminal import spell_out, write_command, write_line
 from quintain.warm_start.demonstrations import COLLECT, TOKENIZERS, harness_of, place_data, write_run
 from quintain.warm_start.start import (
@@ -769,6 +769,8 @@ def collect(
     episodes: int = 100,
     seed: int = 0,
     split: str = "train",
+    harness: str = "",
+    task_offset: int = 0,
     expert_noise: float = 0.0,
     attempts: int = 1,
     reflect: bool = False,
@@ -782,8 +784,9 @@ def collect(
     With several `attempts`, as `evaluate` has them, the episodes are those of all rounds; an attempt that was told a
     new lesson begins with the turn in which that was written (role ``reflection``), to be imitated where it helped.
 
-    A model of a run acts through the harness that the run names; one of a run of somebody else's that names an agent of
-    its own only if this user does `trust_run`.
+    A model acts through `harness`, ``searched?size=3+text`` for one; without it through the one that its run names, of
+    a run of somebody else's that names an agent of its own only if this user does `trust_run`. The tasks are those from
+    number `task_offset` on.
 
     The expert does something else in the share `expert_noise` of its turns. ``search?nodes=1000&by=best`` is the
     teacher of `quintain.search.agent`.
@@ -807,13 +810,15 @@ def collect(
     acting = find_acting(
         agent,
         make_environment,
-        agent=AUTO if is_endpoint(agent) or is_search(agent) else harness_of(agent, is_trusted=trust_run),
+        agent=harness
+        or (AUTO if is_endpoint(agent) or is_search(agent) else harness_of(agent, is_trusted=trust_run)),
         temperature=1.0,
         seed=seed,
         limits=Limits(max_failure_share=0.5, has_state_keys=True),
         expert_noise=expert_noise,
     )
-    tasks = TaskStream(tasks_of(make_environment), "eval" if split == "eval" else "train").draw(0, episodes)
+    source: Split = "eval" if split == "eval" else "train"
+    tasks = TaskStream(tasks_of(make_environment), source, first=task_offset).draw(0, episodes)
     chosen = derive_seed("collect", seed)
     with progressing("collecting", episodes) as display, closing(acting.rollout):
         if attempts < 2:

@@ -12,6 +12,9 @@ from quintain import api as launch
 from quintain.cli.main import main
 from quintain.models.fingerprint import fingerprint
 from quintain.models.load import load
+from quintain.pipelines.episode_sources import gather
+from quintain.store import Run
+from quintain.types import as_text
 
 Cli = Callable[..., Any]
 SMALL = (
@@ -95,6 +98,20 @@ def test_experts_and_models_are_collected(cli: Cli, trained: Path) -> None:
     assert "2 episodes" in cli("export", "model", "--to", "parquet", "--out", "model.parquet").out
     assert cli("eval", "model").line.startswith("model of the run model: got a run without one")
     assert cli("eval", "./nothing").line.startswith("evaluating ./nothing: got no environment")
+
+
+def test_a_model_is_collected_through_another_harness_from_a_task_on(cli: Cli, trained: Path) -> None:
+    argv = ("collect", "keydoor?rooms=1", "--agent", "first", "--harness", "searched?size=2&steps=5+choice")
+    assert cli(*argv, "--episodes", "2", "--task-offset", "7", "--out", "found").status == 0
+    with Run.open(Path("found"), writable=False) as run:
+        searches = list(run.trajectories())
+        assert (run.config["harness"], run.config["task_offset"]) == (argv[-1], 7)
+    assert [t.task.id for t in searches] == ["keydoor/train/7", "keydoor/train/8"]
+    assert all(as_text(t.final_observation).startswith("[search end") for t in searches)
+    set_of = gather(["found"], Path(), lambda _: pytest.fail("there is no file"))
+    assert set_of.origins["found"].harness == argv[-1]
+    refused = cli(*argv[:-1], "serched+choice", "--out", "nothing")
+    assert (refused.status, "did you mean 'searched'" in refused.line) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -389,8 +389,15 @@ def test_collect_writes_a_run(cli: Cli, launcher: Launcher) -> None:
         "collect", "guess", "--agent", "random", "--episodes", "4", "--out", "data", "--split", "eval"
     )
     assert (found.status, found.out) == (0, "data: success 66.7 % [20.8, 93.9], 3 episodes, 1 failed\n")
-    settings = {"episodes": 4, "seed": 0, "split": "eval", "expert_noise": 0.0, "attempts": 1, **ALONE}
-    assert launcher.calls == [("collect", "guess", "random", settings)]
+    settings = {
+        "episodes": 4,
+        "seed": 0,
+        "split": "eval",
+        "harness": "",
+        "task_offset": 0,
+        "expert_noise": 0.0,
+    }
+    assert launcher.calls == [("collect", "guess", "random", {**settings, "attempts": 1, **ALONE})]
     with Run.open(Path("data"), writable=False) as run:
         assert list(run.trajectories()) == episodes("110x")
         assert (run.recipe, run.status) == ("collect", "done")
@@ -428,6 +435,7 @@ def test_a_collected_run_can_be_exported_as_messages(cli: Cli, launcher: Launche
         (["--out", "a.csv"], "--out: got 'a.csv'; give a file that ends in .jsonl, or a folder"),
         (["--out", "there"], "--out: got 'there', which exists; choose another name"),
         (["--out", "new", "--split", "tran"], "--split: got 'tran'; did you mean 'train'?"),
+        (["--out", "new", "--task-offset", "-1"], "--task-offset must be at least 0: got -1; give 0 or more"),
         (["--out", "new", "--episodes", "0"], "--episodes must be at least 1: got 0; give 1 or more"),
         (["--out", "new", "--expert-noise", "1.5"], "--expert-noise: got 1.5; give a share from 0 to 1"),
     ],

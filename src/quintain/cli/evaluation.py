@@ -469,7 +469,13 @@ def collect(argv: Sequence[str]) -> int:
         "AGENT",
         "expert",
     )
+    parser.flag(
+        "--harness",
+        "harness that it acts through, such as searched?size=3+text; a run knows its own",
+        "AGENT",
+    )
     parser.flag("--episodes", "how many (default 100)", "N", "100")
+    parser.flag("--task-offset", "number of the first task (default 0)", "N", "0")
     parser.flag("--seed", "seed (default 0)", "N", "0")
     parser.flag("--guard", GUARD_HELP, "POLICY.json")
     parser.flag("--split", "tasks to act on: train (default) or eval", "SPLIT", "train")
@@ -483,6 +489,7 @@ def collect(argv: Sequence[str]) -> int:
     episodes = whole_number(arguments.episodes, "--episodes", least=1)
     seed = whole_number(arguments.seed, "--seed")
     attempts = whole_number(arguments.attempts, "--attempts", least=1)
+    task_offset = whole_number(arguments.task_offset, "--task-offset")
     split = one_of(arguments.split, "--split", ("train", "eval"))
     out = new_path(arguments.out)
     expert_noise = positive(arguments.expert_noise, "--expert-noise")
@@ -506,14 +513,17 @@ def collect(argv: Sequence[str]) -> int:
     if arguments.guard is not None:
         world = guard_spec(world, arguments.guard)
     trajectories, tokenizer = launch.collect(
-        world, agent, episodes=episodes, seed=seed, split=split, expert_noise=expert_noise,
-        attempts=attempts, **read_attempts(arguments), trust_run=arguments.trust_run,
+        world, agent, episodes=episodes, seed=seed, split=split, harness=arguments.harness or "",
+        task_offset=task_offset, expert_noise=expert_noise, attempts=attempts, **read_attempts(arguments),
+        trust_run=arguments.trust_run,
     )  # fmt: skip
     if out.suffix == ".jsonl":
         write_messages(trajectories, tokenizer, out, teller(world))
     else:
         settings = {"environment": world, "agent": agent, "seed": seed, "split": split}
         settings |= {"attempts": attempts} if attempts > 1 else {}
+        settings |= {"harness": arguments.harness} if arguments.harness else {}
+        settings |= {"task_offset": task_offset} if task_offset else {}
         write_run(trajectories, tokenizer, out, settings, make_environment=find(world))
     write_line(f"{out}: {evaluated(trajectories)}")
     return 0

@@ -505,10 +505,11 @@ def from_run(folder: Path, *, is_trusted: bool = False) -> tuple[Origin, list[Ex
     def acting() -> tuple[str, str]:
         """Return where and through what the run acted, if that is this user's to use."""
         to = "acting as"
-        config = admit_run(folder, is_trusted=is_trusted, to=to, fields=("environment", "agent"))
+        config = admit_run(folder, is_trusted=is_trusted, to=to, fields=("environment", "agent", "harness"))
         agent = str(config.get("agent", AUTO))
-        harness = harness_of(agent, is_trusted=is_trusted, to=to) if is_collected else agent
-        return str(config.get("environment", NO_ENVIRONMENT)), harness
+        if is_collected:
+            agent = str(config.get("harness", "")) or harness_of(agent, is_trusted=is_trusted, to=to)
+        return str(config.get("environment", NO_ENVIRONMENT)), agent
 
     with Run.open(folder, writable=False) as run:
         is_collected = run.recipe == COLLECT
