@@ -47,7 +47,7 @@ def folder_of(runs: Path, arm: str, seed: int) -> Path:
     return runs / f"proof-search-{arm}-{seed}"
 
 
-def collected_of(runs: Path, arm: str, seed: int) -> Path:
+def data_of(runs: Path, arm: str, seed: int) -> Path:
     """Return where what `arm` imitates lies."""
     return runs / f"proof-search-{arm}-{seed}-collected"
 
@@ -88,14 +88,14 @@ def collect(runs: Path, plan: Mapping[str, Any], arm: str, seed: int) -> None:
     if arm == SEARCH:
         found = play_tasks(play, plan["at_once"], tasks=plan["searches"])
     else:
-        with Run.open(collected_of(runs, SEARCH, seed), writable=False) as run:
+        with Run.open(data_of(runs, SEARCH, seed), writable=False) as run:
             tokens = count_tokens(run.trajectories())
         found = play_tasks(play, plan["at_once"], tokens=tokens)
     settings = {"environment": world, "agent": start, "harness": harness, "seed": seed, "task_offset": begin}
     write_run(
         found,
         tokenizer_of(folder_of(runs, START, seed)),
-        collected_of(runs, arm, seed),
+        data_of(runs, arm, seed),
         settings,
         make_environment=find(world),
     )
@@ -103,7 +103,7 @@ def collect(runs: Path, plan: Mapping[str, Any], arm: str, seed: int) -> None:
 
 def collect_once(given: argparse.Namespace, arm: str, seed: int) -> None:
     """Let a process collect what `arm` imitates, unless that is done."""
-    folder = collected_of(given.runs, arm, seed)
+    folder = data_of(given.runs, arm, seed)
     if folder.is_dir():
         return
     words = [
@@ -128,7 +128,7 @@ def train(given: argparse.Namespace, plan: Mapping[str, Any], arm: str, seed: in
     if own.pop("collects", None):
         collect_once(given, SEARCH, seed)
         collect_once(given, arm, seed)
-        own["demonstrations"] = collected_of(given.runs, arm, seed)
+        own["demonstrations"] = data_of(given.runs, arm, seed)
     if arm != START:
         own["model"] = folder_of(given.runs, START, seed) / "model"
     own |= {
@@ -226,7 +226,7 @@ def tell_collected(runs: Path, seeds: Sequence[int]) -> None:
     print("|---|---|---|---|---|---|---|")
     for arm in (SEARCH, SAMPLING):
         for seed in seeds:
-            with Run.open(collected_of(runs, arm, seed), writable=False) as run:
+            with Run.open(data_of(runs, arm, seed), writable=False) as run:
                 found = list(run.trajectories())
             turns = [turn for t in found for turn in t.turns]
             solved = [t for t in found if t.is_success]

@@ -43,14 +43,14 @@ def test_arms_that_began_apart_are_not_compared(tmp_path: Path, weights: tuple[s
         proofs.require_one_start([tmp_path / "a", tmp_path / "b"], 3)
 
 
-def searched() -> Trajectory:
+def make_search() -> Trajectory:
     """Return a search of three actions of two tokens, the last of which alone leads to its end."""
     turns = [turn_of((5, 6), observation=f"[search]\n{word}.") for word in "abc"]
     return episode_of(turns, 1.0, final_observation="[search end 2]\nDone.")
 
 
 def test_tokens_count_that_a_search_took_back() -> None:
-    episode = searched()
+    episode = make_search()
     assert search.count_tokens([follow_found(episode)]) == 2
     assert search.count_tokens([episode, episode]) == 12
 
