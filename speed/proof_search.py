@@ -40,6 +40,8 @@ from quintain.warm_start.demonstrations import tokenizer_of, write_run
 
 REGISTERED = Path(__file__).with_suffix(".toml")
 START, SEARCH, SAMPLING = "start", "search", "sampling"
+COMPARED = (SEARCH, SAMPLING)
+"""arms that are registered; others stand beside them, and are worked at last"""
 
 
 def folder_of(runs: Path, arm: str, seed: int) -> Path:
@@ -139,13 +141,6 @@ def train(given: argparse.Namespace, plan: Mapping[str, Any], arm: str, seed: in
     train_once(folder, ["train", recipe, *options_of(own)])
 
 
-def work(given: argparse.Namespace, plan: Mapping[str, Any], seed: int) -> None:
-    """Do all of `seed` that is asked for."""
-    for arm in (START, *plan["arms"]):
-        if arm == START or given.arm in (None, arm):
-            train(given, plan, arm, seed)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plan", type=Path, default=REGISTERED, help="another file than what is registered")
@@ -175,7 +170,9 @@ def main() -> None:
     if not given.table:
         seeds = range(plan["seeds"]) if given.seed is None else [given.seed]
         with ThreadPoolExecutor(given.jobs) as pool:
-            list(pool.map(lambda seed: work(given, plan, seed), seeds))
+            for arms in ((START, SEARCH, SAMPLING), [arm for arm in plan["arms"] if arm not in COMPARED]):
+                wanted = [arm for arm in arms if arm == START or given.arm in (None, arm)]
+                list(pool.map(lambda seed: [train(given, plan, arm, seed) for arm in wanted], seeds))  # noqa: B023
     report(given.runs, plan, given.picture or given.runs / "proof-search.png")
 
 
@@ -190,22 +187,23 @@ def report(runs: Path, plan: Mapping[str, Any], picture: Path) -> None:
     for seed in range(plan["seeds"]):
         places = {arm: folder_of(runs, arm, seed) for arm in arms}
         first = f"| {seed} | {plan['apart'] * (seed + 1):,} |"
-        if not all((place / "model").is_dir() for place in places.values()):
+        places = {arm: place for arm, place in places.items() if (place / "model").is_dir()}
+        if not places.keys() >= set(COMPARED):
             print(f"{first} not done | | | | |")
             continue
         require_one_start(list(places.values()), seed)
         done.append(seed)
-        found = {arm: read_solved(folder_of(runs, arm, seed)) for arm in (START, *arms)}
+        found = {arm: read_solved(folder_of(runs, arm, seed)) for arm in (START, *places)}
         ends = {arm: fmean(values.values()) for arm, values in found.items()}
-        for arm in arms:
+        for arm in places:
             both = [(0, ends[START]), (plan["arms"][arm]["steps"], ends[arm])]
             curves[arm].append([{"step": step, "eval/success": value} for step, value in both])
-        for arm, values in differences.items():
-            values.append(ends[SEARCH] - ends[arm])
-        told = " | ".join(f"{100 * ends[arm]:.1f} %" for arm in (START, *arms))
+        for arm in differences.keys() & ends.keys():
+            differences[arm].append(ends[SEARCH] - ends[arm])
+        told = " | ".join(f"{100 * ends[arm]:.1f} %" if arm in ends else "–" for arm in (START, *arms))
         print(f"{first} {told} | p = {compare_pairs(found[SEARCH], found[SAMPLING]):.2g} |")
     if not done:
-        sys.exit("no seed has all arms")
+        sys.exit("no seed has the arms that are compared")
     for arm, values in differences.items():
         if len(values) > 1:
             mean = Difference.over(values)
@@ -215,8 +213,8 @@ def report(runs: Path, plan: Mapping[str, Any], picture: Path) -> None:
             )
             print(f"{SEARCH} - {arm}: {mean}{asked if arm == SAMPLING else ''}")
     tell_collected(runs, done)
-    tell_kinds(runs, (START, *arms), done)
-    draw_comparison(curves, picture, num_tasks=plan["held_out"])
+    tell_kinds(runs, [START, *(arm for arm in arms if len(curves[arm]) == len(done))], done)
+    draw_comparison({arm: rows for arm, rows in curves.items() if rows}, picture, num_tasks=plan["held_out"])
     print(f"picture  {picture}")
 
 
