@@ -38,6 +38,7 @@ FITTING: dict[str, tuple[str, ...]] = {
     "capped?calls=99+code?seconds=30": ("desk",),
     "chunks": ("stream",),
     "code?seconds=30": USUAL,
+    "drafted?steps=2": ("fit",),
     "evolved?size=1": ("plan", "web", "keydoor"),
     "experts": ("collab", "twocards"),
     "grounded": ("screen?interface=text",),

@@ -51,6 +51,7 @@ HOSTILE = {
         "os:system": "the Python module os:system",
         "code?library=lib": "library: the file lib",
         "cased?cases=x+text": "cases: the file x+text",
+        "drafted?knowledge=x": "knowledge: the file x",
         "searched?score=plans&solved=x+text": "solved: the file x+text",
         "guided?reward_model=x+text": "reward_model: the file x+text",
     },

@@ -26,6 +26,7 @@ from quintain.text.chat import Chat
 from quintain.types import Action, Score, Trajectory
 from quintain.worlds.collab.game import Collab
 from quintain.worlds.craft.game import Craft
+from quintain.worlds.fit.game import Fit
 from quintain.worlds.guess.game import Guess
 from quintain.worlds.keydoor.game import KeyDoor
 from quintain.worlds.screen.game import Screen
@@ -98,6 +99,7 @@ class Helped(Craft):
 WORLDS = {
     "advised": Helped,
     "chunks": Stream,
+    "drafted": Fit,
     "experts": Collab,
     "grounded": Screen,
     "routed": KeyDoor,

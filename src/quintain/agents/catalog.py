@@ -36,6 +36,7 @@ HARNESSES: dict[str, str] = {
     "choice": "quintain.agents.harness:Choice",
     "code": "quintain.agents.code:CodeAct",
     "constrained": "quintain.agents.constrained:Constrained",
+    "drafted": "quintain.search.drafted:Drafted",
     "endpoint": "quintain.agents.external_agent:Outside",
     "experts": "quintain.agents.experts:Experts",
     "grounded": "quintain.agents.grounded:Grounded",

@@ -30,7 +30,7 @@ FORGETFUL: Mapping[str, str] = {"window": "", "plan": "replan_every"}
 """Layers behind which nothing older than a few turns is known, and the option with which they forget, if any."""
 FILLS: Mapping[str, Module] = {
     "advised": "planning", "backoff": "planning", "backtracked": "planning", "branching": "planning",
-    "costed": "planning",
+    "costed": "planning", "drafted": "planning",
     "evolved": "planning", "foresight": "planning", "guided": "planning", "infonav": "planning",
     "navigated": "planning", "plan": "planning", "poact": "planning", "rci": "planning", "rollback": "planning",
     "routed": "planning", "scheduled": "planning", "searched": "planning", "voted": "planning",

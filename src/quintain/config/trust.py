@@ -92,6 +92,7 @@ FIELDS: Mapping[str, Kind] = {
     "guard": "file",
     "key_file": "file",
     "labels": "file",
+    "knowledge": "file",
     "library": "file",
     "notes": "file",
     "utility": "file",

@@ -6,7 +6,7 @@ check what comes back: a wrong type or a NaN is an `EnvironmentFault`, never a r
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
@@ -448,6 +448,33 @@ class TakesObjects(Protocol):
 
     def take(self, objects: Mapping[str, Any]) -> StepResult:
         """Take those of them that are bound and have a JSON form, after a turn in which there are any."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolutionRun:
+    """What a solution came to when it was run: ``SolutionRun(output="R2 0.71", metric=0.71)``."""
+
+    output: str
+    """what it wrote, or what went wrong"""
+    metric: float | None = None
+    """what was measured, the higher the better, on data that nobody is paid by; None: it does not run"""
+
+
+@runtime_checkable
+class RunsSolutions(Protocol):
+    """A solution is a whole text, such as a program, that can be run and measured before one is handed in."""
+
+    def run_solution(self, text: str) -> SolutionRun:
+        """Return what the solution `text` comes to; change nothing."""
+        ...
+
+    def check_solution(self, text: str) -> str:
+        """Return what goes wrong in `text`, the first lines of a solution; empty: nothing does. Change nothing."""
+        ...
+
+    def hand_in(self, text: str) -> Action:
+        """Return the action that hands the solution `text` in, which ends the episode."""
         ...
 
 

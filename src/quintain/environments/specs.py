@@ -42,6 +42,7 @@ CATALOG: dict[str, str] = {
     "craft": "quintain.worlds.craft.game:Craft",
     "crafter": "quintain.adapters.crafter.environment:Crafter",
     "desk": "quintain.worlds.desk.game:Desk",
+    "fit": "quintain.worlds.fit.game:Fit",
     "flights": "quintain.worlds.flights.game:Flights",
     "guess": "quintain.worlds.guess.game:Guess",
     "eu-agent-bench": "quintain.adapters.eu_agent_bench.environment:EuAgentBench",

@@ -36,6 +36,7 @@ from quintain.environments.protocol import (
     Proposes,
     RetrievesTools,
     Reversible,
+    RunsSolutions,
     Scripted,
     Seats,
     SimultaneousSeats,
@@ -57,7 +58,7 @@ STATES: frozenset[type] = frozenset(
 ACTIONS: frozenset[type] = frozenset(
     {
         Advises, Described, Expert, Fallible, FindsWay, GivesObjects, Idle, Legal, Methodical, PlaysWell, PointsAt,
-        RetrievesTools, Scripted, Seats, SimultaneousSeats, TakesObjects, Thinks,
+        RetrievesTools, RunsSolutions, Scripted, Seats, SimultaneousSeats, TakesObjects, Thinks,
     }
 )  # fmt: skip
 """Capabilities that speak of actions and of who takes them: dropped where other actions are taken, by others."""

@@ -128,8 +128,8 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "The model stays as it is, and what stands around it is to be better": (
         "reflexion", "memento", "practice", "generation", "dynasaur", "auto_flow", "react", "text2api", "agent_umf",
-        "toolchain", "se_agent", "web_rollback", "guidnav", "aries", "rci", "rlot", "cave_agent", "parrot",
-        "agent_occam", "poact",
+        "toolchain", "se_agent", "automind", "web_rollback", "guidnav", "aries", "rci", "rlot", "cave_agent",
+        "parrot", "agent_occam", "poact",
     ),
     "Several agents share a task": (
         "dr_mas", "marft", "marti", "iagents", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
@@ -296,7 +296,9 @@ TABLE: tuple[Entry, ...] = (
     Entry("SE-Agent", "search", "written", name="se_agent", page="SE-Agent", section=AROUND,
         about="whole attempts at a task are recombined, refined and revised, and carried out again",
         against="as many plain attempts"),
-    Entry("AutoMind", "search", "planned"),
+    Entry("AutoMind", "search", "written", name="automind", page="AutoMind", section=AROUND,
+        about="a harness: solutions are drafted, debugged and improved in a tree, told what is known of such tasks",
+        against="as many independent drafts"),
     Entry("ARIES", "search", "written", name="aries", page="ARIES", section=AROUND,
         about="a harness: a policy sees a graph of thoughts and chooses what a solver does to it next",
         against="the best fixed schedule"),

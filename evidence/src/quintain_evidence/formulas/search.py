@@ -1,6 +1,6 @@
 """What searches compute, each beside a plain second version."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import combinations
@@ -483,10 +483,134 @@ def count_by_trying(case: Sequence[tuple[list[str], list[str]]]) -> list[float]:
     return found
 
 
+USUAL = {"drafts": 5, "debug": 0.5, "depth": 3, "tune": 0.1, "most_tuned": 0.3, "greedy": 0.8, "tricks": 0.8}
+"""What the chances of a tree of solutions are where nothing is said."""
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Solutions as (parent, metric, times mended), settings, tricks that were told or useless, ratings, and a seed."""
+
+    nodes: list[tuple[int | None, float | None, int]]
+    chances: dict[str, Any]
+    told: list[str]
+    useless: list[str]
+    words: str
+    steps: list[tuple[str, float]]
+    seed: int
+
+
+def draw_forests(rng: Rng) -> list[Forest]:
+    """Return eight forests of up to twelve solutions; a third do not run, some measure the same."""
+    found: list[Forest] = []
+    for _ in range(8):
+        nodes: list[tuple[int | None, float | None, int]] = []
+        for number in range(int(rng.integers(0, 13))):
+            parent = None if number == 0 or rng.random() < 0.3 else int(rng.integers(0, number))
+            metric = None if rng.random() < 0.35 else round(float(rng.random()), 1)
+            is_mended = parent is not None and nodes[parent][1] is None
+            nodes.append((parent, metric, nodes[parent or 0][2] + 1 if is_mended else 0))
+        chances = {
+            name: round(float(rng.random()), 1)
+            for name in ("debug", "tune", "most_tuned", "greedy", "tricks")
+        }
+        chances |= {"drafts": int(rng.integers(1, 5)), "depth": int(rng.integers(0, 3))}
+        chances = {name: chance for name, chance in chances.items() if rng.random() < 0.8}
+        told, useless = ([name for name in "abc" if rng.random() < 0.5] for _ in range(2))
+        lines = ["abcdef"[k] for k in rng.integers(0, 6, 12).tolist()]
+        steps = [("\n".join(lines[k : k + 3]), round(float(rng.random()), 1)) for k in range(0, 9, 2)]
+        words = "".join("x 0379"[k] for k in rng.integers(0, 6, 4).tolist())
+        found.append(Forest(nodes, chances, told, useless, words, steps, int(rng.integers(0, 999))))
+    return found
+
+
+def grow(module: ModuleType, case: Sequence[Forest]) -> list[float]:
+    """Return what the code does next with each forest, which trick it tells, and what it finds that helped."""
+    found: list[float] = []
+    for each in case:
+        tree: list[Any] = []
+        for number, (parent, metric, depth) in enumerate(each.nodes):
+            kind = "draft" if parent is None else "debug" if depth else "improve"
+            root = number if parent is None else tree[parent].root
+            tree.append(
+                module.Solution(
+                    number=number, kind=kind, parent=parent, root=root, text="", metric=metric, depth=depth
+                )
+            )
+        policy = module.Policy(**each.chances)
+        rng = Random(each.seed)
+        move = module.choose(tree, policy, rng)
+        tricks = [module.Entry(id=name, key="k", text="t") for name in "abc"]
+        trick = module.pick_trick(tricks, each.told, each.useless, policy.tricks, rng)
+        found += [float(("draft", "debug", "tune", "improve").index(move.kind))]
+        found += [-1.0 if move.node is None else float(move.node.number)]
+        found += [number_word(trick.id) if trick else -1.0, float(module.read_rating(each.words))]
+        found += [number_word(text) + gain for text, gain in module.list_gains(each.steps)]
+    return found
+
+
+def grow_by_rule(case: Sequence[Forest]) -> list[float]:
+    """Return the same by indices: roots are followed up, and every branch of the policy stands by itself."""
+    found: list[float] = []
+    for each in case:
+        rng, chances = Random(each.seed), {**USUAL, **each.chances}
+        kind, node = move_by_rule(each.nodes, chances, rng)
+        trick = -1.0
+        if rng.random() < chances["tricks"]:
+            left = sorted({"a", "b", "c"} - set(each.told))
+            good = [name for name in left if name not in each.useless]
+            if good:
+                trick = number_word(rng.choice(good))
+            elif left:
+                name = rng.choice(left)
+                trick = rng.choice([number_word(name), -1.0])
+        digits = [int(sign) for sign in each.words if sign in "12345"]
+        found += [kind, node, trick, float(digits[0]) if digits else 1.0]
+        best, lines = 0.0, list[str]()
+        for text, metric in each.steps:
+            if metric > best:
+                new = [line for line in text.split("\n") if line not in lines]
+                if new and metric - best >= each.steps[-1][1] / 10:
+                    found.append(number_word("\n".join(new)) + metric - best)
+                best, lines = metric, text.split("\n")
+    return found
+
+
+def move_by_rule(
+    nodes: Sequence[tuple[int | None, float | None, int]], chances: Mapping[str, Any], rng: Random
+) -> tuple[float, float]:
+    """Return the number of what is done next, and of the solution that it is done to."""
+    drafts = [k for k, each in enumerate(nodes) if each[0] is None]
+    if len(drafts) < chances["drafts"]:
+        return 0.0, -1.0
+    if rng.random() < chances["debug"]:
+        leaves = set(range(len(nodes))) - {each[0] for each in nodes}
+        broken = [k for k in sorted(leaves) if nodes[k][1] is None and nodes[k][2] < chances["depth"]]
+        if broken:
+            return 1.0, float(rng.choice(broken))
+    best: dict[int, int] = {}
+    for k, (_, metric, _) in enumerate(nodes):
+        top, up = k, nodes[k][0]
+        while up is not None:
+            top, up = up, nodes[up][0]
+        if metric is not None and (top not in best or metric > (nodes[best[top]][1] or 0.0)):
+            best[top] = k
+    if not best:
+        return 0.0, -1.0
+    bests = [best[top] for top in sorted(best)]
+    if rng.random() < min(chances["most_tuned"], chances["tune"] * len(bests)):
+        return 2.0, float(rng.choice(bests))
+    if rng.random() < chances["greedy"]:
+        return 3.0, float(min(bests, key=lambda k: (-(nodes[k][1] or 0.0), k)))
+    return 3.0, float(rng.choice(bests))
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula("aries.schedule", "search.thoughts", ("find_weakest", "list_level_moves", "find_wholes", "change_level",
         "Schedule"), draw_schedules, schedule, schedule_by_lists),
     Formula("aries.votes", "agents.voted", ("count_votes",), draw_votes, count_by_code, count_by_trying),
+    Formula("drafted.policy", "search.solutions", ("choose", "find_best", "find_bests", "pick_trick", "read_rating",
+        "list_gains"), draw_forests, grow, grow_by_rule),
     Formula("webcot.thought", "methods.search.webcot", ("SearchStep", "find_leaks"), draw_steps, think,
         think_by_rule),
     Formula("rollback.way", "agents.rollback", ("RollbackWorld",), draw_ways, go_back, go_back_by_list),
