@@ -28,6 +28,7 @@ from quintain.search.drafted import (
     Drafted,
     DraftedWorld,
     load_knowledge,
+    rank_knowledge,
     read_solution,
     tell_knowledge,
 )
@@ -277,6 +278,20 @@ def test_what_is_known_is_told_by_the_words_of_the_task() -> None:
     assert KNOWN not in asked[4], "told before on this way"
     assert "Solution 0:\n2\nok" in asked[3] and "0 draft 0.200: a plan" in asked[2]
     assert [each.trick for each in world.tree] == ["", "1", ""] and world.tree[1].base == 0
+
+
+def test_of_what_is_alike_that_is_read_which_gained_more() -> None:
+    entries = [
+        Entry(id="1", key="Add up to ten", text="a", value=0.1),
+        Entry(id="2", key="Add up to ten", text="b", value=0.5),
+        Entry(id="3", key="Add nothing", text="c", value=1.0),
+        Entry(id="4", key="Divide", text="d", value=9.0),
+    ]
+    ranks = rank_knowledge("Add up to ten", entries)
+    assert ranks == pytest.approx([1.1, 1.5, 2 * 8**-0.5, 0.0])
+    world = DraftedWorld(Sum(), tell_knowledge(settings(count=2), Bank(entries)))
+    begin(world, TASK)
+    assert [entry.id for entry in world.known] == ["2", "1"]
 
 
 def test_what_made_nothing_better_is_useless_also_where_it_had_to_be_mended() -> None:

@@ -3,8 +3,8 @@
 ``drafted?steps=15&drafts=5&knowledge=FILE``: a node is a plan, a program, what it wrote and its metric (AutoMind, arXiv
 2506.10974). Which node is worked on next, and how, is drawn by a policy (`quintain.search.solutions`).
 
-What is known of tasks like this one is read from a bank by the words of the task. A draft is told two entries; an
-improvement is told, with the chance `tricks`, one that was told neither to its parent before nor on the way there; what
+What is known of tasks like this one is read from a bank by the words of the task, and by what it gained there (the
+paper has a model rank it). A draft is told two entries; an improvement is told, with the chance `tricks`, one that was told neither to its parent before nor on the way there; what
 made nothing better anywhere is told only where nothing else is left, half of the time. A draft whose plan the model
 calls harder than `stepwise`, from 1 to 5, is written line by line, each line run before the next; others in one piece.
 
@@ -20,6 +20,7 @@ all descendants. Chances that could not be read (all but `drafts` and `greedy`) 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -82,6 +83,12 @@ KNOWN = "Known of tasks like this one:"
 ALONE = "Say what you are asked for and nothing else; the best solution is handed in by itself."
 EXAMPLE = "Do what is known to help."
 """What a demonstration plans."""
+
+
+def rank_knowledge(query: str, entries: Sequence[Entry]) -> list[float]:
+    """Return how like the words of `query` the key of each of `entries` is, from 0 to 1, times 1 + what it gained."""
+    scores = rank_by_likeness(query, entries)
+    return [score * (1 + entry.value) for score, entry in zip(scores, entries, strict=True)]
 
 
 def read_code(text: str) -> str:
@@ -232,7 +239,7 @@ class DraftedWorld(Wrapped):
         self._useless: set[str] = set()
         bank = self._settings.bank
         reads = (
-            bank.read(self._goal, self._settings.count, rank=rank_by_likeness, without=[task.id], least=0.0)
+            bank.read(self._goal, self._settings.count, rank=rank_knowledge, without=[task.id], least=0.0)
             if bank is not None
             else []
         )

@@ -2,9 +2,10 @@
 
 A solution is a plan, a program, what it wrote and its metric. What comes next is drawn (`choose`): a new draft until
 there are `drafts`; else, with the chance `debug`, a mended version of a leaf that does not run and was mended less than
-`depth` times; a draft while nothing runs; with the chance `tune` times the trees in which something runs, `most_tuned` at most,
-other numbers for the best of one tree; else something better than the best of all, with the chance `greedy`, or than
-that of any one tree. This is the published code's policy; its chances could not be read, but for `drafts` and `greedy`.
+`depth` times; a draft while nothing runs; with the chance `tune` times the trees in which something runs, `most_tuned`
+at most, other numbers for the best of one tree; else something better than the best of all, with the chance `greedy`,
+or than that of any one tree. This is the published code's policy; of its chances only `drafts` and `greedy` could be
+read.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 Tables of `fit`: two features of three columns are hidden in a target, and the kind of the task says which shapes they
 have. A script works on the agent's tree (`drafted` at its defaults): it draws features by shape, one that it is told of
-three times as often, writes a line wrong now and then, mends half of what is wrong, adds a feature where it is to
+three times as often, writes a line wrong now and then, mends half of what is wrong, adds features where it is to
 improve and changes numbers where it is to tune. A plan has one to three features, and the more the harder it is rated.
-What is known was found out by the same script on training tasks, in longer searches that were told nothing: of those
-that it solved the lines that gained. In the control each is kept under the words of another kind, as many and the
+What is known was found out by the same script on training tasks, in longer searches that were told nothing and planned
+one feature at a time: of tasks that it solved the lines that gained. In the control each is kept under the words of another kind, as many and the
 same. The rival makes as many independent drafts and is told the same. In the null world the target is a straight line
 of the columns, and no feature helps. What the script draws for a solution depends on its task, its number and nothing
 else.
@@ -102,7 +102,7 @@ def find_out(tasks: int, steps: int, seed: int) -> Sequence[Entry]:
     for number in range(tasks):
         task = draw_task("train", number, seed)
         world = DraftedWorld(Fit(), Drafted(chat=CHAT, steps=steps))
-        paid = play(world, task)
+        paid = play(world, task, most=1)
         if paid >= GOOD:
             words = as_text(world.inner.reset(task)).partition(".")[0]
             found += [
@@ -131,13 +131,13 @@ def keep(found: Sequence[Entry], shift: int) -> Bank:
     ).freeze()
 
 
-def play(world: DraftedWorld, task: Task) -> float:
-    """Return what the script is paid for `task` in `world`."""
+def play(world: DraftedWorld, task: Task, most: int = FEATURES) -> float:
+    """Return what the script, which plans `most` features at most, is paid for `task` in `world`."""
     observation, number, turns = begin(world, task), 0, 0
     while True:
         number, turns = len(world.tree), turns + 1 if number == len(world.tree) else 0
         rng = Random(derive_seed(task.id, task.seed, number, turns))
-        result = advance(world, Action(text=say(as_text(split_head(observation)[2]), rng)))
+        result = advance(world, Action(text=say(as_text(split_head(observation)[2]), rng, most)))
         observation = result.observation
         if result.is_over:
             return result.reward
@@ -148,10 +148,10 @@ def fail_rate(world: DraftedWorld) -> float:
     return fmean(float(node.metric is None) for node in world.tree if node.kind == "draft")
 
 
-def say(shown: str, rng: Random) -> str:
+def say(shown: str, rng: Random, most: int) -> str:
     """Return what the script says to what it is `shown`."""
     if shown.endswith(tuple(GOALS.values())):
-        return TUNE if shown.endswith(GOALS["tune"]) else f"{rng.randint(1, FEATURES)} features"
+        return TUNE if shown.endswith(GOALS["tune"]) else f"{rng.randint(1, most)} features"
     planned = shown.rpartition("Plan: ")[2]
     num = int(planned[0]) if planned[0].isdigit() else 0
     if shown.endswith(RATE):
