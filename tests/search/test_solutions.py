@@ -43,6 +43,7 @@ from quintain.search.solutions import (
     pick_trick,
     read_rating,
 )
+from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.types import Action, StepResult, Task, as_text
 from quintain.worlds.keydoor.game import KeyDoor
@@ -324,9 +325,7 @@ def test_a_solution_is_read_off_its_last_turn() -> None:
     assert read_solution(shown, "Done") == "3\n4" and read_solution(shown, "5") == "3\n4\n5"
 
 
-def test_episodes_are_data_and_a_run_is_knowledge(
-    tokenizer: PreTrainedTokenizerFast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_episodes_are_data_and_a_run_is_knowledge(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     chat, said = Chat(tokenizer), iter(("go", "1", "2", "go", "2\n7"))
     agent = build("drafted?steps=2&drafts=1&tune=0", chat, Sum())
     rollout = Rollout(agent, Sum, Scripted(lambda _request, _stream: chat.write(next(said)), tokenizer))
@@ -337,18 +336,9 @@ def test_episodes_are_data_and_a_run_is_knowledge(
     first, second = split_attempts(episode)
     assert [t.turns[-1].reward for t in (first, second)] == [0.2, 0.9] and len(second.turns) == 2
 
-    class Kept:
-        def __enter__(self) -> "Kept":
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            return None
-
-        def trajectories(self) -> list[Any]:
-            return [episode, replace(episode, task=TASK)]
-
-    monkeypatch.setattr("quintain.search.drafted.Run.open", lambda *_, **__: Kept())
-    bank = load_knowledge(tmp_path)
+    with Run.create(tmp_path / "run", recipe="collect", config={"environment": "sum"}) as run:
+        run.append([episode, replace(episode, task=TASK, id="")], step=0, phase="train")
+    bank = load_knowledge(tmp_path / "run")
     assert [(entry.key, entry.text, entry.source) for entry in bank.entries] == [
         ("Add up to ten.", "2", "sum/train/0"),
         ("Add up to ten.", "7", "sum/train/0"),

@@ -4,9 +4,10 @@
 2506.10974). Which node is worked on next, and how, is drawn by a policy (`quintain.search.solutions`).
 
 What is known of tasks like this one is read from a bank by the words of the task, and by what it gained there (the
-paper has a model rank it). A draft is told two entries; an improvement is told, with the chance `tricks`, one that was told neither to its parent before nor on the way there; what
-made nothing better anywhere is told only where nothing else is left, half of the time. A draft whose plan the model
-calls harder than `stepwise`, from 1 to 5, is written line by line, each line run before the next; others in one piece.
+paper has a model rank it). A draft is told two entries; an improvement is told, with the chance `tricks`, one that was
+told neither to its parent before nor on the way there; what made nothing better anywhere is told only where nothing
+else is left, half of the time. A draft whose plan the model calls harder than `stepwise`, from 1 to 5, is written line
+by line, each line run before the next; others in one piece.
 
 A metric is what running a solution measured, whatever the model says. In the end the best that runs is handed in, and
 what that pays is the episode's; where nothing runs nothing is handed in. Every plan, rating and piece of code is a

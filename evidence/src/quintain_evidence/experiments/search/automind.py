@@ -5,10 +5,10 @@ have. A script works on the agent's tree (`drafted` at its defaults): it draws f
 three times as often, writes a line wrong now and then, mends half of what is wrong, adds features where it is to
 improve and changes numbers where it is to tune. A plan has one to three features, and the more the harder it is rated.
 What is known was found out by the same script on training tasks, in longer searches that were told nothing and planned
-one feature at a time: of tasks that it solved the lines that gained. In the control each is kept under the words of another kind, as many and the
-same. The rival makes as many independent drafts and is told the same. In the null world the target is a straight line
-of the columns, and no feature helps. What the script draws for a solution depends on its task, its number and nothing
-else.
+one feature at a time: of tasks that it solved the lines that gained. In the control each is kept under the words of
+another kind, as many and the same. The rival makes as many independent drafts and is told the same. In the null world
+the target is a straight line of the columns, and no feature helps. What the script draws for a solution depends on its
+task, its number and nothing else.
 """
 
 from __future__ import annotations
