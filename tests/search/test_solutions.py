@@ -337,7 +337,7 @@ def test_episodes_are_data_and_a_run_is_knowledge(tokenizer: PreTrainedTokenizer
     assert [t.turns[-1].reward for t in (first, second)] == [0.2, 0.9] and len(second.turns) == 2
 
     with Run.create(tmp_path / "run", recipe="collect", config={"environment": "sum"}) as run:
-        run.append([episode, replace(episode, task=TASK, id="")], step=0, phase="train")
+        run.append([episode, replace(episode, task=TASK, index=1, id="")], step=0, phase="train")
     bank = load_knowledge(tmp_path / "run")
     assert [(entry.key, entry.text, entry.source) for entry in bank.entries] == [
         ("Add up to ten.", "2", "sum/train/0"),
