@@ -281,6 +281,15 @@ def test_what_is_known_is_told_by_the_words_of_the_task() -> None:
     assert [each.trick for each in world.tree] == ["", "1", ""] and world.tree[1].base == 0
 
 
+def test_children_of_one_solution_are_told_different_things() -> None:
+    bank = Bank([Entry(id=name, key="Add up", text=f"use {name}") for name in "12"])
+    given = tell_knowledge(settings(steps=4, drafts=1, stepwise=5, tune=0.0, tricks=1.0), bank)
+    world = DraftedWorld(Sum(), given)
+    play(world, speaker(iter("5333")))
+    assert [each.parent for each in world.tree] == [None, 0, 0, 0]
+    assert sorted(each.trick for each in world.tree) == ["", "", "1", "2"] and world.tree[3].trick == ""
+
+
 def test_of_what_is_alike_that_is_read_which_gained_more() -> None:
     entries = [
         Entry(id="1", key="Add up to ten", text="a", value=0.1),
@@ -337,7 +346,9 @@ def test_episodes_are_data_and_a_run_is_knowledge(tokenizer: PreTrainedTokenizer
     assert [t.turns[-1].reward for t in (first, second)] == [0.2, 0.9] and len(second.turns) == 2
 
     with Run.create(tmp_path / "run", recipe="collect", config={"environment": "sum"}) as run:
-        run.append([episode, replace(episode, task=TASK, index=1, id="")], step=0, phase="train")
+        run.append(
+            [episode, replace(episode, task=replace(TASK, id="sum/9"), index=1, id="")], step=0, phase="train"
+        )
     bank = load_knowledge(tmp_path / "run")
     assert [(entry.key, entry.text, entry.source) for entry in bank.entries] == [
         ("Add up to ten.", "2", "sum/train/0"),
