@@ -174,6 +174,12 @@ def test_what_cannot_be() -> None:
         Config(agent="tools").check()
     with pytest.raises(ConfigError, match="demonstrations: got 0"):
         Config(demonstrations=0).check()
+    with pytest.raises(
+        ConfigError, match=r"error_rate: got 0.5 with the episodes of traces.jsonl, in which nobody"
+    ):
+        Config(demonstrations="traces.jsonl", error_rate=0.5).check()
+    Config(demonstrations="traces.jsonl").check()
+    Config(demonstrations=8, error_rate=0.5).check()
 
     class Fleeting(Twenty):
         snapshot = restore = None  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]

@@ -37,6 +37,8 @@ TRACE = "Traceback (most recent call last)"
 AGENT, GENERAL = "agent", "general"
 PAPER = round(7_139 / (7_139 + 71_246), 4)
 """Share of the paper's conversations that act."""
+ERROR_RATE = 0.3
+"""Share of turns that a script spoils, unless another is asked for."""
 CALLED = re.compile(r"(?<=print\()(\w+)\(")
 
 
@@ -49,8 +51,8 @@ class Config(ImitationConfig):
     """Harness, which must write code."""
     demonstrations: int | str | None = 600
     """Episodes of the expert in code, of which those are imitated that err and mend it; or a file, folder or run."""
-    error_rate: Share = 0.3
-    """Share of the expert's turns whose code is first written with a mistake; of no meaning for a file."""
+    error_rate: Share = ERROR_RATE
+    """Share of the expert's turns whose code is first written with a mistake; not for the episodes of a file."""
     turns: PositiveInt = 5
     """Most turns of an episode that is imitated."""
     corpus: str = ""
@@ -65,6 +67,11 @@ class Config(ImitationConfig):
             raise ConfigError(f"agent: got {self.agent}, which writes no code; end it with code")
         if self.demonstrations == 0:
             raise ConfigError("demonstrations: got 0, which leaves nothing to imitate; give 1 or more")
+        if isinstance(self.demonstrations, str) and self.error_rate != ERROR_RATE:
+            raise ConfigError(
+                f"error_rate: got {self.error_rate} with the episodes of {self.demonstrations}, in which nobody is "
+                "made to err; leave it out, or give a number of demonstrations"
+            )
 
 
 def method(config: Config) -> Offline:
