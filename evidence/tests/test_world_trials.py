@@ -54,9 +54,9 @@ def test_every_embedded_world_is_imitated() -> None:
 
 UNMEASURED = {
     catalog.OUTSIDE, "advised", "again", "backoff", "backtracked", "branching",
-    "cased", "chunks", "configured", "consulting", "costed", "drafted",
-    "evolved", "experienced", "guided", "infonav", "navigated", "ordered", "poact", "ramp", "rollback",
-    "routed", "scheduled", "searched", "team", "voted", "workflow",
+    "cased", "chunks", "configured", "consulting", "costed", "drafted", "evolved", "experienced", "guided",
+    "infonav", "interface", "navigated", "ordered", "poact", "ramp", "rollback", "routed", "scheduled", "searched",
+    "team", "voted", "workflow",
 }  # fmt: skip
 """What no tiny model is taught through here: agents outside and teams play as they like; others change how an agent
 that can act is asked (again, under a formula, at a rising temperature, from states it left), or what it is told of

@@ -8,7 +8,7 @@ from quintain.environments.protocol import advance, begin
 from quintain.errors import UsageError
 from quintain.types import Action, Split, StepResult
 from quintain.worlds.house.game import House, minutes
-from quintain.worlds.house.plan import Chore, HousePlan, Thing
+from quintain.worlds.house.plan import Chore, HousePlan, Thing, draw_rules
 from quintain.worlds.house.scene import Scene
 
 MUG, PEN, EGG = Thing("mug"), Thing("pen"), Thing("egg")
@@ -198,7 +198,13 @@ def test_noise_follows_every_observation_and_changes_nothing_else() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"rooms": 4, "things": 14}, {"rooms": 2, "irreversible": True}, {"kind": "two", "reward": "dense"}],
+    [
+        {},
+        {"rooms": 4, "things": 14},
+        {"rooms": 2, "irreversible": True},
+        {"kind": "two", "reward": "dense"},
+        {"rules": 6, "rule_set": 1},
+    ],
 )
 def test_the_expert_does_every_chore_well_within_the_limit(options: dict[str, Any]) -> None:
     world = House(**options)
@@ -256,8 +262,47 @@ def test_splits_have_no_house_in_common() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"rooms": 0}, {"rooms": 5}, {"things": 15}, {"deadline": -1}, {"noise": -1}]
+    "options",
+    [
+        {"rooms": 0},
+        {"rooms": 5},
+        {"things": 15},
+        {"deadline": -1},
+        {"noise": -1},
+        {"rules": 7},
+        {"rule_set": -1},
+    ],
 )
 def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="house: got rooms="):
         House(**options)
+
+
+def test_a_verb_under_a_rule_has_no_effect_before_its_preparation() -> None:
+    world = world_with(COOL, rules=6, rule_set=3)
+    rules = draw_rules(6, 3)
+    needed = rules["take"]
+    said(world, "go to counter")
+    assert "take mug" not in world.legal_actions() and needed in world.legal_actions()
+    before = world.state_key()
+    failed = act(world, "take mug")[0]
+    assert (
+        failed.observation == "Nothing happens. counter: mug, pen; holding: nothing" and not failed.is_valid
+    )
+    assert world.state_key() == before
+    assert said(world, needed, "take mug") == [
+        "counter: mug, pen; holding: nothing", "counter: pen; holding: mug",
+    ]  # fmt: skip
+    assert needed not in world.legal_actions(), "once is enough"
+    assert said(world, needed)[0].startswith("Nothing happens."), "and a second time has no effect"
+    assert world.instructions().endswith("Besides: knock, wipe, press, turn, shake, wave.")
+    typed = world_with(COOL, rules=6, rule_set=3, errors="typed")
+    assert said(typed, "go to counter", "take mug")[1].startswith(f"First {needed}. counter")
+    assert draw_rules(6, 3) == rules != draw_rules(6, 4) and draw_rules(0, 3) == {}
+
+
+def test_without_rules_nothing_is_prepared() -> None:
+    world = world_with(COOL)
+    assert said(world, "knock") == ["Nothing happens. kitchen: fridge, microwave, sink, counter, table, drawer, "
+                                    "lamp; holding: nothing"]  # fmt: skip
+    assert "Besides" not in world.instructions() and "knock" not in world.legal_actions()

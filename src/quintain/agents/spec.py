@@ -42,7 +42,7 @@ FILLS: Mapping[str, Module] = {
     "glam": "action", "grounded": "action", "react": "action", "scored": "action", "tags": "action", "text": "action",
     "tools": "action", "twosome": "action",
     "again": "action", "budget": "action", "capped": "action", "ordered": "action", "ramp": "action",
-    "refined": "action", "simplified": "action",
+    "interface": "action", "refined": "action", "simplified": "action",
 }  # fmt: skip
 """Layer → the module that it belongs to; the innermost one acts, whatever else it is."""
 

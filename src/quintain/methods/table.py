@@ -127,9 +127,9 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "progent", "ltl", "agentable", "agent_poison", "eu_agent_bench",
     ),
     "The model stays as it is, and what stands around it is to be better": (
-        "reflexion", "memento", "practice", "generation", "dynasaur", "auto_flow", "react", "text2api", "agent_umf",
-        "toolchain", "se_agent", "automind", "web_rollback", "guidnav", "aries", "rci", "rlot", "cave_agent",
-        "parrot", "agent_occam", "poact",
+        "reflexion", "memento", "practice", "generation", "dynasaur", "auto_flow", "align", "react", "text2api",
+        "agent_umf", "toolchain", "se_agent", "automind", "web_rollback", "guidnav", "aries", "rci", "rlot",
+        "cave_agent", "parrot", "agent_occam", "poact",
     ),
     "Several agents share a task": (
         "dr_mas", "marft", "marti", "iagents", "optima", "mpo", "owl", "afm", "autoglm", "rladapter", "moe_dialogue",
@@ -325,7 +325,7 @@ TABLE: tuple[Entry, ...] = (
     Entry("AgentOccam", "agents", "written", name="agent_occam", page="AgentOccam", section=AROUND,
         about="a harness: pages in fewer words, past ones by what was spoken of, and a tree of plans",
         against="as many words of the page at random"),
-    Entry("ALIGN", "agents", "planned"),
+    add_row("ALIGN", "agents", "align", AROUND, "rules drawn at random, kept by the same race"),
     Entry("RCI", "agents", "written", name="rci", page="RCI", section=AROUND,
         about="a harness: plans and actions are criticised and improved before anything is done",
         against="a critic that finds as much at random"),

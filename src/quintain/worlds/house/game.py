@@ -15,6 +15,8 @@ from quintain.types import Action, StepResult, Task
 from quintain.worlds.house.plan import (
     CLOSABLE,
     LAMP,
+    MAX_RULES,
+    PREPARATIONS,
     ROOMS,
     THINGS,
     TREATMENTS,
@@ -22,6 +24,7 @@ from quintain.worlds.house.plan import (
     HousePlan,
     Kind,
     draw_house,
+    draw_rules,
 )
 from quintain.worlds.house.scene import Scene, expert_words, num_placed, progress, wrong_with
 
@@ -59,6 +62,8 @@ class House(Environment):
         reward: Literal["sparse", "dense"] = "sparse",
         deadline: int = 0,
         noise: int = 0,
+        rules: int = 0,
+        rule_set: int = 0,
     ) -> None:
         """Furnish `rooms` rooms with `things` things beside those of the chore, which is of `kind`.
 
@@ -67,25 +72,36 @@ class House(Environment):
         `progress`. A `deadline` of so many minutes ends the
         episode (0: none). `noise` sentences that mean nothing follow every observation.
 
+        `rules` verbs have no effect before another one, a preparation, was done in the episode, and nothing says which:
+        the interface does not fit. The same `rule_set` has the same ones in all tasks.
+
         Raises:
             UsageError: there is no such house.
         """
-        if not 1 <= rooms <= len(ROOMS) or not 0 <= things < len(THINGS) or deadline < 0 or noise < 0:
+        is_outside = min(deadline, noise, rules, rule_set) < 0 or rules > MAX_RULES
+        if not 1 <= rooms <= len(ROOMS) or not 0 <= things < len(THINGS) or is_outside:
             raise UsageError(
-                f"house: got rooms={rooms}, things={things}, deadline={deadline}, noise={noise}; give 1 to "
-                f"{len(ROOMS)} rooms, 0 to {len(THINGS) - 1} things and no negative number"
+                f"house: got rooms={rooms}, things={things}, deadline={deadline}, noise={noise}, rules={rules}, "
+                f"rule_set={rule_set}; give 1 to {len(ROOMS)} rooms, 0 to {len(THINGS) - 1} things, {MAX_RULES} rules "
+                "at most and no negative number"
             )
+        self._rules = draw_rules(rules, rule_set)
         self._shape: tuple[int, int, Kind | Literal["any"]] = (rooms, things, kind)
         self._is_irreversible, self._says_why = irreversible, errors == "typed"
         self._is_dense = reward == "dense"
         self._deadline, self._noise = deadline, noise
         num_places = sum(len(places) for places in list(ROOMS.values())[:rooms])
-        self.max_turns = (2 * num_places + 2 * rooms + 12) * 3 // 2
+        self.max_turns = (2 * num_places + 2 * rooms + 12 + rules) * 3 // 2
         self._house = HousePlan(
             chore=Chore(kind="put", name="mug", target="table"), rooms=("kitchen",), contents=()
         )
         self._scene = Scene(room="kitchen", contents={})
         self._seed = 0
+
+    def instructions(self) -> str:
+        """Return the verbs; in a house with rules the preparations are among them."""
+        more = f" Besides: {', '.join(PREPARATIONS)}." if self._rules else ""
+        return f"{super().instructions()}{more}"
 
     def reset(self, task: Task) -> str:
         """Furnish the house of the task."""
@@ -103,7 +119,9 @@ class House(Environment):
         after = None if action.error is not None else self._result_of(words)
         if after is None:
             self._scene = scene
-            said = f"{wrong_with(words, self._house, scene)}." if self._says_why else "Nothing happens."
+            lacked = self._find_lacked(words)
+            why = f"First {lacked}" if lacked else wrong_with(words, self._house, scene)
+            said = f"{why}." if self._says_why else "Nothing happens."
             said = said if action.error is None else f"Error: {action.error}"
             return StepResult(observation=f"{said} {self._view()}", is_success=False, is_valid=False)
         before, self._scene = (
@@ -147,11 +165,15 @@ class House(Environment):
             legal += [verb for verb in TREATMENTS if self._can_treat(verb)]
         if place == LAMP:
             legal.append("light")
+        if self._rules:
+            legal = [words for words in legal if not self._find_lacked(words)]
+            legal += [verb for verb in PREPARATIONS if verb not in scene.prepared]
         return (*legal, "look")
 
     def expert_action(self) -> Action:
         """Return the next action of one who searches place after place; `look` in a dead end."""
-        return Action(text=expert_words(self._house, self._scene, is_irreversible=self._is_irreversible))
+        words = expert_words(self._house, self._scene, is_irreversible=self._is_irreversible)
+        return Action(text=self._find_lacked(words) or words)
 
     def idle_action(self) -> Action:
         """Return the action that only looks; see `noisy.Idle`."""
@@ -192,13 +214,19 @@ class House(Environment):
             (place, [tuple(thing) for thing in things]) for place, things in scene.contents.items() if things
         ]
         clock = scene.minutes if self._deadline else 0
-        return repr((scene.room, scene.place, scene.held, lying, sorted(scene.opened), clock))
+        prepared = [sorted(scene.prepared)] if self._rules else []
+        return repr((scene.room, scene.place, scene.held, lying, sorted(scene.opened), clock, *prepared))
 
     def _view(self) -> str:
         """Return what is seen, the time that is left, and noise."""
         scene = self._scene
         left = f"; {self._deadline - scene.minutes} minutes left" if self._deadline else ""
         return f"{scene.view(self._house)}{left}{chatter(self._noise, self._seed, scene.turn)}"
+
+    def _find_lacked(self, words: str) -> str:
+        """Return the preparation that the action `words` still needs; empty where it needs none."""
+        needed = self._rules.get(words.partition(" ")[0], "")
+        return "" if needed in self._scene.prepared else needed
 
     def _can_treat(self, verb: str) -> bool:
         """Whether what is held can be cleaned, heated or cooled here, to some effect."""
@@ -226,6 +254,8 @@ class House(Environment):
             change = self._move(verb, name)
         elif verb in TREATMENTS and scene.held is not None:
             change = {"held": scene.held.after(verb)}
+        elif verb in PREPARATIONS:
+            change = {"prepared": scene.prepared | {verb}}
         elif verb == "light":
             is_right = scene.held is not None and scene.held.name == self._house.chore.name
             change = {"is_lit": is_right and self._house.chore.kind == "look"}

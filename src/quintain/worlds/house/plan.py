@@ -29,6 +29,11 @@ TREATMENTS: Mapping[str, tuple[str, frozenset[str]]] = {
     "cool": ("fridge", frozenset({*FOOD, *DISHES})),
 }
 """Verb → where it can be done, and to which things."""
+PREPARATIONS = ("knock", "wipe", "press", "turn", "shake", "wave")
+"""Verbs that do nothing by themselves, in a house with rules."""
+RULED = ("open", "take", "put", *TREATMENTS, "light")
+"""Verbs that may need one of them first."""
+MAX_RULES = min(len(PREPARATIONS), len(RULED))
 Kind = Literal["put", "clean", "heat", "cool", "two", "look"]
 KINDS: tuple[Kind, ...] = ("put", "clean", "heat", "cool", "two", "look")
 CONDITIONS: Mapping[str, str] = {"clean": " (clean)", "heat": " (hot)", "cool": " (cold)", "two": " (two)"}
@@ -101,6 +106,12 @@ class HousePlan:
     def room_of(self, place: str) -> str:
         """Return the room that `place` is in."""
         return next(room for room in self.rooms if place in self.places(room))
+
+
+def draw_rules(count: int, number: int) -> dict[str, str]:
+    """Return set `number` of `count` rules: which verbs need which other one earlier in the episode."""
+    rng = Random(f"rules of a house {number}")
+    return dict(zip(rng.sample(RULED, count), rng.sample(PREPARATIONS, count), strict=True))
 
 
 def draw_house(num_rooms: int, num_others: int, kind: Kind | Literal["any"], rng: Random) -> HousePlan:

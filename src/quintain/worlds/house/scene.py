@@ -29,6 +29,8 @@ class Scene:
     turn: int = 0
     is_lit: bool = False
     """Whether the chore's thing was looked at under the lamp."""
+    prepared: frozenset[str] = frozenset()
+    """Preparations that were made, in a house with rules."""
 
     def is_closed(self, place: str) -> bool:
         """Whether `place` is closed now."""
