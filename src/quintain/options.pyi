@@ -244,6 +244,9 @@ class ActorCriticOptions(EpisodesOptions, total=False):
 class AgileOptions(ActorCriticOptions, total=False):
     pass
 
+class AlignOptions(StepRoundsOptions, total=False):
+    written: int
+
 class AndroidgenOptions(RoundsOptions, total=False):
     group_size: int
     failures: bool
@@ -1072,6 +1075,8 @@ def train(method: Literal["agent_rl"], **options: Unpack[AgentRlOptions]) -> Tra
 def train(method: Literal["agent_tuning"], **options: Unpack[AgentTuningOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["agile"], **options: Unpack[AgileOptions]) -> TrainedRun: ...
+@overload
+def train(method: Literal["align"], **options: Unpack[AlignOptions]) -> TrainedRun: ...
 @overload
 def train(method: Literal["androidgen"], **options: Unpack[AndroidgenOptions]) -> TrainedRun: ...
 @overload

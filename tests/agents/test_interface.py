@@ -102,6 +102,10 @@ PLAYED = {
         STEP + "    return observation, reward + action.startswith('take'), done",
         "a reward of 1.0 where the environment paid 0",
     ),
+    "caps the reward": (
+        STEP + "    return observation, min(reward, 1.0), done",
+        "a reward of 1.0 where the environment paid 1.5",
+    ),
     "ends the episode": (STEP + "    return observation, reward, True", "an end (True)"),
     "never ends": (STEP + "    return observation, reward, False", "an end (False)"),
     "answers itself": ("    return 'Done.', 0.5, False", "carried out nothing, and an answer without the environment"),
