@@ -155,7 +155,7 @@ def race_sources(policy: LoadedModel) -> tuple[list[Tried], list[list[Trajectory
         def race(interfaces: Sequence[Interface | None]) -> list[float]:
             for each in interfaces:
                 options = Options(agent=put_interface(agent, each))
-                played.append(flatten_scored(rollout.groups(tasks, size=1, seed=1, options=options)))
+                played.append([*flatten_scored(rollout.groups(tasks, size=1, seed=1, options=options))])
             return [score_of(found) for found in played]
 
         return try_sources([*GOOD, *CHEATS], "", [], race), played
