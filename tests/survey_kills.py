@@ -152,7 +152,7 @@ def stems(text: str) -> set[str]:
 
 
 def choose_callee(test: str, trace: Trace) -> Place | None:
-    """Return the function that a test is about: most words in common, then most calls, then by name."""
+    """Return what a test is about: a function that returns something, most words in common, most calls, by name."""
     words = stems(test.replace("/test_", "/"))
     found = [
         place
@@ -164,9 +164,20 @@ def choose_callee(test: str, trace: Trace) -> Place | None:
     ]
     return min(
         found,
-        key=lambda place: (-len(words & stems(" ".join(place))), -trace.called[place], place),
+        key=lambda place: (
+            returns_nothing(place),
+            -len(words & stems(" ".join(place))),
+            -trace.called[place],
+            place,
+        ),
         default=None,
     )
+
+
+def returns_nothing(place: Place) -> bool:
+    """Return whether a function, such as `close`, says that it returns None: a constant is no other value there."""
+    function = find_function(place)
+    return function is not None and function.__annotations__.get("return") in (None, "None")
 
 
 def choose_control(place: Place, trace: Trace, seed: str) -> Place | None:

@@ -61,6 +61,10 @@ def test_the_function_that_a_test_is_about_shares_most_words_with_its_name() -> 
     assert choose("credit/test_x.py::test_relative_to_its_group", trace)[1] == "group_relative"
     assert choose("credit/test_x.py::test_nothing_alike", trace)[1] == "leave_one_out", "most calls"
     assert choose("credit/test_x.py::test_x", PROGRAM["Trace"]()) is None
+    trace.called[("quintain.store.run", "Run.close")] = 99
+    assert choose("store/test_x.py::test_close_of_a_run", trace)[1] == "leave_one_out", (
+        "close returns nothing"
+    )
 
 
 def test_the_control_is_a_function_of_the_same_module_that_is_not_run() -> None:

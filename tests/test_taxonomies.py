@@ -66,6 +66,16 @@ def test_what_is_listed_stays_and_gaps_are_few() -> None:
     assert gaps <= MOST_GAPS * entries
 
 
+def test_a_survey_is_done_where_nearly_all_was_tried_and_turns_red() -> None:
+    entries = tuple(str(number) for number in range(20))
+
+    def is_done(red: int, tried: int) -> bool:
+        kills = {entry: {"red": number < red} for number, entry in enumerate(entries[:tried])}
+        return PROGRAM["Survey"]("a", "A", "x", entries, dict.fromkeys(entries, "t"), {}, kills).is_done
+
+    assert [is_done(19, 20), is_done(18, 20), is_done(18, 18), is_done(17, 17)] == [True, False, True, False]
+
+
 def test_an_entry_without_anything_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.toml").write_text('title = "A"\nsource = "x"\nentries = ["one"]\n[tests]\n')
     read_surveys = PROGRAM["read_surveys"]
