@@ -92,7 +92,12 @@ READ = {
         "def f(x):\n    return x\n",
         "f without a docstring",
     ),
-    "is too long": ("return env.step(action)", "#" * 121 + "\n", "or a longer line"),
+    "is too long": (
+        "return env.step(action)",
+        "#" * 121 + "\n",
+        "got a line of 121 characters; write 120 at most",
+    ),
+    "is longer still": ("return env.step(action)", "#\n" * 2000, " characters; write 4000 at most"),
     "is no Python": ("return env.step(", "", "no Python"),
 }
 """how it cheats → (its `wrap_step`, what stands before it, what the reason says): refused as it is read"""

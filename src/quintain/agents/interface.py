@@ -112,10 +112,10 @@ def check_source(source: str) -> None:
     Raises:
         UsageError: says what and where.
     """
-    if len(source) > MAX_SOURCE or any(len(line) > MAX_LINE for line in source.splitlines()):
-        raise refuse(
-            f"{len(source)} characters, or a longer line", f"write {MAX_SOURCE} at most, {MAX_LINE} a line"
-        )
+    if len(source) > MAX_SOURCE:
+        raise refuse(f"{len(source)} characters", f"write {MAX_SOURCE} at most")
+    if (longest := max(map(len, source.splitlines()), default=0)) > MAX_LINE:
+        raise refuse(f"a line of {longest} characters", f"write {MAX_LINE} at most")
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
