@@ -120,6 +120,9 @@ def test_the_best_is_kept_a_tie_keeps_the_old_one_and_who_cheats_is_in_no_race()
     assert try_sources([same], "", [], lambda each: [0.0, 0.5])[0] == Tried(source="", score=0.0)
     with pytest.raises(UsageError):
         try_sources([], pays, [], lambda each: [0.0])
+    on_eggs = pays.replace("reward + 1", "reward + action.count('egg')")
+    refused = try_sources([on_eggs], "", log("take egg"), lambda each: [0.0] * len(each))[1]
+    assert refused.fault.startswith("interface: got a reward of 1"), "what only recorded steps find out"
 
 
 @pytest.mark.slow
