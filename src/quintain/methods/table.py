@@ -51,7 +51,8 @@ class Entry(NamedTuple):
 
     title: str
     family: str
-    code: Literal["written", "planned"]
+    code: Literal["written", "survey"]
+    """a survey is a page of what it names (docs/taxonomies.md), and no method"""
     name: str = ""
     """what ``quintain train`` takes where there is a module; empty where there is no code of its own"""
     module: str = ""
@@ -371,17 +372,17 @@ TABLE: tuple[Entry, ...] = (
     add_row("Unified multi-task agentic RL", "infra", "agent_rl", GROUPS, "one deviation for all environments",
         page="AgentRL, many environments", module="rl.agent_rl"),
     Entry("verl, OpenRLHF, TRL, ms-swift", "infra", "written"),
-    Entry("Beyond Single-Turn", "surveys", "planned"),
-    Entry("Meta-Thinking via MARL", "surveys", "planned"),
-    Entry("Landscape of agentic RL", "surveys", "planned"),
-    Entry("LLM-based autonomous agents", "surveys", "planned"),
-    Entry("RL-based agentic search", "surveys", "planned"),
-    Entry("LLM agents for SE", "surveys", "planned"),
-    Entry("Optimisation of LLM agents", "surveys", "planned"),
-    Entry("RL techniques for LLMs", "surveys", "planned"),
-    Entry("Agentic issue resolution", "surveys", "planned"),
-    Entry("Goal-directed systems", "surveys", "planned"),
-    Entry("The blog's lessons", "surveys", "planned"),
+    Entry("Beyond Single-Turn", "surveys", "survey"),
+    Entry("Meta-Thinking via MARL", "surveys", "survey"),
+    Entry("Landscape of agentic RL", "surveys", "survey"),
+    Entry("LLM-based autonomous agents", "surveys", "survey"),
+    Entry("RL-based agentic search", "surveys", "survey"),
+    Entry("LLM agents for SE", "surveys", "survey"),
+    Entry("Optimisation of LLM agents", "surveys", "survey"),
+    Entry("RL techniques for LLMs", "surveys", "survey"),
+    Entry("Agentic issue resolution", "surveys", "survey"),
+    Entry("Goal-directed systems", "surveys", "survey"),
+    Entry("The blog's lessons", "surveys", "survey"),
     # building blocks and variants, which are no rows of their own
     add_row("CISPO", "rl", "cispo", GROUPS, "`grpo`", is_row=False),
     add_row("DAPO", "rl", "dapo", GROUPS, "`grpo`", is_row=False),
