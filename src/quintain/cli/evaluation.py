@@ -578,11 +578,11 @@ def rows_of_passes(report: "Report") -> list[tuple[str, str]]:
     """Return the rows of pass@k and pass^k."""
     return [
         (f"pass@{k}, pass^{k}", f"{100 * rate:.1f} %, {100 * report.pass_hat[k]:.1f} %")
-        for k, rate in shown(report)
+        for k, rate in choose_powers(report)
     ]
 
 
-def shown(report: "Report") -> list[tuple[int, float]]:
+def choose_powers(report: "Report") -> list[tuple[int, float]]:
     """Return pass@k for the k of a table: powers of two and the largest; nothing of one trial."""
     most = max(report.pass_at)
     chosen = [k for k in report.pass_at if k == most or k & (k - 1) == 0]
@@ -604,13 +604,13 @@ def print_several(found: "Comparison", reports: Mapping[str, "Report"], is_json:
         (
             name,
             ", ".join(f"{kind} {count}" for kind, count in report.outcomes.items() if count),
-            ", ".join(f"{100 * rate:.1f}" for _, rate in shown(report)),
-            ", ".join(f"{100 * report.pass_hat[k]:.1f}" for k, _ in shown(report)),
+            ", ".join(f"{100 * rate:.1f}" for _, rate in choose_powers(report)),
+            ", ".join(f"{100 * report.pass_hat[k]:.1f}" for k, _ in choose_powers(report)),
             report.cost.per_task(len(report.tasks)),
         )
         for name, report in reports.items()
     ]
-    ks = ",".join(str(k) for k, _ in shown(next(iter(reports.values()))))
+    ks = ",".join(str(k) for k, _ in choose_powers(next(iter(reports.values()))))
     show(("run", "outcomes", f"pass@{ks or 'k'}", f"pass^{ks or 'k'}", "cost of a task"), rows)
 
 
