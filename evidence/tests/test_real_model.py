@@ -20,6 +20,7 @@ from quintain_evidence.real_model import (
     judge,
     make_start,
     perform,
+    perform_in_two,
     shortened,
     try_method,
 )
@@ -192,6 +193,28 @@ def test_a_start_is_made_once_for_all_rows_of_a_world(
     assert make_start(words, tmp_path, 32) != first
     given = dict(zip(asked[0][2::2], asked[0][3::2], strict=True))
     assert (given["--environment"], given["--demonstrations"], given["--steps"]) == ("calc", "48", "24")
+
+
+@pytest.mark.parametrize(("told", "asked"), [("", 2), ("exit status 2: no", 1)])
+def test_a_run_in_two_begins_anew_and_goes_on_unless_it_failed(
+    told: str, asked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, heard = tmp_path / "mine", list[tuple[list[str], float]]()
+    folder.mkdir()
+
+    def answer(words: Sequence[str], seconds: float) -> str:
+        assert not folder.exists()
+        heard.append((list(words), seconds))
+        return told
+
+    monkeypatch.setattr(real_model, "perform", answer)
+    assert perform_in_two(folder, ["toolrl", "--tasks", "2"], steps=3, seconds=9.0) == told
+    place = ["--runs", str(tmp_path)]
+    whole = [
+        (["train", "toolrl", "--tasks", "2", "--steps", "1", "--run", "mine", *place], 9.0),
+        (["resume", "mine", *place, "--steps", "3"], 9.0),
+    ]
+    assert heard == whole[:asked]
 
 
 def test_a_start_that_fails_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

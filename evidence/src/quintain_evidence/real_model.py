@@ -222,6 +222,17 @@ def perform(words: Sequence[str], seconds: float) -> str:
     return f"exit status {done.returncode}: {told[-1] if told else 'nothing was said'}"
 
 
+def perform_in_two(folder: Path, words: Sequence[str], *, steps: int, seconds: float) -> str:
+    """Run ``quintain train`` with `words` for a step into `folder`, resume it to `steps`, and return what went wrong.
+
+    That is a line, empty where nothing did. What lay in `folder` is removed before; each of the two may take `seconds`.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    runs = ["--runs", str(folder.parent)]
+    failed = perform(["train", *words, "--steps", "1", "--run", folder.name, *runs], seconds)
+    return failed or perform(["resume", folder.name, *runs, "--steps", str(steps)], seconds)
+
+
 def read_and_judge(folder: Path) -> tuple[list[Check], dict[str, float]]:
     """Return what the metrics of the run in `folder` must pass, and the figures that are kept."""
     with Run.open(folder, writable=False) as done:

@@ -5,7 +5,6 @@ are raced too, with it as the agent, on new tasks, beside some that cheat. Every
 carried out again by its actions alone: what was seen and paid is the same. What was said stands in the prompts.
 """
 
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -38,7 +37,7 @@ from quintain.types import Score, Trajectory, as_text, flatten_scored
 from quintain.warm_start.start import build_agent
 from quintain_evidence.experiments.agents.align import CHEATS
 from quintain_evidence.layers.verdict import Check
-from quintain_evidence.real_model import perform
+from quintain_evidence.real_model import perform_in_two
 
 MODEL = "smollm2"
 WORLD, AGENT = "bandit?arms=4&pulls=6", "text?max_tokens=8"
@@ -68,14 +67,13 @@ def wrap_step(env, action):
 def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
     """Write interfaces, stop, go on, read what became of each; then let the model act behind people's."""
     folder = runs / "align"
-    shutil.rmtree(folder, ignore_errors=True)
-    failed = perform(
-        ["train", "align", "--model", MODEL, "--environment", WORLD, "--agent", AGENT, "--demonstrations", "0",
-         "--tasks", str(TASKS), "--written", str(WRITTEN), "--steps", "1", "--eval-every", "1",
-         "--eval-episodes", str(EVALUATED), "--eval-start", "false", "--run", folder.name, "--runs", str(runs)],
-        SECONDS,
+    failed = perform_in_two(
+        folder,
+        ["align", "--model", MODEL, "--environment", WORLD, "--agent", AGENT, "--demonstrations", "0", "--tasks",
+         str(TASKS), "--written", str(WRITTEN), "--eval-every", "1", "--eval-episodes", str(EVALUATED),
+         "--eval-start", "false"],
+        steps=STEPS, seconds=SECONDS,
     )  # fmt: skip
-    failed = failed or perform(["resume", folder.name, "--runs", str(runs), "--steps", str(STEPS)], SECONDS)
     if failed:
         return [Check(name="runs", has_passed=False, detail=failed)], {}
     policy = load_policy(MODEL)

@@ -5,7 +5,6 @@ some of people's too, on new tasks, with ways that it decides on itself, and the
 """
 
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -29,7 +28,7 @@ from quintain.text.chat import Chat
 from quintain.types import Score, Trajectory, as_text, flatten_scored
 from quintain.warm_start.start import build_agent
 from quintain_evidence.layers.verdict import Check
-from quintain_evidence.real_model import perform
+from quintain_evidence.real_model import perform_in_two
 
 MODEL = "smollm2"
 WORLD, AGENT = "bandit?arms=4&pulls=6", "twosome"
@@ -58,14 +57,13 @@ BROKEN = {
 def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
     """Write workflows, stop, go on, read what became of each; then let the model follow those of people."""
     folder = runs / "auto_flow"
-    shutil.rmtree(folder, ignore_errors=True)
-    failed = perform(
-        ["train", "auto_flow", "--model", MODEL, "--environment", WORLD, "--agent", AGENT, "--demonstrations", "0",
-         "--tasks", str(TASKS), "--candidates", str(WRITTEN), "--steps", "1", "--eval-every", "1",
-         "--eval-episodes", str(EVALUATED), "--eval-start", "false", "--run", folder.name, "--runs", str(runs)],
-        SECONDS,
+    failed = perform_in_two(
+        folder,
+        ["auto_flow", "--model", MODEL, "--environment", WORLD, "--agent", AGENT, "--demonstrations", "0",
+         "--tasks", str(TASKS), "--candidates", str(WRITTEN), "--eval-every", "1", "--eval-episodes",
+         str(EVALUATED), "--eval-start", "false"],
+        steps=STEPS, seconds=SECONDS,
     )  # fmt: skip
-    failed = failed or perform(["resume", folder.name, "--runs", str(runs), "--steps", str(STEPS)], SECONDS)
     if failed:
         return [Check(name="runs", has_passed=False, detail=failed)], {}
     policy = load_policy(MODEL)

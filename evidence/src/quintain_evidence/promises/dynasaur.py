@@ -6,7 +6,6 @@ with nothing but what it stands on. Then a run of two steps, resumed between the
 
 import importlib
 import inspect
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from quintain.safety.python import PythonProcess
 from quintain.store.run import Run
 from quintain.types import Task
 from quintain_evidence.layers.verdict import Check
-from quintain_evidence.real_model import perform
+from quintain_evidence.real_model import perform_in_two
 
 MODEL = "smollm2"
 WORLD = "calc?steps=1&names=2&digits=1&checks=0&calculator=false"
@@ -50,17 +49,16 @@ def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
     """Keep functions of real modules, and let a model write code beside some."""
     found, broken = keep_modules()
     folder, known = runs / "dynasaur", runs / "known.jsonl"
-    shutil.rmtree(folder, ignore_errors=True)
     library = ActionLibrary()
     library.learn(Task(id="known/train/0", environment="known", seed=0), [KNOWN], {"lookup", "answer"})
     library.bank.save(known)
-    failed = perform(
-        ["train", "dynasaur", "--model", MODEL, "--environment", WORLD, "--agent", f"code?library={known}",
-         "--demonstrations", "0", "--tasks", str(TASKS), "--steps", "1", "--eval-every", "1", "--eval-episodes", "2",
-         "--eval-start", "false", "--max-turn-tokens", "48", "--run", folder.name, "--runs", str(runs)],
-        SECONDS,
+    failed = perform_in_two(
+        folder,
+        ["dynasaur", "--model", MODEL, "--environment", WORLD, "--agent", f"code?library={known}",
+         "--demonstrations", "0", "--tasks", str(TASKS), "--eval-every", "1", "--eval-episodes", "2",
+         "--eval-start", "false", "--max-turn-tokens", "48"],
+        steps=STEPS, seconds=SECONDS,
     )  # fmt: skip
-    failed = failed or perform(["resume", folder.name, "--runs", str(runs), "--steps", str(STEPS)], SECONDS)
     if failed:
         return [Check(name="runs", has_passed=False, detail=failed)], {}
     policy = load_policy(MODEL)

@@ -5,7 +5,6 @@ counted. Its weights stay as they are, and no seat is shown a fact of the other 
 """
 
 import re
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -22,7 +21,7 @@ from quintain.store.run import Run
 from quintain.types import Task, Trajectory
 from quintain.worlds.twocards.game import TwoCards
 from quintain_evidence.layers.verdict import Check
-from quintain_evidence.real_model import perform
+from quintain_evidence.real_model import perform_in_two
 
 MODEL = "smollm2"
 WORLD = "twocards?max_turns=6&values=3"
@@ -32,14 +31,13 @@ STEPS, TASKS, SIZE, SECONDS = 2, 2, 2, 900.0
 def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
     """Explore, fit, play, write notes, stop, go on, and read what each seat was shown."""
     folder = runs / "liet"
-    shutil.rmtree(folder, ignore_errors=True)
-    failed = perform(
-        ["train", "liet", "--model", MODEL, "--environment", WORLD, "--agent", "text", "--demonstrations", "0",
-         "--tasks", str(TASKS), "--group-size", str(SIZE), "--steps", "1", "--eval-every", "1", "--eval-episodes", "1",
-         "--eval-start", "false", "--max-turn-tokens", "16", "--run", folder.name, "--runs", str(runs)],
-        SECONDS,
+    failed = perform_in_two(
+        folder,
+        ["liet", "--model", MODEL, "--environment", WORLD, "--agent", "text", "--demonstrations", "0", "--tasks",
+         str(TASKS), "--group-size", str(SIZE), "--eval-every", "1", "--eval-episodes", "1", "--eval-start",
+         "false", "--max-turn-tokens", "16"],
+        steps=STEPS, seconds=SECONDS,
     )  # fmt: skip
-    failed = failed or perform(["resume", folder.name, "--runs", str(runs), "--steps", str(STEPS)], SECONDS)
     if failed:
         return [Check(name="runs", has_passed=False, detail=failed)], {}
     policy = load_policy(MODEL)

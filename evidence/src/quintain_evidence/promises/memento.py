@@ -4,7 +4,6 @@ A run of two steps, resumed between them, and the model beside its cases afterwa
 data: the cases are its own words.
 """
 
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from quintain.learning.saved import load_policy
 from quintain.models.fingerprint import fingerprint
 from quintain.store.run import Run
 from quintain_evidence.layers.verdict import Check
-from quintain_evidence.real_model import perform
+from quintain_evidence.real_model import perform_in_two
 
 MODEL = "smollm2"
 WORLD = "calc?steps=1&names=2&digits=1&checks=0&calculator=false"
@@ -23,14 +22,13 @@ STEPS, TASKS, SECONDS = 2, 6, 900.0
 def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
     """Learn cases, stop, go on, and read them beside the model."""
     folder = runs / "memento"
-    shutil.rmtree(folder, ignore_errors=True)
-    failed = perform(
-        ["train", "memento", "--model", MODEL, "--environment", WORLD, "--agent", "react", "--demonstrations", "0",
-         "--tasks", str(TASKS), "--steps", "1", "--eval-every", "1", "--eval-episodes", "2", "--eval-start", "false",
-         "--max-turn-tokens", "32", "--run", folder.name, "--runs", str(runs)],
-        SECONDS,
+    failed = perform_in_two(
+        folder,
+        ["memento", "--model", MODEL, "--environment", WORLD, "--agent", "react", "--demonstrations", "0",
+         "--tasks", str(TASKS), "--eval-every", "1", "--eval-episodes", "2", "--eval-start", "false",
+         "--max-turn-tokens", "32"],
+        steps=STEPS, seconds=SECONDS,
     )  # fmt: skip
-    failed = failed or perform(["resume", folder.name, "--runs", str(runs), "--steps", str(STEPS)], SECONDS)
     if failed:
         return [Check(name="runs", has_passed=False, detail=failed)], {}
     policy = load_policy(MODEL)

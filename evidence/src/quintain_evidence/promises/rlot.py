@@ -4,7 +4,6 @@ A run of two steps, resumed between them; the model's weights stay as they are, 
 was recorded, and then steers the model from its file. What the model writes is read as it is.
 """
 
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -22,7 +21,7 @@ from quintain.worlds.solver.chain import read_ratings
 from quintain.worlds.solver.game import SOLVES
 from quintain.worlds.solver.problem import read_integers
 from quintain_evidence.layers.verdict import Check
-from quintain_evidence.real_model import perform
+from quintain_evidence.real_model import perform, perform_in_two
 
 MODEL = "smollm2"
 WORLD = "solver?kind=chain&by=model&size=2"
@@ -32,14 +31,13 @@ STEPS, TASKS, SECONDS = 2, 4, 900.0
 def keep(runs: Path) -> tuple[Sequence[Check], Mapping[str, float]]:
     """Learn a navigator, stop, go on, compute it anew, and let it steer the model."""
     folder = runs / "rlot"
-    shutil.rmtree(folder, ignore_errors=True)
-    failed = perform(
-        ["train", "rlot", "--model", MODEL, "--environment", WORLD, "--agent", "text", "--demonstrations", "0",
-         "--tasks", str(TASKS), "--steps", "1", "--eval-every", str(STEPS), "--eval-episodes", "2",
-         "--eval-start", "false", "--max-turn-tokens", "24", "--run", folder.name, "--runs", str(runs)],
-        SECONDS,
+    failed = perform_in_two(
+        folder,
+        ["rlot", "--model", MODEL, "--environment", WORLD, "--agent", "text", "--demonstrations", "0", "--tasks",
+         str(TASKS), "--eval-every", str(STEPS), "--eval-episodes", "2", "--eval-start", "false",
+         "--max-turn-tokens", "24"],
+        steps=STEPS, seconds=SECONDS,
     )  # fmt: skip
-    failed = failed or perform(["resume", folder.name, "--runs", str(runs), "--steps", str(STEPS)], SECONDS)
     steering = f"navigated?file={folder / FILE}+text?max_tokens=24"
     failed = failed or perform(
         ["eval", MODEL, "--environment", WORLD, "--agent", steering, "--episodes", "1"],
