@@ -63,7 +63,7 @@ def test_columns_and_names_are_known() -> None:
 
 
 def test_surveys_are_among_them_and_no_methods_that_are_done() -> None:
-    surveys = {entry.title for entry in TABLE if entry.code == "survey"}
+    surveys = {entry.title for entry in TABLE if entry.family == "surveys"}
     rows = [row for row in method_rows() if row["title"] in surveys]
     assert len(rows) == len(surveys) == 11
     assert not any(row["done"] for row in rows)
